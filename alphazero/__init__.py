@@ -1,0 +1,1 @@
+"""AlphaZero-class networks: trained on one CPU or many GPU nodes, then played, measured and shared."""

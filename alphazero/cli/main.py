@@ -1,0 +1,75 @@
+"""The `alphazero` command: finds the sub-command, shows user errors as one line, exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from alphazero.errors import AlphaZeroError, ConfigError
+
+# Each module offers configure(parser) and run(args) -> exit code; it is imported only when called,
+# so that help answers at once on a machine without torch.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "launch": ("alphazero.cli.launch", "start training on the devices of this machine"),
+    "train": ("alphazero.cli.train", "train in this process (what every rank runs)"),
+    "data": ("alphazero.cli.data", "import PGN into a game store, describe and verify stores"),
+    "eval": ("alphazero.cli.eval", "policy accuracy, losses and value error on positions"),
+    "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
+    "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),
+    "perft": ("alphazero.cli.perft", "count the leaves of the move tree"),
+    "bench": ("alphazero.cli.bench", "measure a part of the system"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line and whose flags are never guessed from a prefix."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage: one line for one mistake."""
+        raise ConfigError(message)
+
+
+def build_parser(command: str) -> Parser:
+    """The parser of one command, its module imported now."""
+    module_name, help_text = COMMANDS[command]
+    parser = Parser(prog=f"alphazero {command}", description=help_text)
+    importlib.import_module(module_name).configure(parser)
+    return parser
+
+
+def usage() -> str:
+    """The list of commands."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {help_text}" for name, (_, help_text) in COMMANDS.items()]
+    return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help)\n\n" + "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; returns its exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if argv else 2
+    command = argv[0]
+    try:
+        if command not in COMMANDS:
+            raise ConfigError(f"{command!r}: no such command; wanted one of {', '.join(COMMANDS)}")
+        args = build_parser(command).parse_args(argv[1:])
+        return int(importlib.import_module(COMMANDS[command][0]).run(args))
+    except AlphaZeroError as error:
+        print(f"alphazero: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("alphazero: interrupted", file=sys.stderr)
+        return 130
+
+
+def entry_point() -> None:
+    """Console script."""
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+"""Typed errors: what a user can cause, each shown as one line and ending in exit code 2."""
+
+
+class AlphaZeroError(Exception):
+    """A mistake outside this program: its message is one line, naming place, value and what was wanted."""
+
+    exit_code = 2
+
+
+class ConfigError(AlphaZeroError):
+    """A flag, TOML file or ds_config.json that cannot be used."""
+
+
+class DataError(AlphaZeroError):
+    """A PGN file, training chunk or game store that cannot be used."""
+
+
+class GameInputError(AlphaZeroError):
+    """A FEN, move or position text that a game cannot read."""
+
+
+class WeightsError(AlphaZeroError):
+    """A weights file that cannot be read or does not fit."""
+
+
+class CheckpointError(AlphaZeroError):
+    """A checkpoint that is missing, incomplete or does not fit."""
+
+
+class LaunchError(AlphaZeroError):
+    """Nodes, devices, ports or hostfile that cannot be used."""
+
+
+class DivergedRanksError(AlphaZeroError):
+    """Ranks that should hold the same numbers do not."""

@@ -1,0 +1,41 @@
+"""What the rest of the program must know about a game: sizes, planes, policy (GameSpec)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GameSpec:
+    """Sizes of a game's encoding.
+
+    A packed position is num_bit_planes little-endian u64 (bit = rank * board_width + file, from the
+    mover's side) followed by num_scalar_planes bytes. The network sees
+    num_bit_planes + num_scalar_planes planes of board_height x board_width; scalar plane i is
+    filled with byte * scalar_scale[i].
+
+    policy_planes / policy_map: the convolutional policy head makes policy_planes planes; entry a of
+    policy_map (length policy_size) is the flat index plane * height * width + square that holds
+    policy index a.
+    """
+
+    name: str
+    board_height: int
+    board_width: int
+    num_bit_planes: int
+    num_scalar_planes: int
+    scalar_scale: tuple[float, ...]
+    policy_size: int
+    policy_planes: int
+    policy_map: tuple[int, ...]
+    max_legal_moves: int
+
+    @property
+    def num_planes(self) -> int:
+        """Input planes of the network."""
+        return self.num_bit_planes + self.num_scalar_planes
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of one packed position."""
+        return 8 * self.num_bit_planes + self.num_scalar_planes

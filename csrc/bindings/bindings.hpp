@@ -1,0 +1,13 @@
+// One bind function a file; module.cpp calls them all.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace alphazero::bindings {
+
+void bind_chess(nanobind::module_& module);   // bind_chess.cpp: ChessPosition, perft, SAN
+void bind_games(nanobind::module_& module);   // bind_games.cpp: lines of play, game specs, encoding
+void bind_pgn(nanobind::module_& module);     // bind_pgn.cpp: PGN text to columns
+void bind_loader(nanobind::module_& module);  // bind_loader.cpp: sampled plies to packed batches
+
+}  // namespace alphazero::bindings

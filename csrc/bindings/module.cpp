@@ -1,0 +1,14 @@
+// The extension module alphazero._core.
+#include <nanobind/nanobind.h>
+
+#include "bindings/bindings.hpp"
+#include "games/error.hpp"
+
+NB_MODULE(_core, module) {
+  module.doc() = "C++ core: games, encoding, PGN parsing, batch loading.";
+  nanobind::exception<alphazero::GameError>(module, "GameError", PyExc_ValueError);
+  alphazero::bindings::bind_chess(module);
+  alphazero::bindings::bind_games(module);
+  alphazero::bindings::bind_pgn(module);
+  alphazero::bindings::bind_loader(module);
+}

@@ -1,0 +1,85 @@
+// A chess position: placement, rights, counters; legal moves, make, FEN. Chess960 throughout.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "games/game.hpp"
+
+namespace alphazero::chess {
+
+using Bitboard = std::uint64_t;  // bit = rank * 8 + file, a1 = 0, h8 = 63
+using Square = std::uint8_t;
+constexpr Square kNoSquare = 64;
+
+enum Color : std::uint8_t { kWhite = 0, kBlack = 1 };
+enum PieceType : std::uint8_t { kPawn = 0, kKnight, kBishop, kRook, kQueen, kKing, kNoPiece };
+enum Promotion : std::uint8_t { kNoPromotion = 0, kToKnight, kToBishop, kToRook, kToQueen };
+
+constexpr Move make_move(int from, int to, int promotion = kNoPromotion) {
+  return static_cast<Move>(from | to << 6 | promotion << 12);
+}
+constexpr Square from_square(Move move) { return move & 63; }
+constexpr Square to_square(Move move) { return move >> 6 & 63; }
+constexpr Promotion promotion_of(Move move) { return static_cast<Promotion>(move >> 12); }
+
+class Position {
+ public:
+  // Empty board, white to move; use initial() or from_fen().
+  Position() = default;
+
+  static Position initial();
+  // FEN with four to six fields; castling as KQkq, X-FEN or Shredder-FEN. Throws GameError naming
+  // the field for text that is no position or one that cannot be played (kings, side not to move in
+  // check, pawns on the back ranks, impossible rights).
+  static Position from_fen(std::string_view fen);
+  // As python-chess's board.fen(): en passant only when a legal capture exists; castling as KQkq
+  // where the rook is the outermost, else X-FEN file letters (python-chess: en_passant="legal").
+  std::string fen() const;
+
+  // Clears `moves` and fills it with all legal moves, in a fixed order that depends on the position alone.
+  void legal_moves(std::vector<Move>& moves) const;
+  bool has_legal_move() const;
+  bool is_legal(Move move) const;  // any 16 bits
+  void apply(Move move);           // must be legal
+  bool in_check() const;
+  bool insufficient_material() const;  // as python-chess's is_insufficient_material()
+
+  // Zobrist key over placement, side, castling rights, and en passant only when a legal capture
+  // exists (python-chess's transposition key). Equal keys = repeated position.
+  std::uint64_t key() const { return key_; }
+
+  Color side_to_move() const { return side_; }
+  int halfmove_clock() const { return halfmove_clock_; }
+  int fullmove_number() const { return fullmove_number_; }
+  Bitboard pieces(Color color, PieceType type) const { return by_color_[color] & by_type_[type]; }
+  Bitboard pieces(Color color) const { return by_color_[color]; }
+  Bitboard occupied() const { return by_color_[0] | by_color_[1]; }
+  PieceType type_on(Square square) const;
+  Square king(Color color) const;
+  // Rooks that may still castle, both colours.
+  Bitboard castling_rooks() const { return castling_rooks_; }
+  bool can_castle(Color color, bool king_side) const;
+  Square en_passant() const { return en_passant_; }  // behind any double push, or kNoSquare
+  bool is_castling(Move move) const;                 // king takes own rook
+
+  bool operator==(const Position&) const = default;
+
+ private:
+  std::array<Bitboard, 6> by_type_{};
+  std::array<Bitboard, 2> by_color_{};
+  Bitboard castling_rooks_ = 0;
+  std::uint64_t key_ = 0;
+  std::uint16_t halfmove_clock_ = 0;
+  std::uint16_t fullmove_number_ = 1;
+  Square en_passant_ = kNoSquare;
+  Color side_ = kWhite;
+};
+
+std::uint64_t perft(const Position& position, int depth);
+
+}  // namespace alphazero::chess

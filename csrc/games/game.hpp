@@ -1,0 +1,93 @@
+// The game concept: what a game must offer to be replayed, encoded, searched and trained on.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace alphazero {
+
+// A move in the game's own compact form. Chess: from | to << 6 | promotion << 12 (castling: king
+// takes rook; promotion 0 none, 1 knight, 2 bishop, 3 rook, 4 queen). Connect Four: column.
+// Tic-tac-toe: square.
+using Move = std::uint16_t;
+
+enum class Termination : std::uint8_t {
+  kNone = 0,
+  kWin = 1,  // checkmate, four in a row, three in a row: the side to move has lost
+  kStalemate = 2,
+  kRepetition = 3,
+  kFiftyMoves = 4,
+  kInsufficientMaterial = 5,
+  kBoardFull = 6,
+};
+
+// `value` is the result from the point of view of the side to move: -1 lost, 0 drawn.
+// (No game here is won by the side to move.) Meaningless when termination is kNone.
+struct Outcome {
+  Termination termination = Termination::kNone;
+  std::int8_t value = 0;
+  bool over() const { return termination != Termination::kNone; }
+};
+
+// How positions before the first known one are shown to the network (lc0's --history-fill).
+enum class HistoryFill : std::uint8_t {
+  kNo = 0,       // missing positions are empty planes
+  kFenOnly = 1,  // a game from a FEN repeats its first position, the standard start does not
+};
+
+// A position and how often it stood on the board before in this line (0, 1, or 2 for twice or more).
+template <typename State>
+struct Frame {
+  State state;
+  std::uint8_t repetitions = 0;
+};
+
+// Oldest first; the last one is the current position.
+template <typename State>
+using FrameSpan = std::span<const Frame<State>>;
+
+template <typename G>
+concept Game = requires(const typename G::State& state, typename G::State& mutable_state,
+                        std::vector<Move>& moves, Move move, FrameSpan<typename G::State> line,
+                        std::uint8_t* packed, std::string_view text) {
+  requires std::regular<typename G::State>;
+  { G::kName } -> std::convertible_to<std::string_view>;
+  { G::kBoardHeight } -> std::convertible_to<int>;
+  { G::kBoardWidth } -> std::convertible_to<int>;
+  { G::kNumBitPlanes } -> std::convertible_to<int>;     // each 8 bytes of a packed position
+  { G::kNumScalarPlanes } -> std::convertible_to<int>;  // each 1 byte of a packed position
+  { G::kPolicySize } -> std::convertible_to<int>;
+  { G::kMaxLegalMoves } -> std::convertible_to<int>;
+  { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
+  { G::initial() } -> std::same_as<typename G::State>;
+  { G::from_string(text) } -> std::same_as<typename G::State>;  // throws GameError
+  { G::to_string(state) } -> std::same_as<std::string>;
+  // Appends nothing else: `moves` is cleared first. Empty if and only if the rules leave no move;
+  // a position that is over for another reason may still list moves.
+  { G::legal(state, moves) } -> std::same_as<void>;
+  { G::apply(mutable_state, move) } -> std::same_as<void>;  // move must be legal
+  { G::hash(state) } -> std::same_as<std::uint64_t>;         // equal positions (repetition) <=> equal hash
+  { G::can_repeat(state) } -> std::same_as<int>;  // plies back that may hold this position (rule50)
+  { G::terminal(line) } -> std::same_as<Outcome>;
+  // Writes kNumBitPlanes little-endian u64 (bit = rank * width + file seen by the mover, file 0 =
+  // bit 0), then kNumScalarPlanes bytes.
+  { G::encode(line, HistoryFill::kNo, packed) } -> std::same_as<void>;
+  { G::move_to_index(state, move) } -> std::same_as<int>;  // [0, kPolicySize), mover's view
+  { G::index_to_move(state, 0) } -> std::same_as<Move>;
+  { G::move_to_string(state, move) } -> std::same_as<std::string>;
+  { G::move_from_string(state, text) } -> std::same_as<Move>;  // throws GameError
+  { G::first_player_to_move(state) } -> std::same_as<bool>;
+};
+
+// Bytes of a packed position.
+template <typename G>
+constexpr std::size_t packed_bytes() {
+  return std::size_t{8} * G::kNumBitPlanes + G::kNumScalarPlanes;
+}
+
+}  // namespace alphazero
