@@ -5,21 +5,15 @@ Defaults stand here; a preset in configs/*.toml holds differences only; a flag b
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import sys
-import types
-import typing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alphazero.errors import ConfigError
-
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 PRESET_DIRECTORY = Path(__file__).resolve().parent.parent / "configs"
 

@@ -52,37 +52,37 @@ template <typename State>
 using FrameSpan = std::span<const Frame<State>>;
 
 template <typename G>
-concept Game = requires(const typename G::State& state, typename G::State& mutable_state,
-                        std::vector<Move>& moves, Move move, FrameSpan<typename G::State> line,
-                        std::uint8_t* packed, std::string_view text) {
-  requires std::regular<typename G::State>;
-  { G::kName } -> std::convertible_to<std::string_view>;
-  { G::kBoardHeight } -> std::convertible_to<int>;
-  { G::kBoardWidth } -> std::convertible_to<int>;
-  { G::kNumBitPlanes } -> std::convertible_to<int>;     // each 8 bytes of a packed position
-  { G::kNumScalarPlanes } -> std::convertible_to<int>;  // each 1 byte of a packed position
-  { G::kPolicySize } -> std::convertible_to<int>;
-  { G::kMaxLegalMoves } -> std::convertible_to<int>;
-  { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
-  { G::initial() } -> std::same_as<typename G::State>;
-  { G::from_string(text) } -> std::same_as<typename G::State>;  // throws GameError
-  { G::to_string(state) } -> std::same_as<std::string>;
-  // Appends nothing else: `moves` is cleared first. Empty if and only if the rules leave no move;
-  // a position that is over for another reason may still list moves.
-  { G::legal(state, moves) } -> std::same_as<void>;
-  { G::apply(mutable_state, move) } -> std::same_as<void>;  // move must be legal
-  { G::hash(state) } -> std::same_as<std::uint64_t>;         // equal positions (repetition) <=> equal hash
-  { G::can_repeat(state) } -> std::same_as<int>;  // plies back that may hold this position (rule50)
-  { G::terminal(line) } -> std::same_as<Outcome>;
-  // Writes kNumBitPlanes little-endian u64 (bit = rank * width + file seen by the mover, file 0 =
-  // bit 0), then kNumScalarPlanes bytes.
-  { G::encode(line, HistoryFill::kNo, packed) } -> std::same_as<void>;
-  { G::move_to_index(state, move) } -> std::same_as<int>;  // [0, kPolicySize), mover's view
-  { G::index_to_move(state, 0) } -> std::same_as<Move>;
-  { G::move_to_string(state, move) } -> std::same_as<std::string>;
-  { G::move_from_string(state, text) } -> std::same_as<Move>;  // throws GameError
-  { G::first_player_to_move(state) } -> std::same_as<bool>;
-};
+concept Game =
+    requires(const typename G::State& state, typename G::State& mutable_state, std::vector<Move>& moves,
+             Move move, FrameSpan<typename G::State> line, std::uint8_t* packed, std::string_view text) {
+      requires std::regular<typename G::State>;
+      { G::kName } -> std::convertible_to<std::string_view>;
+      { G::kBoardHeight } -> std::convertible_to<int>;
+      { G::kBoardWidth } -> std::convertible_to<int>;
+      { G::kNumBitPlanes } -> std::convertible_to<int>;     // each 8 bytes of a packed position
+      { G::kNumScalarPlanes } -> std::convertible_to<int>;  // each 1 byte of a packed position
+      { G::kPolicySize } -> std::convertible_to<int>;
+      { G::kMaxLegalMoves } -> std::convertible_to<int>;
+      { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
+      { G::initial() } -> std::same_as<typename G::State>;
+      { G::from_string(text) } -> std::same_as<typename G::State>;  // throws GameError
+      { G::to_string(state) } -> std::same_as<std::string>;
+      // Appends nothing else: `moves` is cleared first. Empty if and only if the rules leave no move;
+      // a position that is over for another reason may still list moves.
+      { G::legal(state, moves) } -> std::same_as<void>;
+      { G::apply(mutable_state, move) } -> std::same_as<void>;  // move must be legal
+      { G::hash(state) } -> std::same_as<std::uint64_t>;        // equal positions (repetition) <=> equal hash
+      { G::can_repeat(state) } -> std::same_as<int>;  // plies back that may hold this position (rule50)
+      { G::terminal(line) } -> std::same_as<Outcome>;
+      // Writes kNumBitPlanes little-endian u64 (bit = rank * width + file seen by the mover, file 0 =
+      // bit 0), then kNumScalarPlanes bytes.
+      { G::encode(line, HistoryFill::kNo, packed) } -> std::same_as<void>;
+      { G::move_to_index(state, move) } -> std::same_as<int>;  // [0, kPolicySize), mover's view
+      { G::index_to_move(state, 0) } -> std::same_as<Move>;
+      { G::move_to_string(state, move) } -> std::same_as<std::string>;
+      { G::move_from_string(state, text) } -> std::same_as<Move>;  // throws GameError
+      { G::first_player_to_move(state) } -> std::same_as<bool>;
+    };
 
 // Bytes of a packed position.
 template <typename G>

@@ -8,8 +8,9 @@
 
 namespace alphazero::chess {
 
-// Never throws: 0 if the text is no legal move here. Accepts SAN as PGN files hold it (check marks, '!?', 'e.p.',
-// zeros for castling, missing 'x', over-full disambiguation, 'e8Q', 'e8=Q', 'e8(Q)'), no allocation: the hot path of PGN.
+// Never throws: 0 if the text is no legal move here. Accepts SAN as PGN files hold it (check marks, '!?',
+// 'e.p.', zeros for castling, missing 'x', over-full disambiguation, 'e8Q', 'e8=Q', 'e8(Q)'), no allocation:
+// the hot path of PGN.
 Move parse_san(const Position& position, std::string_view san);
 // UCI: castling as e1g1 (standard) or king takes rook; 0 if not a legal move here.
 Move parse_uci(const Position& position, std::string_view uci);
