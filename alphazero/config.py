@@ -139,6 +139,9 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     run: RunConfig = field(default_factory=RunConfig)
     preset: str = ""
+    # Field names that a file or a flag named: ds_config.json must not contradict the one silently.
+    set_by_file: frozenset[str] = frozenset()
+    set_by_flag: frozenset[str] = frozenset()
 
 
 SECTIONS: dict[str, type] = {
@@ -193,15 +196,23 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
     path = find_config(source) if source else None
     table = _read_toml(path) if path else {}
     sections: dict[str, Any] = {}
+    set_by_file: set[str] = set()
     for name, section in SECTIONS.items():
         from_file = table.pop(name, {})
         if not isinstance(from_file, dict):
             raise ConfigError(f"{_place(path, name)}: {from_file!r}: wanted a table [{name}]")
         sections[name] = _build_section(section, from_file, flags, path)
+        set_by_file |= from_file.keys()
     for key, value in table.items():
         wanted = ", ".join(f"[{name}]" for name in SECTIONS)
         raise ConfigError(f"{_place(path, key)}: {key!r} = {value!r}: no such section; wanted {wanted}")
-    return Config(**sections, preset=path.stem if path else "")
+    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
+    return Config(
+        **sections,
+        preset=path.stem if path else "",
+        set_by_file=frozenset(set_by_file),
+        set_by_flag=frozenset(known & flags.keys()),
+    )
 
 
 def find_config(source: str) -> Path:
@@ -223,8 +234,7 @@ def find_config(source: str) -> Path:
 
 def to_table(config: Config) -> dict[str, Any]:
     """The settings as plain tables (JSON and TOML know no tuples)."""
-    table: dict[str, Any] = json_ready(dataclasses.asdict(config))
-    return table
+    return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}
 
 
 def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of containers
