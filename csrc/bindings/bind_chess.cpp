@@ -74,11 +74,12 @@ std::vector<Move> random_playout(std::uint64_t seed, int max_plies, Position pos
 
 void bind_chess(nb::module_& module) {
   using namespace nb::literals;
-  nb::class_<Position>(module, "ChessPosition",
-                       "A chess position (Chess960 throughout).\n\n"
-                       "Moves are integers from | to << 6 | promotion << 12 (a1 = 0, h8 = 63; promotion 0 none, "
-                       "1 knight, 2 bishop, 3 rook, 4 queen; castling is king takes own rook). Text that is no "
-                       "position or no legal move raises GameError.")
+  nb::class_<Position>(
+      module, "ChessPosition",
+      "A chess position (Chess960 throughout).\n\n"
+      "Moves are integers from | to << 6 | promotion << 12 (a1 = 0, h8 = 63; promotion 0 none, "
+      "1 knight, 2 bishop, 3 rook, 4 queen; castling is king takes own rook). Text that is no "
+      "position or no legal move raises GameError.")
       .def(
           "__init__",
           [](Position* self, std::optional<std::string_view> fen) {
@@ -86,7 +87,8 @@ void bind_chess(nb::module_& module) {
           },
           "fen"_a = nb::none(),
           "The standard start, or a FEN of four to six fields (KQkq, X-FEN or Shredder-FEN castling).")
-      .def("copy", [](const Position& self) { return Position(self); }, "A position of its own.")
+      .def(
+          "copy", [](const Position& self) { return Position(self); }, "A position of its own.")
       .def("legal_moves", &legal_moves, "All legal moves, in an order that depends on the position alone.")
       .def("legal_uci", &legal_uci, "chess960"_a = false,
            "All legal moves as UCI, in the order of legal_moves(); castling as e1g1, with chess960 as e1h1.")
@@ -140,8 +142,9 @@ void bind_chess(nb::module_& module) {
       .def_prop_ro(
           "turn", [](const Position& self) { return self.side_to_move() == chess::kWhite; },
           "True for White, as python-chess.")
-      .def_prop_ro("key", &Position::key,
-                   "64-bit key; equal for repeated positions (en passant counts where a legal capture exists).")
+      .def_prop_ro(
+          "key", &Position::key,
+          "64-bit key; equal for repeated positions (en passant counts where a legal capture exists).")
       .def(nb::self == nb::self, "Same placement, side, rights and counters.")
       .def("__repr__", [](const Position& self) { return "ChessPosition('" + self.fen() + "')"; });
 

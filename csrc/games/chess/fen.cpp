@@ -93,7 +93,8 @@ void Position::read_board(std::string_view fen, std::string_view field) {
   };
   for (const char c : field) {
     if (c == '/') {
-      if (file != 8) fail("rank " + std::to_string(rank + 1) + " has " + std::to_string(file) + " files, expected 8");
+      if (file != 8)
+        fail("rank " + std::to_string(rank + 1) + " has " + std::to_string(file) + " files, expected 8");
       if (rank == 0) fail("more than 8 ranks, expected 8");
       --rank;
       file = 0;
@@ -129,8 +130,8 @@ void Position::check_material(std::string_view fen) const {
       const int number = count(found);
       if (number >= least && number <= most) return;
       refuse(fen, std::string("board: ") + (color == kWhite ? "white" : "black") + " has " +
-                      std::to_string(number) + " " + what + ", expected " + (least == most ? "" : "at most ") +
-                      std::to_string(most));
+                      std::to_string(number) + " " + what + ", expected " +
+                      (least == most ? "" : "at most ") + std::to_string(most));
     };
     expect("kings", pieces(color, kKing), 1, 1);
     expect("pieces", pieces(color), 1, 16);
@@ -161,7 +162,8 @@ Bitboard Position::castling_rights_in_place(Bitboard rooks) const {
 
 void Position::read_castling(std::string_view fen, std::string_view field) {
   if (!is_castling_field(field)) {
-    refuse(fen, "castling " + quoted(field) + ": expected '-' or at most two of KQA-H, then at most two of kqa-h");
+    refuse(fen,
+           "castling " + quoted(field) + ": expected '-' or at most two of KQA-H, then at most two of kqa-h");
   }
   Bitboard named = 0;
   for (const char c : field) {
@@ -195,7 +197,9 @@ void Position::read_en_passant(std::string_view fen, std::string_view field) {
 Position Position::from_fen(std::string_view fen) {
   const Fields fields = split(fen);
   if (fields.count < 4) {
-    refuse(fen, std::to_string(fields.count) + " fields, expected 4 to 6: board, side to move, castling, en passant, half-move clock, move number");
+    refuse(fen, std::to_string(fields.count) +
+                    " fields, expected 4 to 6: board, side to move, castling, en passant, half-move clock, "
+                    "move number");
   }
   Position position;
   position.read_board(fen, fields.text[0]);
@@ -206,7 +210,8 @@ Position Position::from_fen(std::string_view fen) {
   position.read_castling(fen, fields.text[2]);
   position.read_en_passant(fen, fields.text[3]);
   if (fields.count > 4) position.halfmove_clock_ = read_counter(fen, "half-move clock", fields.text[4]);
-  if (fields.count > 5) position.fullmove_number_ = std::max(1, read_counter(fen, "move number", fields.text[5]));
+  if (fields.count > 5)
+    position.fullmove_number_ = std::max(1, read_counter(fen, "move number", fields.text[5]));
   position.key_ = position.compute_key();
   return position;
 }

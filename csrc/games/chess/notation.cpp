@@ -99,7 +99,8 @@ std::optional<SanMove> read_san(std::string_view text) {
   if (!is_file(file) || !is_rank(rank)) return std::nullopt;
   move.to = static_cast<Square>((rank - '1') * 8 + file - 'a');
   text.remove_suffix(2);
-  if (!text.empty() && (text.back() == 'x' || text.back() == '-' || text.back() == ':')) text.remove_suffix(1);
+  if (!text.empty() && (text.back() == 'x' || text.back() == '-' || text.back() == ':'))
+    text.remove_suffix(1);
   if (!text.empty() && is_rank(text.back())) {
     move.from_rank = text.back() - '1';
     text.remove_suffix(1);
@@ -168,8 +169,7 @@ Move find_pawn_move(const Position& position, const SanMove& move) {
 // Own pieces of `type` that legally reach `to` (an empty or enemy square), castling aside.
 Bitboard legal_sources(const Position& position, PieceType type, Square to, Bitboard among) {
   const Color us = position.side_to_move();
-  Bitboard candidates =
-      piece_attacks(type, to, position.occupied()) & position.pieces(us, type) & among;
+  Bitboard candidates = piece_attacks(type, to, position.occupied()) & position.pieces(us, type) & among;
   Bitboard legal = 0;
   while (candidates) {
     const auto from = static_cast<Square>(pop_lowest(candidates));
