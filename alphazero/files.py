@@ -35,6 +35,12 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - anything json 
         file.write((json.dumps(value, indent=1) + "\n").encode())
 
 
+def fsync_file(path: Path) -> None:
+    """Make a file's content survive a power cut."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def fsync_directory(path: Path) -> None:
     """Make renames within `path` survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -17,16 +17,16 @@ import torch
 from torch import nn
 
 from alphazero.config import Config, LossConfig, OptimizerConfig
-from alphazero.data.batch import Batch, MicroBatch
+from alphazero.data.batch import MicroBatch
 from alphazero.games.spec import GameSpec
-from alphazero.network.planes import expand_planes
+from alphazero.network.loss import AlphaZeroLoss, LossTerms
+from alphazero.network.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.resnet import AlphaZeroNet
 from alphazero.runtime import Runtime
 from alphazero.training.batch_norm import RunningStatistics
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.deepspeed_config import DeepSpeedSettings, engine_config
 from alphazero.training.exchange import Exchange
-from alphazero.training.loss import LossTerms, compute_loss
 from alphazero.training.zero_state import ZeroState
 
 # A rank that is gone is noticed after this long; start-up on slow disks must fit in it.
@@ -69,16 +69,16 @@ class TrainingModule(nn.Module):
         super().__init__()
         self.network = network
         self._spec = spec
-        self._loss = loss
+        self._loss = AlphaZeroLoss(loss)
         self._precision = precision
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
 
     def forward(self, batch: DeviceBatch) -> LossTerms:
         """Mean loss terms of the micro-batch; the network in its precision, the loss in fp32."""
-        planes_BCHW = expand_planes(batch.packed, self._spec).contiguous(memory_format=self._memory_format)
+        planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
         with autocast(planes_BCHW.device, self._precision):
             output = self.network(planes_BCHW)
-        return compute_loss(output, batch, self._loss)
+        return self._loss(output, batch)
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
