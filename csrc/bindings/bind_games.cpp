@@ -48,14 +48,14 @@ void push_checked(Line<G>& line, Move move) {
 }
 
 template <Game G>
-nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> packed(const Line<G>& line, HistoryFill fill) {
+Array1<std::uint8_t> packed(const Line<G>& line, HistoryFill fill) {
   std::vector<std::uint8_t> bytes(packed_bytes<G>());
   G::encode(line.frames(), fill, bytes.data());
   return to_numpy(std::move(bytes));
 }
 
 template <Game G>
-nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>> legal_indices(const Line<G>& line) {
+Array1<std::int32_t> legal_indices(const Line<G>& line) {
   std::vector<std::int32_t> indices;
   for (const Move move : legal_moves(line)) indices.push_back(G::move_to_index(line.state(), move));
   std::sort(indices.begin(), indices.end());
