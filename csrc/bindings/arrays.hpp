@@ -29,7 +29,8 @@ std::span<const T> as_span(const Input1<T>& array) {
 template <typename T>
 nanobind::capsule owner_of(std::vector<T>&& values, T*& data) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
-  nanobind::capsule owner(owned.get(), [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
+  nanobind::capsule owner(owned.get(),
+                          [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
   data = owned.release()->data();
   return owner;
 }

@@ -45,8 +45,8 @@ void add_shard(EncoderOfArrays<G>& self, const std::string& name, Input1<std::ui
   }
 }
 
-using BatchArrays = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array1<std::int32_t>, Array1<float>,
-                               Array2<float>, Array1<float>>;
+using BatchArrays = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array1<std::int32_t>,
+                               Array1<float>, Array2<float>, Array1<float>>;
 
 template <Game G>
 BatchArrays encode(EncoderOfArrays<G>& self, Input1<std::int32_t> shard, Input1<std::int32_t> game,
@@ -78,16 +78,19 @@ template <Game G>
 void bind_encoder(nb::module_& module, const char* name) {
   using E = EncoderOfArrays<G>;
   nb::class_<E>(module, name, "Sampled plies of stored games to batches for the network.")
-      .def(nb::init<int>(), nb::arg("num_threads"), "num_threads: at least 1; the calling thread is one of them.")
+      .def(nb::init<int>(), nb::arg("num_threads"),
+           "num_threads: at least 1; the calling thread is one of them.")
       .def("add_shard", &add_shard<G>, nb::arg("name"), nb::arg("moves").noconvert(),
-           nb::arg("moves_offset").noconvert(), nb::arg("result").noconvert(), nb::arg("result_valid").noconvert(),
-           nb::arg("fen_bytes").noconvert(), nb::arg("fen_offset").noconvert(),
+           nb::arg("moves_offset").noconvert(), nb::arg("result").noconvert(),
+           nb::arg("result_valid").noconvert(), nb::arg("fen_bytes").noconvert(),
+           nb::arg("fen_offset").noconvert(),
            "The columns of a ShardView, kept alive and not copied; GameError if they do not fit together.")
       .def("encode", &encode<G>, nb::arg("shard").noconvert(), nb::arg("game").noconvert(),
            nb::arg("ply").noconvert(), nb::arg("fill"),
            "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each.\n\n"
            "Returns the arrays of alphazero.data.batch.Batch without sample_id: packed, legal_offset, "
-           "legal_index, policy (1 on the move played), wdl, moves_left. IndexError for places that do not exist, "
+           "legal_index, policy (1 on the move played), wdl, moves_left. IndexError for places that do not "
+           "exist, "
            "GameError for games that cannot be replayed.")
       .def("position_keys", &position_keys<G>, nb::arg("shard"), nb::arg("games").noconvert(),
            "u64 [plies of all `games`]: the key of the position before each move, game after game.");
@@ -108,7 +111,8 @@ void bind_loader(nb::module_& module) {
   bind_encoder<Chess>(module, "ChessBatchEncoder");
   bind_encoder<Connect4>(module, "Connect4BatchEncoder");
   bind_encoder<TicTacToe>(module, "TicTacToeBatchEncoder");
-  module.def("sample_ids", &sample_ids, nb::arg("seed"), nb::arg("first"), nb::arg("count"), nb::arg("num_samples"),
+  module.def("sample_ids", &sample_ids, nb::arg("seed"), nb::arg("first"), nb::arg("count"),
+             nb::arg("num_samples"),
              "i64 [count]: the samples at places first, first + 1, ... of the endless order of num_samples "
              "samples that `seed` names; each epoch is a permutation of its own.");
 }

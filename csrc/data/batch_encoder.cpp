@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kSamplesPerTask = 16;  // enough work that threads seldom meet at the counter
 
 [[noreturn]] void fail(const ShardColumns& shard, std::size_t game, std::size_t ply, const std::string& why) {
-  throw GameError(shard.name + ": game " + std::to_string(game) + ", ply " + std::to_string(ply) + ": " + why);
+  throw GameError(shard.name + ": game " + std::to_string(game) + ", ply " + std::to_string(ply) + ": " +
+                  why);
 }
 
 }  // namespace
@@ -45,13 +46,17 @@ template <Game G>
 BatchEncoder<G>::BatchEncoder(int num_threads) : pool_(num_threads), scratch_(pool_.num_workers()) {}
 
 template <Game G>
+BatchEncoder<G>::~BatchEncoder() = default;
+
+template <Game G>
 void BatchEncoder<G>::add_shard(const ShardColumns& shard) {
   shard.check();
   shards_.push_back(shard);
 }
 
 template <Game G>
-typename BatchEncoder<G>::Place BatchEncoder<G>::place_of(const SamplePlaces& places, std::size_t sample) const {
+typename BatchEncoder<G>::Place BatchEncoder<G>::place_of(const SamplePlaces& places,
+                                                          std::size_t sample) const {
   const auto outside = [](std::int32_t index, std::size_t size) {
     return index < 0 || static_cast<std::size_t>(index) >= size;
   };
@@ -109,7 +114,8 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
     fail(*place.shard, place.game, place.ply, "move " + std::to_string(move) + " is not legal");
   }
   if (scratch.legal.size() > targets.legal_index.size()) {
-    fail(*place.shard, place.game, place.ply, std::to_string(scratch.legal.size()) + " legal moves are too many");
+    fail(*place.shard, place.game, place.ply,
+         std::to_string(scratch.legal.size()) + " legal moves are too many");
   }
   const int played = G::move_to_index(state, move);
   targets.num_legal = 0;
@@ -123,15 +129,16 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
 }
 
 template <Game G>
-void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratch& scratch, std::uint8_t* packed,
-                                    Targets& targets) const {
+void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratch& scratch,
+                                    std::uint8_t* packed, Targets& targets) const {
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
   replay(place, scratch);
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
   const bool first_player = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
-  targets.result = static_cast<std::int8_t>(first_player ? shard.result[place.game] : -shard.result[place.game]);
+  targets.result =
+      static_cast<std::int8_t>(first_player ? shard.result[place.game] : -shard.result[place.game]);
   targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
 }
 

@@ -34,6 +34,7 @@ template <Game G>
 class BatchEncoder {
  public:
   explicit BatchEncoder(int num_threads);
+  ~BatchEncoder();
 
   // The memory behind the columns must outlive the encoder. Throws GameError (ShardColumns::check).
   void add_shard(const ShardColumns& shard);

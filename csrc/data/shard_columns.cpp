@@ -16,7 +16,8 @@ bool offsets_fit(std::span<const std::int32_t> offsets, std::size_t num_games, s
 }  // namespace
 
 void ShardColumns::check() const {
-  const bool fits = result_valid.size() == num_games() && offsets_fit(moves_offset, num_games(), moves.size()) &&
+  const bool fits = result_valid.size() == num_games() &&
+                    offsets_fit(moves_offset, num_games(), moves.size()) &&
                     offsets_fit(fen_offset, num_games(), fen_bytes.size());
   if (!fits) throw GameError(name + ": offsets of its games do not fit its columns");
   for (std::size_t game = 0; game < num_games(); ++game) {

@@ -25,8 +25,8 @@ class WorkerPool {
 
   int num_workers() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Runs tasks 0 ... num_tasks - 1, each once, and returns when all are done. If tasks threw, the exception of
-  // the lowest task is thrown here, whatever the number of workers. Calls from several threads take turns.
+  // Runs tasks 0 ... num_tasks - 1, each once, and returns when all are done. If tasks threw, the exception
+  // of the lowest task is thrown here, whatever the number of workers. Calls from several threads take turns.
   void run(std::size_t num_tasks, const Task& task);
 
  private:
