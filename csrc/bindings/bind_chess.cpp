@@ -25,13 +25,6 @@ namespace {
 
 using chess::Position;
 
-// At most 40 printable characters of what somebody sent.
-std::string quoted(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text.substr(0, 40)) result += c >= ' ' && c <= '~' ? c : '?';
-  return result + (text.size() > 40 ? "...'" : "'");
-}
-
 Move checked(const Position& position, std::string_view kind, std::string_view text, Move move) {
   if (move == 0) {
     throw GameError(std::string(kind) + " " + quoted(text) + ": expected a legal move in " + position.fen());
