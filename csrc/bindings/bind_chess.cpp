@@ -138,7 +138,8 @@ void bind_chess(nb::module_& module) {
       .def_prop_ro(
           "key", &Position::key,
           "64-bit key; equal for repeated positions (en passant counts where a legal capture exists).")
-      .def(nb::self == nb::self, "Same placement, side, rights and counters.")
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"),
+           "Same placement, side, rights and counters.")
       .def("__repr__", [](const Position& self) { return "ChessPosition('" + self.fen() + "')"; });
 
   module.def(
