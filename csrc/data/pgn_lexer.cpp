@@ -22,12 +22,14 @@ enum CharClass : std::uint8_t {
 
 constexpr std::array<std::uint8_t, 256> make_classes() {
   std::array<std::uint8_t, 256> classes{};
-  for (const char c : {' ', '\t', '\n', '\r', '\v', '\f', '\0'}) classes[static_cast<unsigned char>(c)] = kSpace;
+  for (const char c : {' ', '\t', '\n', '\r', '\v', '\f', '\0'})
+    classes[static_cast<unsigned char>(c)] = kSpace;
   for (const char c : {'{', '}', '(', ')', ';', '$'}) classes[static_cast<unsigned char>(c)] = kDelimiter;
   for (int c = '0'; c <= '9'; ++c) classes[c] = kDigit;
   for (int c = 'a'; c <= 'z'; ++c) classes[c] = kLetter;
   for (int c = 'A'; c <= 'Z'; ++c) classes[c] = kLetter;
-  for (const char c : {'!', '?', '+', '-', '=', '/', '#', '~'}) classes[static_cast<unsigned char>(c)] = kGlyph;
+  for (const char c : {'!', '?', '+', '-', '=', '/', '#', '~'})
+    classes[static_cast<unsigned char>(c)] = kGlyph;
   return classes;
 }
 
@@ -86,13 +88,6 @@ void Lexer::skip_line() {
   while (pos_ < text_.size() && !is_line_end(text_[pos_])) ++pos_;
 }
 
-Token Lexer::cut_off(TokenKind kind) {
-  Token token;
-  token.kind = kind;
-  token.begin = pos_;
-  return token;
-}
-
 bool Lexer::skip_comment() {
   const std::size_t close = find_char(text_, pos_, '}');
   const std::size_t end = close == std::string_view::npos ? text_.size() : close;
@@ -144,7 +139,8 @@ Token Lexer::lex_tag() {
   std::size_t close = std::string_view::npos;
   std::size_t escaped_close = std::string_view::npos;
   for (std::size_t at = quote + 1; at < line_end; ++at) {
-    const bool escape = line[at] == '\\' && at + 1 < line_end && (line[at + 1] == '"' || line[at + 1] == '\\');
+    const bool escape =
+        line[at] == '\\' && at + 1 < line_end && (line[at + 1] == '"' || line[at + 1] == '\\');
     if (escape) ++at;
     if (line[at] != '"') continue;
     const std::size_t after = line.find_first_not_of(" \t", at + 1);
@@ -226,12 +222,12 @@ Token Lexer::next() {
     if (c == '{') {
       if (skip_comment()) continue;
       if (!complete_ && pos_ == text_.size()) break;
-      return cut_off(TokenKind::kOpenComment);
+      return {.kind = TokenKind::kOpenComment, .begin = begin};
     }
     if (c == '(') {
       if (skip_variation()) continue;
       if (!complete_ && pos_ == text_.size()) break;
-      return cut_off(TokenKind::kOpenVariation);
+      return {.kind = TokenKind::kOpenVariation, .begin = begin};
     }
     if (c == '$') {
       ++pos_;
@@ -245,11 +241,7 @@ Token Lexer::next() {
     if ((kind & kDigit) != 0 && skip_number()) continue;
     if (c == '*') {
       ++pos_;
-      Token token;
-      token.kind = TokenKind::kResult;
-      token.begin = begin;
-      token.text = text_.substr(begin, 1);
-      return token;
+      return {.kind = TokenKind::kResult, .begin = begin, .text = text_.substr(begin, 1)};
     }
     Token token = lex_word(begin);
     if (!complete_ && pos_ + 2 >= text_.size()) break;  // 'e8' may go on as 'e8(Q)'
@@ -261,9 +253,7 @@ Token Lexer::next() {
     if (token.text == "e.p." || token.text == "ep") continue;
     return token;
   }
-  Token end;
-  end.begin = text_.size();
-  return end;
+  return {.kind = TokenKind::kEnd, .begin = text_.size()};
 }
 
 bool GameBoundaries::begins_game(const Token& token) {

@@ -9,20 +9,20 @@
 namespace alphazero::pgn {
 
 enum class TokenKind : std::uint8_t {
-  kEnd,     // no further token (in unfinished text: none that is known in full)
-  kTag,     // [name "value"]
-  kWord,    // should be a move
-  kResult,  // 1-0, 0-1, 1/2-1/2, *
+  kEnd,            // no further token (in unfinished text: none that is known in full)
+  kTag,            // [name "value"]
+  kWord,           // should be a move
+  kResult,         // 1-0, 0-1, 1/2-1/2, *
   kOpenComment,    // a comment that the next game or the end of the text cuts off
   kOpenVariation,  // the same for a variation
 };
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  std::size_t begin = 0;   // offset of the first byte
-  std::string_view text;   // word, result, or the name of a tag
-  std::string_view value;  // of a tag, as written (escapes and all)
-  bool after_text = false;  // tag: something other than tags stands between it and the tag before
+  std::size_t begin = 0;          // offset of the first byte
+  std::string_view text{};        // word, result, or the name of a tag
+  std::string_view value{};       // of a tag, as written (escapes and all)
+  bool after_text = false;        // tag: something other than tags stands between it and the tag before
   bool after_blank_line = false;  // tag: it is '[Event "' at the start of a line after an empty one
 };
 
@@ -45,13 +45,12 @@ class Lexer {
   bool looks_like_tag(std::size_t at) const;
   bool at_line_start(std::size_t at) const;
   std::size_t word_end(std::size_t at) const;
-  Token cut_off(TokenKind kind);
 
   std::string_view text_;
   std::size_t pos_ = 0;
   bool complete_;
-  bool in_header_ = false;   // the last token was a tag and only tags followed
-  bool seen_text_ = false;   // since the last tag
+  bool in_header_ = false;  // the last token was a tag and only tags followed
+  bool seen_text_ = false;  // since the last tag
 };
 
 // Where a game begins in the stream of tokens.
@@ -63,8 +62,8 @@ class GameBoundaries {
 
  private:
   bool open_ = false;
-  bool in_moves_ = false;     // a word or result was seen in this game
-  bool terminated_ = false;   // a result was seen in this game
+  bool in_moves_ = false;    // a word or result was seen in this game
+  bool terminated_ = false;  // a result was seen in this game
   bool event_seen_ = false;
 };
 

@@ -35,10 +35,10 @@ enum Header : std::uint8_t {
 constexpr std::array<std::string_view, kNumHeaders> kHeaderNames = {
     "Result", "Variant", "FEN", "Termination", "White", "Black", "Event", "Date", "WhiteElo", "BlackElo"};
 
-constexpr std::array<std::string_view, 6> kStandardNames = {"standard", "normal",  "chess",
+constexpr std::array<std::string_view, 6> kStandardNames = {"standard",  "normal",        "chess",
                                                             "classical", "from position", "?"};
-constexpr std::array<std::string_view, 6> kChess960Names = {
-    "chess960", "chess 960", "fischerandom", "fischerrandom", "fischer random", "960"};
+constexpr std::array<std::string_view, 6> kChess960Names = {"chess960",      "chess 960",      "fischerandom",
+                                                            "fischerrandom", "fischer random", "960"};
 
 constexpr std::array<std::string_view, 5> kNullMoves = {"--", "Z0", "z0", "0000", "@@@@"};
 
@@ -64,15 +64,16 @@ bool is_utf8(std::string_view text) {
   while (at < text.size()) {
     const auto lead = static_cast<unsigned char>(text[at++]);
     if (lead < 0x80) continue;
-    const int more = lead >= 0xC2 && lead <= 0xDF ? 1 : lead >= 0xE0 && lead <= 0xEF ? 2 : lead >= 0xF0 && lead <= 0xF4 ? 3 : 0;
-    if (more == 0 || at + more > text.size()) return false;
+    if (lead < 0xC2 || lead > 0xF4) return false;
+    const std::size_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if (at + more > text.size()) return false;
     const auto second = static_cast<unsigned char>(text[at]);
     // Overlong forms, surrogates and code points above U+10FFFF (RFC 3629).
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) || (lead == 0xF0 && second < 0x90) ||
-        (lead == 0xF4 && second > 0x8F)) {
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
       return false;
     }
-    for (int i = 0; i < more; ++i) {
+    for (std::size_t i = 0; i < more; ++i) {
       if ((static_cast<unsigned char>(text[at++]) & 0xC0) != 0x80) return false;
     }
   }
@@ -105,12 +106,14 @@ std::string unescape(std::string_view value) {
 }
 
 std::string quote(std::string_view text) {
-  std::string quoted = "'" + to_utf8(text.substr(0, kLongestQuote));
+  std::string quoted = "'";
+  quoted += to_utf8(text.substr(0, kLongestQuote));
   if (text.size() > kLongestQuote) quoted += "...";
   for (char& c : quoted) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
-  return quoted + "'";
+  quoted += "'";
+  return quoted;
 }
 
 std::optional<std::int8_t> read_result(std::string_view text) {
@@ -125,7 +128,8 @@ std::optional<std::int32_t> read_elo(std::string_view text) {
   text = trim(text);
   std::int32_t elo = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), elo);
-  if (error != std::errc{} || end != text.data() + text.size() || elo < 1 || elo > kLargestElo) return std::nullopt;
+  if (error != std::errc{} || end != text.data() + text.size() || elo < 1 || elo > kLargestElo)
+    return std::nullopt;
   return elo;
 }
 
@@ -133,7 +137,8 @@ bool has_chess960_castling(const chess::Position& position) {
   constexpr chess::Bitboard kStandardRooks = 0x8100000000000081;
   if ((position.castling_rooks() & ~kStandardRooks) != 0) return true;
   const auto off_e_file = [&](chess::Color color, chess::Square king) {
-    return (position.can_castle(color, true) || position.can_castle(color, false)) && position.king(color) != king;
+    return (position.can_castle(color, true) || position.can_castle(color, false)) &&
+           position.king(color) != king;
   };
   return off_e_file(chess::kWhite, 4) || off_e_file(chess::kBlack, 60);
 }
@@ -228,7 +233,7 @@ class Parser {
                  "variant " + quote(headers_[kVariant]) + " is not supported");
       return;
     }
-    position_ = kInitial;
+    position_ = initial_;
     const std::string_view fen = trim(headers_[kFen]);
     if (fen.empty()) return;
     try {
@@ -238,7 +243,7 @@ class Parser {
       return;
     }
     is_chess960_ = is_chess960_ || has_chess960_castling(position_);
-    has_fen_ = position_ != kInitial;
+    has_fen_ = position_ != initial_;
     if (has_fen_) start_fen_ = position_.fen();
   }
 
@@ -259,8 +264,9 @@ class Parser {
     if (faulty_) return;
     faulty_ = true;
     const auto plies = games_.moves.size() - static_cast<std::size_t>(games_.moves_offset.back());
-    games_.quarantined.push_back({static_cast<std::int32_t>(games_.games_read), lines_.lines_before(std::max(at, begin_)),
-                                  static_cast<std::int32_t>(plies), fault, std::move(reason)});
+    games_.quarantined.push_back({static_cast<std::int32_t>(games_.games_read),
+                                  lines_.lines_before(std::max(at, begin_)), static_cast<std::int32_t>(plies),
+                                  fault, std::move(reason)});
   }
 
   void finish_game() {
@@ -309,13 +315,12 @@ class Parser {
     }
   }
 
-  inline static const chess::Position kInitial = chess::Position::initial();
-
   std::string_view text_;
   Lexer lexer_;
   GameBoundaries boundaries_;
   LineCounter lines_;
   PgnGames games_;
+  const chess::Position initial_ = chess::Position::initial();
 
   // Of the open game:
   std::size_t begin_ = 0;

@@ -47,14 +47,14 @@ struct QuarantinedGame {
 
 // G games, M plies.
 struct PgnGames {
-  std::vector<Move> moves;                       // [M]
-  std::vector<std::int32_t> moves_offset{0};     // [G + 1]
-  std::vector<std::int8_t> result;               // [G] +1 white won, 0, -1; 0 where not valid
-  std::vector<std::uint8_t> result_valid;        // [G]
-  std::vector<std::uint8_t> is_chess960;         // [G]
-  std::vector<std::uint8_t> contradiction;       // [G] mate or stalemate on the board, another result
-  std::vector<std::int32_t> game;                // [G] number of the game in this text, from 0
-  TextColumn start_fen;                          // null: standard start
+  std::vector<Move> moves;                    // [M]
+  std::vector<std::int32_t> moves_offset{0};  // [G + 1]
+  std::vector<std::int8_t> result;            // [G] +1 white won, 0, -1; 0 where not valid
+  std::vector<std::uint8_t> result_valid;     // [G]
+  std::vector<std::uint8_t> is_chess960;      // [G]
+  std::vector<std::uint8_t> contradiction;    // [G] mate or stalemate on the board, another result
+  std::vector<std::int32_t> game;             // [G] number of the game in this text, from 0
+  TextColumn start_fen;                       // null: standard start
   TextColumn termination, white, black, event, date;
   NumberColumn white_elo, black_elo;
   std::vector<QuarantinedGame> quarantined;
