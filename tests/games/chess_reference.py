@@ -94,15 +94,18 @@ def policy_text(board: chess.Board, move: chess.Move) -> str:
     return chess.square_name(squares[0]) + chess.square_name(squares[1]) + suffix
 
 
-def random_move(board: chess.Board, rng: random.Random) -> chess.Move:
-    """A legal move; taking back, castling, en passant and promotions come more often than by chance."""
+def random_move(board: chess.Board, rng: random.Random, take_back: float) -> chess.Move:
+    """A legal move; castling, en passant and promotions come more often than by chance.
+
+    take_back: how likely a piece goes back to where it came from, so that positions repeat.
+    """
     moves = list(board.legal_moves)
     rare = [
         move for move in moves if board.is_castling(move) or board.is_en_passant(move) or move.promotion is not None
     ]
     if rare and rng.random() < 0.5:
         return rng.choice(rare)
-    if len(board.move_stack) >= 2 and rng.random() < 0.4:
+    if len(board.move_stack) >= 2 and rng.random() < take_back:
         last = board.move_stack[-2]
         back = chess.Move(last.to_square, last.from_square)
         if back in moves:
@@ -118,19 +121,18 @@ def random_start(rng: random.Random) -> chess.Board:
         board = chess.Board.from_chess960_pos(rng.randrange(960))
     if rng.random() < 0.5:
         return board
-    for _ in range(rng.randrange(1, 60)):
-        if not any(board.legal_moves):
+    wants_en_passant = rng.random() < 0.5
+    for _ in range(80 if wants_en_passant else rng.randrange(1, 60)):
+        if not any(board.legal_moves) or (wants_en_passant and board.has_legal_en_passant()):
             break
-        board.push(random_move(board, rng))
-    if rng.random() < 0.3:  # prefer a start that can be answered en passant
-        while not board.has_legal_en_passant() and len(board.move_stack) > 1:
-            board.pop()
+        board.push(random_move(board, rng, take_back=0.1))
     return chess.Board(board.fen(), chess960=board.chess960)
 
 
 def random_game(rng: random.Random, max_plies: int) -> chess.Board:
     """A random game from a random start; it ends at mate, stalemate or max_plies."""
     board = random_start(rng)
+    take_back = rng.choice([0.1, 0.4, 0.8])
     while len(board.move_stack) < max_plies and any(board.legal_moves):
-        board.push(random_move(board, rng))
+        board.push(random_move(board, rng, take_back))
     return board

@@ -70,7 +70,7 @@ def test_planes_equal_a_slow_encoder_on_random_games(fill: str):
             seen["chess960"] += board.chess960
             seen["filled"] += known < 8 and bool(expected[13 * known : 13 * known + 13].any())
             seen["en passant undone"] += known < 8 and first.has_legal_en_passant()
-    assert min(seen.values()) >= 40, seen
+    assert min(seen.values()) >= 30, seen
 
 
 def test_the_standard_start_is_not_repeated_but_the_same_board_from_a_middle_game_fen_is():
@@ -116,7 +116,7 @@ def test_policy_indices_equal_python_chess_moves_by_name():
     rng = random.Random("policy")
     index_by_name = {name: index for index, name in enumerate(_core.chess_policy_moves())}
     seen: Counter[str] = Counter()
-    for _ in range(60):
+    for _ in range(90):
         for moment in moments_of(random_game(rng, max_plies=80)):
             line, board = moment.line, moment.board
             expected = []
@@ -160,6 +160,18 @@ def test_policy_map_follows_the_73_planes():
     assert at["b7b8"] == (0, chess.B7), "a knight promotion is the plain move"
 
 
+def expected_end(moment: Moment) -> str:
+    """How python-chess sees the end of the game, in the order of DESIGN 3."""
+    board = moment.board
+    if not any(board.legal_moves):
+        return "WIN" if board.is_check() else "STALEMATE"
+    if moment.names.count(moment.names[-1]) >= 3:
+        return "REPETITION"
+    if board.halfmove_clock >= 100:
+        return "FIFTY_MOVES"
+    return "INSUFFICIENT_MATERIAL" if board.is_insufficient_material() else "NONE"
+
+
 def test_repetitions_and_game_end_equal_python_chess_on_random_games():
     rng = random.Random("endings")
     ends: Counter[str] = Counter()
@@ -170,21 +182,13 @@ def test_repetitions_and_game_end_equal_python_chess_on_random_games():
             assert moment.line.repetitions == min(moment.names[:-1].count(name), 2)
             assert str(moment.line) == moment.board.fen(en_passant="legal")
             assert keys.setdefault(name, moment.line.key) == moment.line.key
+            outcome, expected = moment.line.outcome(), expected_end(moment)
+            assert outcome.termination.name == expected, moment.board.fen()
+            assert outcome.value == (-1 if expected == "WIN" else 0)
+            assert outcome.over == (expected != "NONE")
+            ends[expected] += 1
         assert len(set(keys.values())) == len(keys)
-        outcome, board = moment.line.outcome(), moment.board
-        if not any(board.legal_moves):
-            expected = "WIN" if board.is_check() else "STALEMATE"
-        elif moment.names.count(moment.names[-1]) >= 3:
-            expected = "REPETITION"
-        elif board.halfmove_clock >= 100:
-            expected = "FIFTY_MOVES"
-        else:
-            expected = "INSUFFICIENT_MATERIAL" if board.is_insufficient_material() else "NONE"
-        assert outcome.termination.name == expected, board.fen()
-        assert outcome.value == (-1 if expected == "WIN" else 0)
-        assert outcome.over == (expected != "NONE")
-        ends[expected] += 1
-    assert ends["REPETITION"] >= 3 and ends["NONE"] >= 3, ends
+    assert ends["REPETITION"] >= 50 and ends["WIN"] >= 1 and ends["NONE"] >= 5000, ends
 
 
 @pytest.mark.parametrize(
