@@ -47,7 +47,8 @@ struct Frame {
   std::uint8_t repetitions = 0;
 };
 
-// Oldest first; the last one is the current position.
+// Oldest first; the last one is the current position. The first one is the game's first position, unless
+// older frames than the game's encoding shows (G::kHistory) were left out.
 template <typename State>
 using FrameSpan = std::span<const Frame<State>>;
 
@@ -61,6 +62,7 @@ concept Game =
       { G::kBoardWidth } -> std::convertible_to<int>;
       { G::kNumBitPlanes } -> std::convertible_to<int>;     // each 8 bytes of a packed position
       { G::kNumScalarPlanes } -> std::convertible_to<int>;  // each 1 byte of a packed position
+      { G::kHistory } -> std::convertible_to<int>;          // newest frames that encode() looks at
       { G::kPolicySize } -> std::convertible_to<int>;
       { G::kMaxLegalMoves } -> std::convertible_to<int>;
       { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
@@ -72,13 +74,19 @@ concept Game =
       { G::legal(state, moves) } -> std::same_as<void>;
       { G::apply(mutable_state, move) } -> std::same_as<void>;  // move must be legal
       { G::hash(state) } -> std::same_as<std::uint64_t>;        // equal positions (repetition) <=> equal hash
-      { G::can_repeat(state) } -> std::same_as<int>;  // plies back that may hold this position (rule50)
-      { G::terminal(line) } -> std::same_as<Outcome>;
+      { G::can_repeat(state) } -> std::same_as<int>;   // plies back that may hold this position (rule50)
+      { G::terminal(line) } -> std::same_as<Outcome>;  // of the last frame
       // Writes kNumBitPlanes little-endian u64 (bit = rank * width + file seen by the mover, file 0 =
       // bit 0), then kNumScalarPlanes bytes.
       { G::encode(line, HistoryFill::kNo, packed) } -> std::same_as<void>;
-      { G::move_to_index(state, move) } -> std::same_as<int>;  // [0, kPolicySize), mover's view
-      { G::index_to_move(state, 0) } -> std::same_as<Move>;
+      // [0, kPolicySize), mover's view; -1 for a move that no position knows.
+      { G::move_to_index(state, move) } -> std::same_as<int>;
+      {
+        G::index_to_move(state, 0)
+      } -> std::same_as<Move>;  // legal only if the index belongs to a legal move
+      // Can `move` be applied without harm to the state's own order? Cheap, true for every legal move, and
+      // false for what would read or write out of bounds: stored moves are replayed behind it.
+      { G::can_apply(state, move) } -> std::same_as<bool>;
       { G::move_to_string(state, move) } -> std::same_as<std::string>;
       { G::move_from_string(state, text) } -> std::same_as<Move>;  // throws GameError
       { G::first_player_to_move(state) } -> std::same_as<bool>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -33,9 +34,11 @@ class Position {
   Position() = default;
 
   static Position initial();
-  // FEN with four to six fields; castling as KQkq, X-FEN or Shredder-FEN. Throws GameError naming
-  // the field for text that is no position or one that cannot be played (kings, side not to move in
-  // check, pawns on the back ranks, impossible rights).
+  // FEN with four to six fields; castling as KQkq, X-FEN or Shredder-FEN. Throws GameError naming the
+  // field, the value got and the value wanted for text that is no position, or one that cannot be
+  // played: not one king a side, more than 16 pieces or 8 pawns a side, pawns on the back ranks, the
+  // side to move able to take the king. As python-chess does when it writes a FEN, castling rights
+  // without king and rook in place and en passant squares without a legal capture are dropped.
   static Position from_fen(std::string_view fen);
   // As python-chess's board.fen(): en passant only when a legal capture exists; castling as KQkq
   // where the rook is the outermost, else X-FEN file letters (python-chess: en_passant="legal").
@@ -43,6 +46,7 @@ class Position {
 
   // Clears `moves` and fills it with all legal moves, in a fixed order that depends on the position alone.
   void legal_moves(std::vector<Move>& moves) const;
+  int num_legal_moves() const;  // without listing them
   bool has_legal_move() const;
   bool is_legal(Move move) const;  // any 16 bits
   void apply(Move move);           // must be legal
@@ -58,18 +62,49 @@ class Position {
   int fullmove_number() const { return fullmove_number_; }
   Bitboard pieces(Color color, PieceType type) const { return by_color_[color] & by_type_[type]; }
   Bitboard pieces(Color color) const { return by_color_[color]; }
+  Bitboard pieces(PieceType type) const { return by_type_[type]; }
   Bitboard occupied() const { return by_color_[0] | by_color_[1]; }
-  PieceType type_on(Square square) const;
-  Square king(Color color) const;
+  PieceType type_on(Square square) const {
+    // Free of branches: what stands on a square is not predictable.
+    const auto on = [&](PieceType type) { return static_cast<unsigned>(by_type_[type] >> square & 1); };
+    const unsigned empty = ~occupied() >> square & 1;
+    return static_cast<PieceType>(on(kKnight) + 2 * on(kBishop) + 3 * on(kRook) + 4 * on(kQueen) +
+                                  5 * on(kKing) + 6 * empty);
+  }
+  Square king(Color color) const {
+    return static_cast<Square>(std::countr_zero(by_color_[color] & by_type_[kKing]));
+  }
   // Rooks that may still castle, both colours.
   Bitboard castling_rooks() const { return castling_rooks_; }
-  bool can_castle(Color color, bool king_side) const;
-  Square en_passant() const { return en_passant_; }  // behind any double push, or kNoSquare
-  bool is_castling(Move move) const;                 // king takes own rook
+  bool can_castle(Color color, bool king_side) const;  // the right alone, whatever stands between
+  // The square behind the last double push if it can legally be captured there, else kNoSquare.
+  Square en_passant() const { return en_passant_; }
+  bool is_castling(Move move) const {  // king takes own rook
+    return by_color_[side_] >> to_square(move) & 1 && by_type_[kKing] >> from_square(move) & 1;
+  }
+  bool is_capture(Move move) const;
+
+  // Pieces of `color` that attack `square`, were `occupied` the occupied squares.
+  Bitboard attackers(Square square, Color color, Bitboard occupied) const;
+  // Whether a move that the pieces can make (castling aside) leaves the own king out of check.
+  bool is_safe(Square from, Square to) const;
+  // Whether the king of the side to move may castle with the rook on `rook`, now.
+  bool is_castling_legal(Square rook) const;
 
   bool operator==(const Position&) const = default;
 
  private:
+  void place(Color color, PieceType type, Square square);
+  void read_board(std::string_view fen, std::string_view field);
+  void check_material(std::string_view fen) const;
+  void read_castling(std::string_view fen, std::string_view field);
+  void read_en_passant(std::string_view fen, std::string_view field);
+  Bitboard castling_rights_in_place(Bitboard rooks) const;
+  void offer_en_passant(Square target);  // kept only if the side to move can legally capture there
+  void append_castling(std::string& text) const;
+  std::uint64_t compute_key() const;
+  void castle(Square from, Square rook);
+
   std::array<Bitboard, 6> by_type_{};
   std::array<Bitboard, 2> by_color_{};
   Bitboard castling_rooks_ = 0;
@@ -80,6 +115,7 @@ class Position {
   Color side_ = kWhite;
 };
 
+// Leaves of the tree of legal moves `depth` plies deep.
 std::uint64_t perft(const Position& position, int depth);
 
 }  // namespace alphazero::chess

@@ -1,0 +1,41 @@
+"""Where lc0's 1858 policy moves lie in the 73 planes of its convolutional policy head.
+
+Source: the order of lczero-training tf/lc0_az_policy_map.py and of kConvPolicyMap in lc0's
+src/neural/tables/policy_map.h. Everything is seen by the mover: rank 0 is its first rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
+_QUEEN_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+_KNIGHT_JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
+_PROMOTION_FILES = (-1, 0, 1)  # NW, N, NE
+_PROMOTION_PIECES = "rbq"  # a knight promotion is the plain move
+
+NUM_POLICY_PLANES = 73  # 8 directions x 7 steps, 8 knight jumps, 3 directions x 3 promotions
+
+
+def _planes_by_vector() -> dict[tuple[int, int], int]:
+    vectors = [(files * steps, ranks * steps) for files, ranks in _QUEEN_DIRECTIONS for steps in range(1, 8)]
+    return {vector: plane for plane, vector in enumerate([*vectors, *_KNIGHT_JUMPS])}
+
+
+def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
+    """Flat index plane * 64 + from-square of each policy move.
+
+    moves: the policy moves in index order from white's side, such as 'e2e4' or 'a7b8q'.
+    """
+    planes = _planes_by_vector()
+    flat = []
+    for move in moves:
+        from_file, from_rank = ord(move[0]) - ord("a"), int(move[1]) - 1
+        files, ranks = ord(move[2]) - ord("a") - from_file, int(move[3]) - 1 - from_rank
+        if len(move) == 5:
+            direction, piece = _PROMOTION_FILES.index(files), _PROMOTION_PIECES.index(move[4])
+            plane = 64 + direction * len(_PROMOTION_PIECES) + piece
+        else:
+            plane = planes[files, ranks]
+        flat.append(plane * 64 + from_rank * 8 + from_file)
+    return tuple(flat)
