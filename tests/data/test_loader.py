@@ -167,7 +167,9 @@ def test_a_shifted_batch_is_another_one(window: Window):
 def test_a_resumed_run_continues_the_same_data(window: Window):
     whole = list(make_loader(window).iterate(0, 9))
     assert_equal_steps(list(make_loader(window, num_threads=2, prefetch=5).iterate(4, 9)), whole[4:])
-    assert [micro_batch.step for step in whole for micro_batch in step] == [s for s in range(9) for _ in range(6)]
+    assert [micro_batch.step for step in whole for micro_batch in step] == [
+        s for s in range(9) for _ in range(6)
+    ]
 
 
 def test_windows_of_other_seeds_give_other_data(window: Window):
@@ -294,7 +296,13 @@ def test_columns_that_do_not_fit_are_refused(field: str, value: np.ndarray):
     core = _core.ChessBatchEncoder(1)
     with pytest.raises(_core.GameError, match="^name: "):
         core.add_shard(
-            "name", view.moves, view.moves_offset, view.result, view.result_valid, view.fen_bytes, view.fen_offset
+            "name",
+            view.moves,
+            view.moves_offset,
+            view.result,
+            view.result_valid,
+            view.fen_bytes,
+            view.fen_offset,
         )
 
 

@@ -101,7 +101,9 @@ def random_move(board: chess.Board, rng: random.Random, take_back: float) -> che
     """
     moves = list(board.legal_moves)
     rare = [
-        move for move in moves if board.is_castling(move) or board.is_en_passant(move) or move.promotion is not None
+        move
+        for move in moves
+        if board.is_castling(move) or board.is_en_passant(move) or move.promotion is not None
     ]
     if rare and rng.random() < 0.5:
         return rng.choice(rare)
