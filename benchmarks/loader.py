@@ -1,7 +1,7 @@
 """Loader speed: positions replayed, encoded and packed a second, on one thread and on all.
 
-`alphazero bench loader [--data STORE_OR_PGN ...] [--batch-size N] [--seconds S] [--repeats R]`. Without
-data: games of random moves made here, as long as those of strong engines.
+`alphazero bench loader [--data PATH ...] [--batch-size N] [--seconds S] [--repeats R]`. Without data:
+games of random moves made here, as long as those of strong engines.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from alphazero import _core
 from alphazero.data.loader import Loader
+from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
 from alphazero.data.store import ShardView
 from alphazero.games.registry import get_spec
@@ -78,30 +80,40 @@ def positions_per_second(window: Window, batch_size: int, num_threads: int, seco
 def build_parser() -> argparse.ArgumentParser:
     """The arguments of this benchmark."""
     parser = argparse.ArgumentParser(prog="alphazero bench loader", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--data", nargs="+", type=Path, default=[], help="game stores; random games if absent")
+    parser.add_argument(
+        "--data", nargs="+", type=Path, default=[], help="game stores or PGN; random games if absent"
+    )
     parser.add_argument("--batch-size", type=int, default=1024, help="positions a batch")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement")
     parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
     return parser
 
 
-def run(arguments: list[str]) -> dict[str, object]:
-    """Measure; returns figures by name, speeds in positions/s."""
-    args = build_parser().parse_args(arguments)
-    window = random_window(RANDOM_GAMES, RANDOM_GAME_PLIES, seed=0)
+def measure(window: Window, args: argparse.Namespace) -> dict[str, object]:
+    """Figures of one window: medians, and all measurements beside them."""
     figures: dict[str, object] = {
-        "data": [str(path) for path in args.data] or f"{RANDOM_GAMES} random games",
         "games": window.num_games,
         "positions": window.num_samples,
         "plies_per_game": round(window.num_samples / window.num_games, 1),
         "batch_size": args.batch_size,
     }
-    num_cores = len(os.sched_getaffinity(0))
-    for num_threads in sorted({1, num_cores}):
+    for num_threads in sorted({1, len(os.sched_getaffinity(0))}):
         speeds = [
-            positions_per_second(window, args.batch_size, num_threads, args.seconds) for _ in range(args.repeats)
+            round(positions_per_second(window, args.batch_size, num_threads, args.seconds))
+            for _ in range(args.repeats)
         ]
-        name = f"positions_per_s_{num_threads}_thread{'s' if num_threads > 1 else ''}"
+        name = f"positions_per_s_{num_threads}_threads"
         figures[name] = round(statistics.median(speeds))
-        figures[f"{name}_all"] = [round(speed) for speed in speeds]
+        figures[f"{name}_all"] = speeds
     return figures
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Measure; returns figures by name, speeds in positions/s."""
+    args = build_parser().parse_args(arguments)
+    if not args.data:
+        window = random_window(RANDOM_GAMES, RANDOM_GAME_PLIES, seed=0)
+        return {"data": f"{RANDOM_GAMES} random games", **measure(window, args)}
+    with tempfile.TemporaryDirectory() as cache:
+        window = Window.of_stores(open_or_import(args.data, Path(cache)))
+        return {"data": [str(path) for path in args.data], **measure(window, args)}
