@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -169,7 +169,7 @@ class _ImportRun:
         if found != known:
             raise DataError(f"{self.directory}: is not as its journal says; remove it to start anew")
 
-    def run(self, workers: int, chunk_bytes: int, bar: tqdm[None]) -> Manifest:
+    def run(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
         """Read all sources and finish the store."""
         try:
             with (self.directory / QUARANTINE_NAME).open("ab") as quarantine:
@@ -186,7 +186,7 @@ class _ImportRun:
             )
         return self.writer.finish(self.store, self.finished)
 
-    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[None], quarantine: IO[bytes]) -> None:
+    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], quarantine: IO[bytes]) -> None:
         bytes_read = _ByteCount()
         bytes_read.add(sum(source.size_bytes for source in self.sources[: self.place.source_index]))
         items = parse_sources(

@@ -17,23 +17,27 @@ STANDARD = "standard"
 CHESS960 = "chess960"
 
 
+def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(values.data)
+
+
 def _validity(valid: npt.NDArray[np.uint8]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return _buffer(np.packbits(valid, bitorder="little"))
 
 
 def _text(column: _core.PgnText) -> pa.Array[Any]:
     num_rows = len(column.valid)
     return pa.StringArray.from_buffers(
         num_rows,
-        pa.py_buffer(column.offset),
-        pa.py_buffer(column.bytes),
+        _buffer(column.offset),
+        _buffer(column.bytes),
         _validity(column.valid),
         num_rows - int(np.count_nonzero(column.valid)),
     )
 
 
 def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> pa.Array[Any]:
-    return pa.Array.from_buffers(kind, len(values), [_validity(valid), pa.py_buffer(values)])
+    return pa.Array.from_buffers(kind, len(values), [_validity(valid), _buffer(values)])
 
 
 def rows_of(games: _core.PgnGames, source_name: str) -> pa.RecordBatch:
@@ -42,7 +46,7 @@ def rows_of(games: _core.PgnGames, source_name: str) -> pa.RecordBatch:
     moves = pa.Array.from_buffers(
         ROW_SCHEMA.field("moves").type,
         num_rows,
-        [None, pa.py_buffer(games.moves_offset)],
+        [None, _buffer(games.moves_offset)],
         children=[pa.array(games.moves)],
     )
     columns: dict[str, pa.Array[Any]] = {
@@ -60,12 +64,11 @@ def rows_of(games: _core.PgnGames, source_name: str) -> pa.RecordBatch:
         "date": _text(games.date),
         "source": pa.repeat(source_name, num_rows),
     }
-    nothing = {
-        field.name: pa.nulls(num_rows, field.type) for field in ROW_SCHEMA if field.name not in columns
-    }
-    return pa.RecordBatch.from_arrays(
-        [{**columns, **nothing}[field.name] for field in ROW_SCHEMA], schema=ROW_SCHEMA
-    )
+    in_order = [
+        columns[field.name] if field.name in columns else pa.nulls(num_rows, field.type)
+        for field in ROW_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
 
 
 def quarantine_line(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -105,9 +105,7 @@ def cut_chunks(reader: SourceReader, skip_bytes: int, chunk_bytes: int) -> Itera
         cut = _core.last_game_begin(text)
         if cut == 0:
             if size > LARGEST_GAME_BYTES:
-                raise DataError(
-                    f"{reader.source.path}: one game of over {size} bytes at byte {offset}: no PGN"
-                )
+                raise DataError(f"{reader.source.path}: a game of over {size} bytes at byte {offset}: no PGN")
             parts, wanted = [text], 2 * size
             continue
         yield TextChunk(text, cut, offset)
@@ -165,7 +163,7 @@ def parse_sources(
     first_source: int = 0,
     skip_bytes: int = 0,
     chunk_bytes: int = CHUNK_BYTES,
-) -> Iterator[ParsedChunk | SourceEnd]:
+) -> Generator[ParsedChunk | SourceEnd, None, None]:
     """The games of sources[first_source:], in order, each source's chunks and then its end.
 
     The first `skip_bytes` of the first source's text are passed over. `count_bytes` is called from

@@ -36,9 +36,7 @@ def open_or_import(
             raw_done = True
     games = {store.manifest.game for store in stores}
     if len(games) > 1:
-        raise DataError(
-            f"{', '.join(map(str, paths))}: stores of different games: {', '.join(sorted(games))}"
-        )
+        raise DataError(f"{', '.join(map(str, paths))}: different games: {', '.join(sorted(games))}")
     return stores
 
 

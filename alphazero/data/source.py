@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import hashlib
 import io
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, cast
 
 import zstandard
-from isal import igzip, isal_zlib
+from isal import isal_zlib
 
 from alphazero.errors import DataError
 
 SUFFIXES = tuple(f".pgn{packing}" for packing in ("", ".gz", ".bz2", ".zst"))
 
 _RAW_BLOCK_BYTES = 1 << 20
-_ZSTD_INPUT_BYTES = 1 << 14  # an input block may unfold to some thousand times its size
+_PACKED_BLOCK_BYTES = 1 << 16  # it may unfold to a thousand times its size at once
+_GZIP_WBITS = 31  # zlib's code for the gzip format
 _ZSTD_WINDOW_BYTES = 1 << 31  # zstd --ultra --long=31
 
 _REFUSED = {
@@ -33,7 +32,9 @@ _REFUSED = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-_DAMAGE = (EOFError, zlib.error, isal_zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+# isal's stubs take this class for an instance.
+_ISAL_ERROR = cast(type[Exception], isal_zlib.error)
+_DAMAGE = (EOFError, zstandard.ZstdError, _ISAL_ERROR)
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class SourceReader:
             for magic, what in _REFUSED.items():
                 if head.startswith(magic):
                     raise DataError(
-                        f"{self.source.path}: this is {what}; wanted PGN text, plain or in gzip, bzip2 or zstd"
+                        f"{self.source.path}: this is {what}; wanted PGN text: plain, gzip, bzip2 or zstd"
                     )
             packing, opened = self._unpack(head, block_bytes)
             for block in opened:
@@ -164,11 +165,12 @@ class SourceReader:
 
     def _unpack(self, head: bytes, block_bytes: int) -> tuple[str, Iterator[bytes]]:
         if head.startswith(b"\x1f\x8b"):
-            return "gzip", _read_blocks(igzip.IGzipFile(fileobj=self._buffered, mode="rb"), block_bytes)
+            return "gzip", _frames(self._buffered, lambda: isal_zlib.decompressobj(wbits=_GZIP_WBITS))
         if head.startswith(b"BZh"):
-            return "bzip2", _read_blocks(bz2.BZ2File(self._buffered), block_bytes)
+            return "bzip2", _frames(self._buffered, bz2.BZ2Decompressor)
         if head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
-            return "zstd", _zstd_blocks(self._buffered)
+            window = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+            return "zstd", _frames(self._buffered, window.decompressobj)
         return "text", _read_blocks(self._buffered, block_bytes)
 
     def _damaged(self, packing: str, error: BaseException) -> DataError:
@@ -183,21 +185,32 @@ def _read_blocks(stream: IO[bytes], block_bytes: int) -> Iterator[bytes]:
         yield block
 
 
-def _zstd_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """One frame after another; a frame that breaks off raises EOFError (zstandard's reader would not tell)."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-    frame = decompressor.decompressobj()
-    in_frame = False
-    while data := stream.read(_ZSTD_INPUT_BYTES):
+class _Decompressor(Protocol):
+    """What zlib, bz2 and zstandard have in common: one frame (gzip: member) of a file."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _frames(stream: IO[bytes], begin_frame: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    """The text of one frame after another; raises EOFError where the last one breaks off."""
+    frame: _Decompressor | None = None
+    while data := stream.read(_PACKED_BLOCK_BYTES):
         while data:
-            block = frame.decompress(data)
-            in_frame = True
-            data = b""
-            if block:
+            if frame is None:
+                data = data.lstrip(b"\0")  # tape drives pad with zeros, and gzip passes over them
+                if not data:
+                    break
+                frame = begin_frame()
+            if block := frame.decompress(data):
                 yield block
+            data = b""
             if frame.eof:
-                data = frame.unused_data
-                frame = decompressor.decompressobj()
-                in_frame = False
-    if in_frame:
-        raise EOFError("the last frame is not complete")
+                data, frame = frame.unused_data, None
+    if frame is not None:
+        raise EOFError("it breaks off in the middle")

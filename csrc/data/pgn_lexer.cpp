@@ -234,7 +234,8 @@ Token Lexer::next() {
       while (pos_ < text_.size() && (class_of(text_[pos_]) & kDigit) != 0) ++pos_;
       continue;
     }
-    if (c == ')' || c == '}' || c == '.') {
+    // '%' in a line begins no word: a game that began with one would read otherwise at the start of a text.
+    if (c == ')' || c == '}' || c == '.' || c == '%') {
       ++pos_;
       continue;
     }
