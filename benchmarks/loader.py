@@ -13,6 +13,7 @@ import random
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,15 @@ def random_window(num_games: int, max_plies: int, seed: int) -> Window:
     return Window.of_shards("chess", [view], [f"random-{seed}"])
 
 
-def positions_per_second(window: Window, batch_size: int, num_threads: int, seconds: float) -> float:
+@dataclass(frozen=True)
+class Speed:
+    """One measurement: positions/s by the clock, and by the CPU time of all threads (fair on a busy machine)."""
+
+    per_second: int
+    per_cpu_second: int
+
+
+def measure_speed(window: Window, batch_size: int, num_threads: int, seconds: float) -> Speed:
     """Encode whole steps for at least this long, without the prefetch thread: the cost itself."""
     loader = Loader(
         window,
@@ -68,12 +77,13 @@ def positions_per_second(window: Window, batch_size: int, num_threads: int, seco
         num_threads=num_threads,
     )
     loader.step(0)
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     for step in itertools.count(1):
         loader.step(step)
         elapsed_s = time.perf_counter() - start
         if elapsed_s >= seconds:
-            return step * batch_size / elapsed_s
+            positions = step * batch_size
+            return Speed(round(positions / elapsed_s), round(positions / (time.process_time() - cpu_start)))
     raise AssertionError("unreachable")
 
 
@@ -99,12 +109,12 @@ def measure(window: Window, args: argparse.Namespace) -> dict[str, object]:
     }
     for num_threads in sorted({1, len(os.sched_getaffinity(0))}):
         speeds = [
-            round(positions_per_second(window, args.batch_size, num_threads, args.seconds))
-            for _ in range(args.repeats)
+            measure_speed(window, args.batch_size, num_threads, args.seconds) for _ in range(args.repeats)
         ]
-        name = f"positions_per_s_{num_threads}_threads"
-        figures[name] = round(statistics.median(speeds))
-        figures[f"{name}_all"] = speeds
+        suffix = f"{num_threads}_threads"
+        figures[f"positions_per_s_{suffix}"] = round(statistics.median(s.per_second for s in speeds))
+        figures[f"positions_per_s_{suffix}_all"] = [s.per_second for s in speeds]
+        figures[f"positions_per_cpu_s_{suffix}"] = round(statistics.median(s.per_cpu_second for s in speeds))
     return figures
 
 
