@@ -60,7 +60,7 @@ def random_window(num_games: int, max_plies: int, seed: int) -> Window:
 
 @dataclass(frozen=True)
 class Speed:
-    """One measurement: positions/s by the clock, and by the CPU time of all threads (fair on a busy machine)."""
+    """Positions/s by the clock, and by the CPU time of all threads (fair on a busy machine)."""
 
     per_second: int
     per_cpu_second: int
