@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -15,7 +16,7 @@ class Console:
     def __init__(self, is_main: bool) -> None:
         self._is_main = is_main
         self._log: Path | None = None
-        self._bar: tqdm[object] | None = None
+        self._bar: tqdm[NoReturn] | None = None
 
     def log_to(self, path: Path) -> None:
         """Append every further line to `path` as well."""

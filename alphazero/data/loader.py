@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np

@@ -67,7 +67,9 @@ class Window:
             first_game=0,
             shard=np.concatenate([empty, *shard_parts]),
             game=np.concatenate([empty, *game_parts]),
-            ply_offset=np.concatenate([[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]),
+            ply_offset=np.concatenate(
+                [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
+            ),
         )
 
     @classmethod

@@ -3,8 +3,8 @@
 DeepSpeed's own checkpoint format is pickled, not atomic, bound to the world size above stage 0 and
 forgets BatchNorm's buffers, so ours goes through the engine's parameters one by one. This module
 relies on what DeepSpeed 0.19.8 keeps behind its `safe_get_*` functions (docs/decisions.md): stage 0
-leaves torch's optimizer alone; stages 1 and 2 link parameters to flat partitions after the first
-step; stage 3 keeps a padded partition of every parameter.
+leaves torch's optimizer alone; stages 1 and 2 link parameters to flat partitions; stage 3 keeps a
+padded partition of every parameter.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class ZeroState:
         self._torch_optimizer: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
         self._keys = STATE_KEYS[type(self._torch_optimizer).__name__]
         self._stage = stage
+        # Not left to the first step: DeepSpeed links stages 1 and 2 when the first parameter group
+        # has made its step, and misses the state of the others. Zeros are what torch begins with.
+        self._create_empty_state()
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every parameter by name, one at a time."""
@@ -38,9 +41,7 @@ class ZeroState:
             yield name, self._whole(parameter, None) if self._stage == 3 else parameter.detach()
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """`<parameter>/<key>` -> tensor of the parameter's shape, and `step`; empty before the first step."""
-        if not self._torch_optimizer.state:
-            return {}
+        """`<parameter>/<key>` -> tensor of the parameter's shape; and `step`, the updates made."""
         whole = {
             f"{name}/{key}": self._whole(parameter, key)
             for name, parameter in self._parameters.items()
@@ -50,9 +51,9 @@ class ZeroState:
 
     def load_optimizer_state(self, state: dict[str, torch.Tensor]) -> None:
         """Put back what `optimizer_state` gave, on any stage and world size."""
-        if not state:
-            return
-        self._create_empty_state(float(state["step"].item()))
+        for entry in self._torch_optimizer.state.values():
+            if "step" in entry:
+                entry["step"].fill_(float(state["step"]))
         for name, parameter in self._parameters.items():
             for key in self._keys:
                 self._set_whole(parameter, key, state[f"{name}/{key}"])
@@ -91,12 +92,12 @@ class ZeroState:
         assert len(counts) <= 1, f"parameters made unlike numbers of steps: {counts}"
         return counts.pop() if counts else 0.0
 
-    def _create_empty_state(self, step: float) -> None:
-        """What the first step would make: zeros, so that there is something to copy into."""
+    def _create_empty_state(self) -> None:
+        """What torch's optimizers make at their first step."""
         for stored in self._stored_parameters():
             entry: dict[str, Any] = {key: torch.zeros_like(stored.detach()) for key in self._keys}
             if "exp_avg" in entry:
-                entry["step"] = torch.tensor(step)
+                entry["step"] = torch.tensor(0.0)
             self._torch_optimizer.state[stored] = entry
         if self._stage in (1, 2):
             self._optimizer._lazy_init_hp_params_optimizer_state()
