@@ -71,10 +71,10 @@ class SignalInbox:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[SignalInbox]:
-        """Catch them within; one that was ignored before (nohup) stays ignored."""
+        """Catch them within; a hang-up that was ignored before (nohup) stays ignored."""
         previous = {}
         for number in STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 previous[number] = signal.signal(number, self._receive)
         try:
             yield self
@@ -179,7 +179,7 @@ def run_command(command: Command, num_ranks: int, say: Say) -> int:
             status = _wait(process, tree, inbox, num_ranks, say)
         finally:
             if left := tree.living():
-                say(f"ending {len(left)} processes that are left")
+                say(f"ending {len(left)} processes that the job left behind")
                 end_at_once(tree, process)
     if inbox.received:
         if status != 0:
