@@ -1,0 +1,166 @@
+"""Speed of the network alone: forward, or forward and backward, in positions/s and TFLOP/s."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from alphazero.config import NetworkConfig
+from alphazero.errors import ConfigError
+from alphazero.games.registry import get_spec
+from alphazero.games.spec import GameSpec
+from alphazero.network.resnet import AlphaZeroNet, NetworkOutput
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of this benchmark."""
+    parser.add_argument("--game", default="chess", help="game the network plays")
+    parser.add_argument("--blocks", type=int, default=20, help="residual blocks")
+    parser.add_argument("--filters", type=int, default=256, help="channels of the tower")
+    parser.add_argument("--se-ratio", type=int, default=0, help="squeeze-excitation ratio; 0 is none")
+    parser.add_argument("--batch", type=int, default=256, help="positions a pass")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32", help="arithmetic")
+    parser.add_argument("--pure", action="store_true", help="weights in that precision too, no autocast")
+    parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
+    parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
+    parser.add_argument("--backward", action="store_true", help="forward and backward, as in training")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the network")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves torch's choice")
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Measure with random planes; see configure for the arguments.
+
+    TFLOP/s counts two operations a multiply-add of convolutions and fully connected layers alone;
+    backward counts as two forwards. Positions/s is the median over passes.
+    """
+    parser = argparse.ArgumentParser(prog="alphazero bench network", allow_abbrev=False)
+    configure(parser)
+    args = parser.parse_args(arguments)
+    device = torch.device(args.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: no CUDA device can be used")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    spec = get_spec(args.game)
+    config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
+    network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
+    flops = forward_flops(network, spec)
+    parameters = network.parameter_count()
+    seconds = time_passes(build_pass(args, network, spec, device), device, args.seconds)
+    passes_of_forward = 3 if args.backward else 1
+    median = statistics.median(seconds)
+    return {
+        "benchmark": "network",
+        **{key: value for key, value in vars(args).items() if key != "seconds"},
+        "torch": torch.__version__,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        "cpu_threads": torch.get_num_threads(),
+        "parameters": parameters,
+        "gflop_per_position": flops * passes_of_forward / 1e9,
+        "passes": len(seconds),
+        "positions_per_s": args.batch / median,
+        "positions_per_s_best": args.batch / min(seconds),
+        "tflop_per_s": args.batch / median * flops * passes_of_forward / 1e12,
+    }
+
+
+def build_pass(
+    args: argparse.Namespace, network: AlphaZeroNet, spec: GameSpec, device: torch.device
+) -> Callable[[], None]:
+    """One forward (or forward and backward) pass as the arguments ask for."""
+    dtype = PRECISIONS[args.precision]
+    network.train(args.backward).to(device)
+    if args.pure:
+        network.to(dtype)
+    if args.weights_channels_last:
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    generator = torch.Generator().manual_seed(1)
+    shape = (args.batch, spec.num_planes, spec.board_height, spec.board_width)
+    planes_BCHW = (
+        torch.rand(shape, generator=generator).lt(0.1).to(device, dtype if args.pure else torch.float32)
+    )
+    if args.channels_last:
+        planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
+    callable_network = torch.compile(network) if args.compile else network
+    autocast = not args.pure and args.precision != "fp32"
+
+    def one_pass() -> None:
+        with contextlib.ExitStack() as stack:
+            if not args.backward:
+                stack.enter_context(torch.inference_mode())
+            if autocast:
+                stack.enter_context(torch.autocast(device.type, dtype))
+            output = callable_network(planes_BCHW)
+        if args.backward:
+            simple_loss(output).backward()
+            network.zero_grad(set_to_none=False)
+
+    return one_pass
+
+
+def simple_loss(output: NetworkOutput) -> Tensor:
+    """A loss that touches every output; the real one costs little beside the tower."""
+    policy_loss = output.policy_BA.float().log_softmax(dim=1).square().mean()
+    return policy_loss + output.wdl_B3.float().log_softmax(dim=1).square().mean()
+
+
+def time_passes(one_pass: Callable[[], None], device: torch.device, seconds: float) -> list[float]:
+    """Seconds of each pass, measured for about `seconds` after two that warm up."""
+    for _ in range(2):
+        one_pass()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        one_pass()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+@torch.no_grad()
+def forward_flops(network: AlphaZeroNet, spec: GameSpec) -> int:
+    """Operations of one position's forward pass, from the shapes of the layers."""
+    flops = 0
+
+    def count(module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal flops
+        weight = module.weight
+        assert isinstance(weight, Tensor)
+        positions_in_plane = output.shape[2] * output.shape[3] if output.ndim == 4 else 1
+        flops += 2 * weight.numel() * positions_in_plane
+
+    handles = [
+        module.register_forward_hook(count)
+        for module in network.modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    ]
+    was_training = network.training
+    network.eval()(torch.zeros(1, spec.num_planes, spec.board_height, spec.board_width))
+    network.train(was_training)
+    for handle in handles:
+        handle.remove()
+    return flops
+
+
+def cpu_name() -> str:
+    """The processor's name as Linux tells it, with the number of cores this process may use."""
+    name = "unknown processor"
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
