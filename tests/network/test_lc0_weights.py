@@ -1,4 +1,4 @@
-"""lc0 networks: the same numbers as lc0 gives, every part read, what cannot be represented refused by name."""
+"""lc0 networks: the numbers lc0 gives, every part read, what cannot be represented refused by name."""
 
 import gzip
 import json
