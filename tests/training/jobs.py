@@ -10,8 +10,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = (
     *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4"),
-    *("--optimizer", "sgd", "--learning-rate", "0.005", "--warmup-steps", "0", "--lr-schedule", "constant"),
-    *("--batch-size", "32", "--micro-batch-size", "8", "--validation-interval", "0", "--no-tensorboard"),
+    *("--optimizer", "sgd", "--learning-rate", "0.002"),
+    *("--batch-size", "128", "--micro-batch-size", "32", "--validation-interval", "0", "--no-tensorboard"),
     *("--run-name", "job", "--log-interval", "5"),
 )
 
