@@ -15,7 +15,7 @@ import torch
 from alphazero.config import Config
 from alphazero.console import Console
 from alphazero.data.loader import Loader, WindowEncoder, spread_sample_ids
-from alphazero.data.pgn import open_or_import
+from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
 from alphazero.errors import AlphaZeroError, CheckpointError
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions

@@ -58,7 +58,8 @@ def find_sources(arguments: Sequence[Path]) -> list[Source]:
         if argument.is_dir():
             inside = _files_below(argument)
             if not inside:
-                raise DataError(f"{argument}: no PGN files in this directory; wanted names in {SUFFIXES}")
+                wanted = ", ".join(SUFFIXES)
+                raise DataError(f"{argument}: no PGN files below this directory; wanted names in {wanted}")
             found += [(path, path.relative_to(argument).as_posix()) for path in inside]
         else:
             found.append((argument, argument.name))
