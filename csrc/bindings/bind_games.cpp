@@ -114,6 +114,14 @@ void bind_line(nb::module_& module, const char* name) {
            "i32 [num_legal]: policy indices of the legal moves, ascending.")
       .def("packed", &packed<G>, nb::arg("fill") = HistoryFill::kFenOnly,
            "u8 [packed_bytes]: the position as the network gets it, seen by the side to move.")
+      .def(
+          "perft",
+          [](const L& self, int depth) {
+            if (depth < 0) throw nb::value_error("depth must not be negative");
+            return perft<G>(self.state(), depth);
+          },
+          nb::arg("depth"), nb::call_guard<nb::gil_scoped_release>(),
+          "Leaves of the tree of moves `depth` plies deep; lines that end earlier do not count.")
       .def("outcome", &L::outcome, "How the game has ended here, if it has.")
       .def(
           "move_to_index", [](const L& self, Move move) { return G::move_to_index(self.state(), move); },

@@ -87,7 +87,7 @@ void BatchEncoder<G>::replay(const Place& place, Scratch& scratch) const {
     if (ply >= first_frame) scratch.frames[ply - first_frame].state = state;
     if (ply == place.ply) break;
     if (!G::can_apply(state, moves[ply])) {
-      fail(*place.shard, place.game, ply, "move " + std::to_string(moves[ply]) + " cannot be played");
+      fail(*place.shard, place.game, ply, "move " + std::to_string(moves[ply]) + " is not legal");
     }
     G::apply(state, moves[ply]);
   }

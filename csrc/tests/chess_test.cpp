@@ -31,8 +31,8 @@ struct Count {
   std::uint64_t nodes;
 };
 
-// https://www.chessprogramming.org/Perft_Results and, for the last four (Chess960 castling, en passant
-// along pins), the counts of python-chess and Stockfish.
+// https://www.chessprogramming.org/Perft_Results and, for the last four (Chess960 castling, en passant along
+// pins), the perft files of python-chess.
 constexpr Count kCounts[] = {
     {"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", 4, 197281},
     {"r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", 3, 97862},
@@ -54,6 +54,7 @@ constexpr std::string_view kStarts[] = {
     "4k3/pppppppp/8/8/8/8/PPPPPPPP/4K3 w - - 0 1",
     "8/P1k3P1/8/3pP3/3Pp3/8/p1K3p1/8 w - d6 0 1",
     "r3k2r/1P4P1/8/8/8/8/1p4p1/R3K2R b KQkq - 3 40",
+    "4k3/8/8/8/8/8/8/qRK4R w HB - 0 1",  // the rook shields the king until it castles
 };
 
 void test_perft() {

@@ -26,11 +26,20 @@ ENDGAMES = (
     "4k3/2p1p1p1/8/1P1P1P1P/p1p1p1p1/8/1P1P1P1P/4K3 w - - 0 1",
     "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1",
     "k7/2K5/8/8/8/8/7P/8 w - - 0 1",
+    "4k3/pppppppp/8/8/8/8/PPPPPPPP/4K3 w - - 0 1",
+    "4k3/p1p1p1p1/8/1P1P1P1P/p1p1p1p1/8/1P1P1P1P/4K3 b - - 0 1",
+    "r3k2r/pPpp2pP/8/8/8/8/PpPP2Pp/R3K2R w KQkq - 0 1",
+    "1rk3r1/pppppppp/8/8/8/8/PPPPPPPP/R1K4R b HAgb - 0 1",
     "2k5/P1P4P/8/8/8/8/p1p4p/2K5 b - - 0 1",
     "1r2k1r1/8/8/8/8/8/8/R2K3R w HAgb - 0 1",
     "7k/5K2/6R1/8/8/8/8/8 w - - 97 120",
+    "k7/P7/2K5/8/8/8/8/8 w - - 0 1",
+    "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1",
+    "7k/8/5K2/6Q1/8/8/8/8 w - - 0 1",
 )
-MAX_PLIES = 300
+MAX_PLIES = 150
+# Positions compared after a game has ended by repetition, fifty moves or material (programs play on).
+MAX_POSITIONS_AFTER_END = 8
 
 
 def start_fen(rng: random.Random) -> str:
@@ -92,28 +101,49 @@ def compare_move(board: chess.Board, position: ChessPosition, move: int) -> ches
     return theirs
 
 
-def compare_game(seed: int, fen: str, tally: Counter[str]) -> None:
+def choose_move(
+    rng: random.Random, board: chess.Board, position: ChessPosition, earlier: list[int]
+) -> int | None:
+    """A random move, more often than by chance a special one or the way back; None if there is none."""
+    moves = position.legal_moves()
+    if not moves:
+        return None
+    favourite = rng.randrange(4)
+    preferred: list[int] = []
+    if favourite == 0:
+        rare = [*board.generate_legal_ep(), *board.generate_castling_moves()]
+        preferred = [position.parse_uci(move.uci()) for move in rare] or [m for m in moves if m >> 12]
+    elif favourite == 1 and len(earlier) >= 2:
+        back = earlier[-2] >> 6 | (earlier[-2] & 63) << 6
+        preferred = [move for move in moves if move == back]
+    return rng.choice(preferred or moves)
+
+
+def compare_game(rng: random.Random, fen: str, tally: Counter[str]) -> None:
     """One random game from `fen`, position by position; what happened is counted in `tally`."""
     board = chess.Board(fen, chess960=True)
     position = ChessPosition(fen)
     seen: Counter[int] = Counter()
     key_of: dict[object, int] = {}
-    moves = chess_random_playout(seed, MAX_PLIES, fen)
-    for ply in range(len(moves) + 1):
+    moves: list[int] = []
+    num_after_end = 0
+    while len(moves) < MAX_PLIES and num_after_end < MAX_POSITIONS_AFTER_END:
         compare_position(board, position)
         seen[position.key] += 1
         key_of.setdefault(board._transposition_key(), position.key)
-        has_move = ply < len(moves) or bool(board.legal_moves)
-        end = end_by_python_chess(board, has_move)
-        assert end_by_core(position, has_move, seen[position.key]) == end, board.fen()
-        tally["positions"] += 1
-        tally[end] += 1
-        tally["check"] += board.is_check()
-        if ply < len(moves):
-            move = compare_move(board, position, moves[ply])
-            tally[kind_of(board, move)] += 1
-            board.push(move)
-            position.push(moves[ply])
+        move = choose_move(rng, board, position, moves)
+        end = end_by_python_chess(board, move is not None)
+        assert end_by_core(position, move is not None, seen[position.key]) == end, board.fen()
+        num_after_end += end != "none"
+        tally.update({"positions": 1, end: 1, "check": board.is_check()})
+        tally["en passant possible"] += board.has_legal_en_passant()
+        if move is None:
+            break
+        theirs = compare_move(board, position, move)
+        tally[kind_of(board, theirs)] += 1
+        board.push(theirs)
+        position.push(move)
+        moves.append(move)
     # Equal keys exactly where python-chess sees equal positions.
     assert len(key_of) == len(set(key_of.values())) == len(seen)
 
@@ -123,7 +153,7 @@ def compare_games(seed: int, num_positions: int) -> Counter[str]:
     rng = random.Random(seed)
     tally: Counter[str] = Counter()
     while tally["positions"] < num_positions:
-        compare_game(rng.getrandbits(64), start_fen(rng), tally)
+        compare_game(rng, start_fen(rng), tally)
     return tally
 
 
