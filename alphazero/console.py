@@ -43,10 +43,9 @@ class Console:
             disable=None if self._is_main else True,
         )
 
-    def advance_bar(self, note: str) -> None:
-        """One step is done; `note` stands behind the bar."""
+    def advance_bar(self) -> None:
+        """One step is done."""
         if self._bar is not None:
-            self._bar.set_postfix_str(note, refresh=False)
             self._bar.update()
 
     def end_bar(self) -> None:

@@ -104,7 +104,7 @@ def build_pass(
                 stack.enter_context(torch.autocast(device.type, dtype))
             output = callable_network(planes_BCHW)
         if args.backward:
-            simple_loss(output).backward()
+            torch.autograd.backward(simple_loss(output))
             network.zero_grad(set_to_none=False)
 
     return one_pass

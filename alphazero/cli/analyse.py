@@ -118,6 +118,6 @@ def to_table(analysis: Analysis) -> str:
         "",
     ]
     for move, share in analysis.policy.items():
-        bar = "#" * max(1, round(share / largest * BAR_WIDTH))
-        lines.append(f"  {move:<6}{share:>7.2%}  {bar}")
+        bar = "#" * round(share / largest * BAR_WIDTH)
+        lines.append(f"  {move:<6}{share:>7.2%}  {bar}".rstrip())
     return "\n".join(lines)

@@ -127,8 +127,8 @@ class Window:
         if validation_share > 0:
             if self.num_games < 2:
                 raise ConfigError(
-                    f"validation_share {validation_share}: {self.num_games} games with a result cannot be split; "
-                    "wanted at least 2"
+                    f"validation_share {validation_share}: {self.num_games} games with a result; "
+                    "wanted at least 2 to split"
                 )
             num_validation = min(max(num_validation, 1), self.num_games - 1)
         boundary = self.num_games - num_validation

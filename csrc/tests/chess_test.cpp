@@ -31,8 +31,8 @@ struct Count {
   std::uint64_t nodes;
 };
 
-// https://www.chessprogramming.org/Perft_Results and, for the last four (Chess960 castling, en passant
-// along pins), the counts of python-chess and Stockfish.
+// https://www.chessprogramming.org/Perft_Results and, for the last four (Chess960 castling, en passant along
+// pins), the perft files of python-chess.
 constexpr Count kCounts[] = {
     {"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", 4, 197281},
     {"r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", 3, 97862},

@@ -58,7 +58,9 @@ def conv_block(pair: nn.Module, *, bias_style: bool = False) -> bytes:
     return message(*fields)
 
 
-def weights_fields(network: AlphaZeroNet, *, bias_style: bool = False, planes: int = 80) -> list[tuple[int, bytes]]:
+def weights_fields(
+    network: AlphaZeroNet, *, bias_style: bool = False, planes: int = 80
+) -> list[tuple[int, bytes]]:
     """The Weights message as (field, bytes) pairs; the policy gets `planes` planes as lc0's files have."""
     fields = [(1, conv_block(network.input, bias_style=bias_style))]
     for block in network.blocks:
@@ -85,8 +87,24 @@ def weights_fields(network: AlphaZeroNet, *, bias_style: bool = False, planes: i
 
 def network_format(**changes: int) -> bytes:
     """NetworkFormat of a classical-input SE tower with convolutional policy, WDL and no moves left."""
-    fields = {"input": 1, "output": 2, "network": 3, "policy": 4, "value": 5, "moves_left": 6, "activation": 7}
-    values = {"input": 1, "output": 2, "network": 4, "policy": 2, "value": 2, "moves_left": 0, "activation": 0}
+    fields = {
+        "input": 1,
+        "output": 2,
+        "network": 3,
+        "policy": 4,
+        "value": 5,
+        "moves_left": 6,
+        "activation": 7,
+    }
+    values = {
+        "input": 1,
+        "output": 2,
+        "network": 4,
+        "policy": 2,
+        "value": 2,
+        "moves_left": 0,
+        "activation": 0,
+    }
     return message(*((fields[name], value) for name, value in {**values, **changes}.items()))
 
 

@@ -63,7 +63,9 @@ def test_company_does_not_change_an_evaluation():
             packed[index : index + 1], legal_index[first:last], np.array([0, last - first], np.int32)
         )
         # Another row of the batch may sum in another order; not more than rounding.
-        np.testing.assert_allclose(alone.legal_logits, together.legal_logits[first:last], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            alone.legal_logits, together.legal_logits[first:last], rtol=1e-5, atol=1e-5
+        )
         np.testing.assert_allclose(alone.wdl[0], together.wdl[index], rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""lc0 networks: the same numbers as lc0 gives, every part read, what cannot be represented refused by name."""
+"""lc0 networks: the numbers lc0 gives, every part read, what cannot be represented refused by name."""
 
 import gzip
 import json
@@ -111,9 +111,7 @@ def test_column_109_of_the_input_is_multiplied_by_99():
     )
 
 
-@pytest.mark.parametrize(
-    ("encoding", "dtype"), [(2, "<f2"), (4, "<f4"), (3, "bfloat16")]
-)
+@pytest.mark.parametrize(("encoding", "dtype"), [(2, "<f2"), (4, "<f4"), (3, "bfloat16")])
 def test_layers_in_the_newer_encodings_are_read(encoding: int, dtype: str):
     network = random_network(SMALL)
     values = network.value.output.bias.detach()
@@ -164,7 +162,9 @@ def test_the_oldest_files_without_a_format_are_refused_as_classical():
 
 def changed(fields: list[tuple[int, bytes]], number: int, value: bytes | None) -> list[tuple[int, bytes]]:
     """The fields with one replaced or (None) left out."""
-    return [(key, value if key == number else old) for key, old in fields if key != number or value is not None]
+    return [
+        (key, value if key == number else old) for key, old in fields if key != number or value is not None
+    ]
 
 
 def bad_files() -> dict[str, bytes]:

@@ -62,7 +62,9 @@ def test_squeeze_excitation_scales_with_the_first_half_and_adds_the_second():
     hidden = np.maximum(squeeze.weight.detach().numpy() @ pooled + squeeze.bias.detach().numpy(), 0)
     both = excite.weight.detach().numpy() @ hidden + excite.bias.detach().numpy()
     wanted = planes[0] / (1 + np.exp(-both[:4]))[:, None, None] + both[4:, None, None]
-    np.testing.assert_allclose(unit(torch.from_numpy(planes))[0].detach().numpy(), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        unit(torch.from_numpy(planes))[0].detach().numpy(), wanted, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_block_whose_branch_is_silent_passes_its_input_through_a_relu():
@@ -97,7 +99,9 @@ def test_bf16_autocast_trains_with_fp32_weights_and_statistics():
     network = small("connect4", se_ratio=4, moves_left=True)
     with torch.autocast("cpu", torch.bfloat16):
         output = network(random_planes("connect4"))
-    (output.policy_BA.float().sum() + output.wdl_B3.float().sum() + output.moves_left_B1.float().sum()).backward()
+    (
+        output.policy_BA.float().sum() + output.wdl_B3.float().sum() + output.moves_left_B1.float().sum()
+    ).backward()
     assert output.policy_BA.dtype == torch.bfloat16
     for name, parameter in network.named_parameters():
         assert parameter.dtype == torch.float32
