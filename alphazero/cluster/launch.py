@@ -122,11 +122,21 @@ class ProcessTree:
         return [process for process in self._ranks if _is_alive(process)]
 
     def living(self) -> list[psutil.Process]:
-        """All processes of the job that run, those included whose parent is gone."""
+        """All processes of the job that run, those included whose parent is gone.
+
+        torchrun gives each rank a session of its own: what a dead rank left behind is still in it.
+        """
         self.look()
-        for process in list(self._known):
-            with contextlib.suppress(psutil.Error):
-                self._known.update(process.children(recursive=True))
+        # A number that now belongs to a stranger is no session of ours.
+        sessions = {
+            leader.pid
+            for leader in (self._root, *self._ranks)
+            if leader.is_running() or not psutil.pid_exists(leader.pid)
+        }
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):
+                if os.getsid(pid) in sessions:
+                    self._known.add(psutil.Process(pid))
         return [process for process in self._known if _is_alive(process)]
 
 
@@ -143,10 +153,10 @@ def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def end_at_once(tree: ProcessTree, root: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to every process of the job, SIGKILL to those that are left after GRACE_S."""
+def end_at_once(tree: ProcessTree, root: subprocess.Popen[bytes], grace_s: float) -> None:
+    """SIGTERM to every process of the job, SIGKILL to those that are left after grace_s."""
     _send(tree.living(), signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_S
+    deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and tree.living():
         root.poll()  # reap it: a zombie root would keep its children out of sight
         time.sleep(POLL_S / 4)
@@ -156,12 +166,13 @@ def end_at_once(tree: ProcessTree, root: subprocess.Popen[bytes]) -> None:
         time.sleep(POLL_S / 4)
 
 
-def run_command(command: Command, num_ranks: int, say: Say) -> int:
+def run_command(command: Command, num_ranks: int, say: Say, grace_s: float = GRACE_S) -> int:
     """Start the job and wait for its end; returns the exit status this program should have.
 
     That is the job's own, 128 + N where signal N ended it or the user asked for the end by signal N.
     The first such signal is passed to the ranks alone, as SIGTERM: the agent above them would kill them
-    after 30 s, and they may need longer for their checkpoint. The second ends everything at once.
+    after 30 s, and they may need longer for their checkpoint. The second ends everything: SIGTERM, and
+    grace_s later SIGKILL.
     """
     inbox = SignalInbox()
     with inbox.open():
@@ -176,11 +187,11 @@ def run_command(command: Command, num_ranks: int, say: Say) -> int:
             raise LaunchError(f"{command.argv[0]}: cannot be started: {error.strerror}") from error
         tree = ProcessTree(process.pid)
         try:
-            status = _wait(process, tree, inbox, num_ranks, say)
+            status = _wait(process, tree, inbox, num_ranks, say, grace_s)
         finally:
             if left := tree.living():
                 say(f"ending {len(left)} processes that the job left behind")
-                end_at_once(tree, process)
+                end_at_once(tree, process, grace_s)
     if inbox.received:
         if status != 0:
             say(f"the job did not end well (exit status {status}); the newest complete checkpoint remains")
@@ -189,7 +200,12 @@ def run_command(command: Command, num_ranks: int, say: Say) -> int:
 
 
 def _wait(
-    process: subprocess.Popen[bytes], tree: ProcessTree, inbox: SignalInbox, num_ranks: int, say: Say
+    process: subprocess.Popen[bytes],
+    tree: ProcessTree,
+    inbox: SignalInbox,
+    num_ranks: int,
+    say: Say,
+    grace_s: float,
 ) -> int:
     """Wait for the job's end, pass signals on; returns its exit status."""
     told: set[psutil.Process] = set()
@@ -211,7 +227,7 @@ def _wait(
                 _send(tree.living(), signal.SIGTERM)  # nothing has begun
         if len(inbox.received) > 1:
             say("ending at once")
-            end_at_once(tree, process)
+            end_at_once(tree, process, grace_s)
             continue
         # Ranks that appear only now are told as well.
         ranks = set(tree.living_ranks()) - told

@@ -1,0 +1,134 @@
+"""Command lines as typed by hand: arguments, environment, and their printed form."""
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from alphazero.cluster.commands import build_command, hand_commands
+from alphazero.cluster.health import Machine
+from alphazero.cluster.hostfile import Host
+from alphazero.cluster.resolve import LaunchPlan
+from alphazero.errors import LaunchError
+
+MACHINE = Machine("box", (), 8, (), has_infiniband=False)
+CPU = LaunchPlan(1, 0, 2, "cpu", (), "127.0.0.1", 12355, "torchrun")
+GPU = replace(CPU, device="cuda", visible=("2", "3"))
+TRAINER = ("/repo/train_distributed.py",)
+
+
+def build(
+    plan: LaunchPlan, *arguments: str, interface: str = "", machine: Machine = MACHINE, **environment: str
+):
+    """build_command with the trainer of a checkout."""
+    return build_command(plan, machine, interface, environment, "/venv/bin/python", TRAINER, arguments)
+
+
+def variables(command) -> dict[str, str]:
+    """What the command adds to the environment."""
+    return {variable.name: variable.value for variable in command.variables}
+
+
+def test_torchrun_by_hand_has_the_arguments_of_the_manual():
+    plan = replace(CPU, num_nodes=2, node_rank=1, num_processes=8, master_addr="192.168.1.100")
+    assert build(plan, "--batch-size", "2048").argv == (
+        "/venv/bin/python",
+        "-m",
+        "alphazero.training.agent",
+        "--nproc_per_node=8",
+        "--nnodes=2",
+        "--node_rank=1",
+        "--master_addr=192.168.1.100",
+        "--master_port=12355",
+        "/repo/train_distributed.py",
+        "--batch-size",
+        "2048",
+    )
+
+
+def test_deepspeed_on_cpu_is_told_how_many_and_reads_no_hostfile():
+    command = build(replace(CPU, launcher="deepspeed"), "--epochs", "1")
+    assert command.argv == (
+        "/venv/bin/python",
+        "-m",
+        "deepspeed.launcher.runner",
+        "--hostfile=/dev/null",
+        "--master_port=12355",
+        "--num_gpus=2",
+        "/repo/train_distributed.py",
+        "--epochs",
+        "1",
+    )
+    assert variables(command)["DS_ACCELERATOR"] == "cpu"
+
+
+def test_deepspeed_on_gpus_gets_them_through_the_environment_alone():
+    command = build(replace(GPU, launcher="deepspeed"), CUDA_VISIBLE_DEVICES="2,3,4")
+    assert not any(word.startswith("--num_gpus") for word in command.argv)
+    assert command.environment({"CUDA_VISIBLE_DEVICES": "2,3,4"})["CUDA_VISIBLE_DEVICES"] == "2,3"
+    with pytest.raises(LaunchError, match="takes device indices, not GPU-aa; wanted --launcher torchrun"):
+        build(replace(GPU, launcher="deepspeed", visible=("GPU-aa",)))
+
+
+def test_the_environment_of_cpu_ranks_on_one_node():
+    assert variables(build(CPU)) == {
+        "OMP_NUM_THREADS": "4",
+        "DS_ACCELERATOR": "cpu",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    assert variables(build(replace(CPU, num_processes=16)))["OMP_NUM_THREADS"] == "1"
+
+
+def test_the_environment_of_gpus_on_several_nodes():
+    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
+    assert variables(build(plan, interface="eth0")) == {
+        "OMP_NUM_THREADS": "4",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_IB_DISABLE": "1",
+    }
+    with_infiniband = build(plan, interface="eth0", machine=replace(MACHINE, has_infiniband=True))
+    assert "NCCL_IB_DISABLE" not in variables(with_infiniband)
+    assert variables(build(plan)) == {"OMP_NUM_THREADS": "4", "NCCL_IB_DISABLE": "1"}
+
+
+def test_what_the_user_has_set_stays():
+    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
+    own = {
+        "OMP_NUM_THREADS": "7",
+        "NCCL_SOCKET_IFNAME": "ib0",
+        "GLOO_SOCKET_IFNAME": "ib0",
+        "NCCL_IB_DISABLE": "0",
+    }
+    command = build(plan, interface="eth0", **own)
+    assert variables(command) == {}
+    assert command.environment(own) == own
+
+
+def test_ranks_of_an_outer_launcher_do_not_reach_ours():
+    outer = {"RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "elsewhere", "HOME": "/home/me"}
+    command = build(CPU, **outer)
+    environment = command.environment(outer)
+    assert environment["HOME"] == "/home/me"
+    assert not {"RANK", "LOCAL_RANK", "MASTER_ADDR"} & set(environment)
+    assert {"RANK", "LOCAL_RANK", "MASTER_ADDR"} <= set(shlex.split(command.shown()))
+
+
+def test_the_printed_line_is_the_command_for_a_shell_whatever_is_in_it():
+    hostile = ["--run-name", "a b; rm -rf $HOME", "--data", "it's *.pgn", ""]
+    command = build(CPU, *hostile)
+    words = shlex.split(command.shown())
+    assert words[0] == "env"
+    assert words[1:4] == ["OMP_NUM_THREADS=4", "DS_ACCELERATOR=cpu", "GLOO_SOCKET_IFNAME=lo"]
+    assert tuple(words[4:]) == command.argv
+    assert "\n" not in command.shown()
+
+
+def test_each_host_of_a_hostfile_gets_its_own_command():
+    hosts = (Host("gpu1", 8), Host("gpu2", 4, "me"))
+    lines = hand_commands(hosts, 12355, ["--run-name", "a b"])
+    assert [host.name for host, _ in lines] == ["gpu1", "me@gpu2"]
+    assert lines[1][1] == (
+        "./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
+        "--master-port 12355 --run-name 'a b'"
+    )

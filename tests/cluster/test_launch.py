@@ -1,0 +1,168 @@
+"""The launcher and its processes: exit status, the first and the second Ctrl-C, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
+STOPPING = "stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)"
+
+
+class Launch:
+    """A launcher in a process of its own, over the fake agent."""
+
+    def __init__(self, directory: Path, *modes: str) -> None:
+        self.directory = directory
+        self.num_ranks = len(modes)
+        program = (
+            "import sys; from alphazero.cluster.commands import Command; "
+            "from alphazero.cluster.launch import run_command, say; "
+            "sys.exit(run_command(Command(tuple(sys.argv[2:])), int(sys.argv[1]), say, grace_s=1.0))"
+        )
+        agent = [sys.executable, str(FAKE_AGENT), str(directory), *modes]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(len(modes)), *agent],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def notes(self, rank: int) -> list[str]:
+        """What a rank wrote."""
+        path = self.directory / f"rank-{rank}"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """At most 30 s."""
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline, self.directory
+            time.sleep(0.02)
+
+    def wait_for_ranks(self) -> None:
+        """Until every rank runs and the launcher has had time to see it."""
+        self.wait_until(lambda: all(self.notes(rank) for rank in range(self.num_ranks)))
+        time.sleep(0.5)
+
+    def pids(self) -> list[int]:
+        """Ranks and their children, the agent."""
+        found = [int(pid) for rank in range(self.num_ranks) for pid in self.notes(rank)[0].split()]
+        return found + [child.pid for child in psutil.Process(self.process.pid).children()]
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and what was said."""
+        said, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def launch(tmp_path: Path):
+    """Starts launches and ends what is left of them."""
+    started: list[Launch] = []
+
+    def start(*modes: str) -> Launch:
+        started.append(Launch(tmp_path, *modes))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def assert_all_gone(pids: list[int]) -> None:
+    """None of these processes runs."""
+    left = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+    assert left == []
+
+
+@pytest.mark.parametrize(("modes", "status"), [(("exit:0", "exit:0"), 0), (("exit:0", "exit:7"), 7)])
+def test_the_exit_status_is_that_of_the_job(launch, modes: tuple[str, ...], status: int):
+    assert launch(*modes).end() == (status, "")
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_one_signal_lets_every_rank_save_and_reaches_nothing_but_ranks(launch, number: int, status: int):
+    job = launch("run", "run")
+    job.wait_for_ranks()
+    pids = job.pids()
+    job.process.send_signal(number)
+    assert job.end() == (status, f"alphazero: {STOPPING}\n")
+    for rank in (0, 1):
+        assert job.notes(rank)[1:] == ["SIGTERM", "saved, child alive"]
+    assert_all_gone(pids)
+
+
+def test_the_second_signal_ends_everything_within_seconds(launch):
+    job = launch("stubborn", "stubborn")
+    job.wait_for_ranks()
+    pids = job.pids()
+    job.process.send_signal(signal.SIGINT)
+    job.wait_until(lambda: all("SIGTERM" in job.notes(rank) for rank in (0, 1)))
+    begin = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    status, said = job.end()
+    assert 1 < time.monotonic() - begin < 15
+    assert status == 130
+    assert said.splitlines()[:2] == [f"alphazero: {STOPPING}", "alphazero: ending at once"]
+    assert_all_gone(pids)
+
+
+def test_a_signal_before_the_ranks_can_hear_it_ends_the_job_too(launch):
+    job = launch("early", "early")
+    job.wait_for_ranks()
+    pids = job.pids()
+    job.process.send_signal(signal.SIGTERM)
+    status, said = job.end()
+    assert status == 143
+    assert "the job did not end well" in said
+    assert_all_gone(
+        [pid for pid in pids if pid not in {int(job.notes(rank)[0].split()[1]) for rank in (0, 1)}]
+    )
+
+
+def test_ranks_do_not_outlive_the_agent_that_started_them(launch):
+    job = launch("run", "stubborn")
+    job.wait_for_ranks()
+    pids = job.pids()
+    psutil.Process(job.process.pid).children()[0].kill()
+    status, said = job.end()
+    assert status == 128 + signal.SIGKILL
+    assert "processes that the job left behind" in said
+    assert_all_gone(pids)
+
+
+def test_a_process_that_was_not_started_here_is_left_alone(launch):
+    other = subprocess.Popen(["sleep", "60"], env={**os.environ, "LOCAL_RANK": "0"}, start_new_session=True)
+    try:
+        job = launch("stubborn")
+        job.wait_for_ranks()
+        job.process.send_signal(signal.SIGINT)
+        job.wait_until(lambda: "SIGTERM" in job.notes(0))
+        job.process.send_signal(signal.SIGINT)
+        job.end()
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_program_that_is_not_there_is_one_line():
+    from alphazero.cluster.commands import Command
+    from alphazero.cluster.launch import run_command
+    from alphazero.errors import LaunchError
+
+    with pytest.raises(LaunchError, match="/no/such/python: cannot be started: No such file or directory"):
+        run_command(Command(("/no/such/python",)), 1, lambda text: None)
