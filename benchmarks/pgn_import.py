@@ -59,8 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: list[str]) -> dict[str, object]:
-    """Measure as the flags say; returns what `alphazero bench pgn --json` prints."""
-    parser = argparse.ArgumentParser(prog="alphazero bench pgn", description=__doc__)
+    """Measure as the flags say; returns what `alphazero bench pgn_import --json` prints."""
+    parser = argparse.ArgumentParser(prog="alphazero bench pgn_import", description=__doc__)
     configure(parser)
     args = parser.parse_args(arguments)
     if args.rounds < 1 or args.games < 1:

@@ -98,12 +98,13 @@ def _integer(text: str) -> int:
 
 def _trainer_arguments(args: argparse.Namespace) -> list[str]:
     """What goes to the trainer, checked here: a slip is one line, not one a rank after seconds."""
+    from alphazero.cli import train
     from alphazero.cli.main import build_parser
 
     arguments = [*args.passed_on]
     if args.device != "auto":
         arguments += ["--device", args.device]
-    build_parser("train").parse_args(arguments)
+    train.read_settings(build_parser("train").parse_args(arguments), train.CPU_PRESET)
     return arguments
 
 

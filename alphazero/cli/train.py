@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from alphazero.config import PRESET_DIRECTORY, add_flags, load_config, preset_names
-from alphazero.errors import ConfigError
+from alphazero.config import PRESET_DIRECTORY, Config, add_flags, load_config, preset_names
+from alphazero.errors import ConfigError, DataError
+from alphazero.training.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
 REPOSITORY = PRESET_DIRECTORY.parent
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
@@ -45,17 +46,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check everything a login node can check, then train."""
-    flags = vars(args)
+    """Train as one rank, or start the ranks."""
+    if args.world_size and args.rank is None and "RANK" not in os.environ and args.world_size > 1:
+        return _launch_here(args.world_size)
+    return _train(args)
+
+
+def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config, DeepSpeedSettings]:
+    """All settings after preset, ds_config.json and flags; needs no torch, so that a launcher checks first.
+
+    Raises ConfigError or DataError for whatever a user got wrong in them.
+    """
+    flags = dict(vars(args))
     if args.mixed_precision:
         if flags.get("precision", "bf16") != "bf16":
             raise ConfigError(f"--mixed-precision contradicts --precision {flags['precision']}")
         flags["precision"] = "bf16"
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
-    if args.world_size and args.rank is None and "RANK" not in os.environ and args.world_size > 1:
-        return _launch_here(args.world_size)
-    return _train(args)
+    config = load_config(args.config or default_preset, flags)
+    settings = read_deepspeed_settings(Path(args.deepspeed_config or REPOSITORY / "ds_config.json"))
+    for path in (*config.data.data, *config.data.validation_data):
+        if not Path(path).exists():
+            raise DataError(f"{path}: no such file or directory; wanted a game store, PGN file or directory")
+    return merge(config, settings), settings
 
 
 def _whole(text: str) -> int:
@@ -88,21 +102,17 @@ def _train(args: argparse.Namespace) -> int:
     if "RANK" not in os.environ:
         os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
     on_cpu = args.device == "cpu" or not nvidia_device_present()
-    preset = args.config or (CPU_PRESET if on_cpu else GPU_PRESET)
-    config = load_config(preset, vars(args))
+    config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
     notices = []
     if on_cpu and not args.config:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
         notices.append(f"the full network is --config {GPU_PRESET}")
 
     from alphazero.pipeline import Request, train
-    from alphazero.training.deepspeed_config import merge, read_deepspeed_settings
 
-    path = Path(args.deepspeed_config or REPOSITORY / "ds_config.json")
-    settings = read_deepspeed_settings(path)
     runtime = read_runtime(os.environ, args.device, args.backend)
     request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))
-    return train(merge(config, settings), settings, runtime, request)
+    return train(config, settings, runtime, request)
 
 
 def _by_hand(args: argparse.Namespace) -> dict[str, str]:
