@@ -80,13 +80,13 @@ def _train(
     found = main_first(exchange, lambda: find_checkpoint(run, request.resume, console))
     resumed = checkpoints.load(found) if found else None
     spec = get_spec(config.network.game)
-    window, held_out = open_data(config, exchange, console)
     plan = plan_batches(
         config.training.batch_size,
         config.training.micro_batch_size or (resumed.state.micro_batch_size if resumed else 0),
         runtime.world_size,
         runtime.device.type,
     )
+    window, held_out = open_data(config, exchange, console)
     num_steps = count_steps(config, window)
     if resumed and found:
         check_resumable(resumed, found, config, plan, window, console)

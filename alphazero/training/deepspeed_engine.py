@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -35,10 +37,12 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
 def start_process_group(runtime: Runtime) -> Exchange:
     """Join the job's process group (NCCL or gloo) and open the channel for small messages."""
-    _prepare_import(runtime)
-    import deepspeed
-    from deepspeed.ops import __compatible_ops__ as compatible_ops
-    from deepspeed.utils import logger
+    if runtime.device.type == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    with _quiet_stderr():
+        import deepspeed
+        from deepspeed.ops import __compatible_ops__ as compatible_ops
+        from deepspeed.utils import logger
 
     logger.setLevel(logging.ERROR)
     # On the CPU init_distributed compiles a shared-memory kernel that gloo does not need.
@@ -49,9 +53,26 @@ def start_process_group(runtime: Runtime) -> Exchange:
     return Exchange()
 
 
-def _prepare_import(runtime: Runtime) -> None:
-    if runtime.device.type == "cpu":
-        os.environ["DS_ACCELERATOR"] = "cpu"
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Keep back what child processes write to stderr; it is shown if the block fails.
+
+    Importing deepspeed links a test program against libaio, whose absence is no news to a user.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(kept, said.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def end_process_group() -> None:

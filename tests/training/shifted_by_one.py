@@ -2,8 +2,8 @@
 
 import sys
 
-from alphazero.data import loader
 from alphazero.cli.main import main
+from alphazero.data import loader
 
 original = loader.sample_ids
 

@@ -1,0 +1,105 @@
+"""What a user gets wrong: one line that names the place, the value and what was wanted; exit code 2."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero.cli.main import main
+
+# Columns: what is wrong, argv ({name} are files made below), words the line must hold.
+TABLE = [
+    ("no such command", ["trian"], ["'trian'", "no such command", "train"]),
+    ("no such flag", ["train", "--batchsize", "4"], ["--batchsize"]),
+    ("flag is no number", ["train", "--batch-size", "many"], ["--batch-size", "'many'", "whole number"]),
+    ("flag out of range", ["train", "--blocks", "0"], ["--blocks", "'0'", "1 to 256"]),
+    ("flag not among the choices", ["train", "--precision", "fp8"], ["--precision", "'fp8'", "fp32, bf16"]),
+    ("flags that contradict", ["train", "--mixed-precision", "--precision", "fp32"], ["--mixed-precision"]),
+    ("resume and fresh start", ["train", "--resume", "--fresh-start"], ["--resume", "--fresh-start"]),
+    ("no such preset", ["train", "--config", "chess_huge"], ["chess_huge", "chess_20x256"]),
+    ("no such TOML file", ["train", "--config", "{tmp}/no.toml"], ["no.toml", "no such file"]),
+    ("TOML syntax", ["train", "--config", "{syntax_toml}"], ["syntax.toml"]),
+    ("TOML key misspelt", ["train", "--config", "{misspelt_toml}"], ["misspelt.toml:2", "'bloks'", "blocks"]),
+    ("TOML value of another type", ["train", "--config", "{typed_toml}"], ["typed.toml:3", "'big'", "whole"]),
+    ("no such ds_config", ["train", "--deepspeed_config", "{tmp}/no.json"], ["no.json", "cannot be read"]),
+    ("ds_config syntax", ["train", "--deepspeed_config", "{syntax_json}"], ["syntax.json:1", "JSON"]),
+    ("ds_config key", ["train", "--deepspeed_config", "{key_json}"], ["'zero'", "zero_optimization"]),
+    ("ds_config owns no batch", ["train", "--deepspeed_config", "{batch_json}"], ["train_batch_size"]),
+    ("ds_config stage", ["train", "--deepspeed_config", "{stage_json}"], ["stage = 7", "0, 1, 2 or 3"]),
+    ("no such data", ["train", "--data", "{tmp}/none.pgn"], ["none.pgn", "no such file"]),
+    ("data without a game", ["train", "--data", "{text}"], ["text.pgn"]),
+    ("micro-batch does not divide", ["train", "--micro-batch-size", "33"], ["33", "1024"]),
+    ("run name with a slash", ["train", "--run-name", "a/b"], ["'a/b'", "without '/'"]),
+    ("resume of nothing", ["train", "--run-name", "new", "--resume"], ["no complete checkpoint"]),
+    ("resume of no checkpoint", ["train", "--resume", "{tmp}"], ["manifest.json", "cannot be read"]),
+    ("rank without world", ["train", "--rank", "1"], ["--rank", "--world-size"]),
+    ("nccl on the CPU", ["train", "--backend", "nccl"], ["nccl", "gloo"]),
+    ("import of nothing", ["data", "import", "{tmp}/none.pgn", "--store", "{tmp}/s"], ["none.pgn"]),
+    ("import of damaged gzip", ["data", "import", "{gzip}", "--store", "{tmp}/s"], ["cut.pgn.gz"]),
+    ("info of no store", ["data", "info", "{tmp}"], ["manifest.json"]),
+    ("weights that are not there", ["analyse", "--weights", "{tmp}/no.pt"], ["no.pt", "No such file"]),
+    ("weights that are text", ["analyse", "--weights", "{text}"], ["text.pgn", "no weights file"]),
+    ("weights cut short", ["analyse", "--weights", "{cut_pt}"], ["cut.pt"]),
+    ("a pickle from outside", ["analyse", "--weights", "{pickle_pt}"], ["pickle.pt"]),
+    ("a FEN without kings", ["perft", "8/8/8/8/8/8/8/8 w - - 0 1", "1"], ["king"]),
+    ("a depth that is no number", ["perft", "startpos", "deep"], ["'deep'"]),
+    ("eval of nothing", ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}"], ["no.pt"]),
+    ("no such benchmark", ["bench", "speed"], ["'speed'", "loader"]),
+    ("more nodes without address", ["launch", "--nodes", "2", "--node-rank", "0"], ["--master-addr"]),
+    (
+        "hostfile line",
+        ["launch", "--hostfile", "{hostfile}"],
+        ["hosts:2", "'gpu1 slots=x'", "slots=<positive int>"],
+    ),
+    ("no such hostfile", ["launch", "--hostfile", "{tmp}/nohosts"], ["nohosts"]),
+    ("launcher passes on a bad flag", ["launch", "--steps", "-1"], ["--steps", "at least 0"]),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Files that are wrong, by name."""
+    tmp = tmp_path_factory.mktemp("bad")
+    made = {"tmp": tmp}
+
+    def write(key: str, name: str, content: str | bytes) -> None:
+        made[key] = tmp / name
+        made[key].write_bytes(content.encode() if isinstance(content, str) else content)
+
+    write("syntax_toml", "syntax.toml", "[network\n")
+    write("misspelt_toml", "misspelt.toml", "[network]\nbloks = 3\n")
+    write("typed_toml", "typed.toml", "[network]\n# size\nfilters = 'big'\n")
+    write("syntax_json", "syntax.json", "{,}")
+    write("key_json", "key.json", '{"zero": 1}')
+    write("batch_json", "batch.json", '{"train_batch_size": 64}')
+    write("stage_json", "stage.json", '{"zero_optimization": {"stage": 7}}')
+    write("text", "text.pgn", "no chess in here\n")
+    write("gzip", "cut.pgn.gz", gzip.compress(b'[Event "a"]\n\n1. e4 e5 1-0\n' * 2000)[:-20])
+    write("hostfile", "hosts", "# mine\ngpu1 slots=x\n")
+    torch.save({"weights": np.zeros(3)}, tmp / "pickle.pt")
+    made["pickle_pt"] = tmp / "pickle.pt"
+    torch.save({"a": torch.zeros(100)}, tmp / "whole.pt")
+    write("cut_pt", "cut.pt", (tmp / "whole.pt").read_bytes()[:-200])
+    return made
+
+
+@pytest.mark.parametrize(("argv", "words"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_a_mistake_is_one_line_and_exit_code_2(argv, words, files, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    status = main([part.format(**files) for part in argv])
+    errors = [line for line in capfd.readouterr().err.splitlines() if "error:" in line]
+    assert status == 2
+    assert len(errors) == 1, errors
+    assert errors[0].startswith("alphazero: error: ")
+    for word in words:
+        assert word in errors[0]
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and "lock" not in path.name]
+    assert left == [], "a mistake must leave nothing half-written"
+
+
+def test_the_table_has_at_least_25_rows():
+    assert len(TABLE) >= 25
