@@ -124,14 +124,15 @@ def test_the_same_generator_gives_the_same_weights():
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
-def test_convolutions_start_with_he_variance_and_norms_as_the_identity():
+def test_convolutions_start_with_he_variance_and_blocks_as_the_identity():
     network = AlphaZeroNet(NetworkConfig(blocks=1, filters=128), get_spec("chess"))
     weight = network.blocks[0].first.conv.weight
     assert weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.02)
-    norm = network.blocks[0].second.norm
-    assert norm.eps == BATCH_NORM_EPS == 1e-5
-    assert norm.weight.eq(1).all()
-    assert norm.bias.eq(0).all()
+    first, second = network.blocks[0].first.norm, network.blocks[0].second.norm
+    assert first.eps == second.eps == BATCH_NORM_EPS == 1e-5
+    assert first.weight.eq(1).all()
+    planes = torch.rand(2, 128, 8, 8)
+    torch.testing.assert_close(network.blocks[0](planes), planes)
     assert network.policy.output.bias.eq(0).all()
 
 
