@@ -5,27 +5,35 @@ Defaults stand here; a preset in configs/*.toml holds differences only; a flag b
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import math
+import re
 import sys
-from dataclasses import dataclass, field
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from alphazero.errors import ConfigError
+
 if sys.version_info >= (3, 11):
-    pass
+    import tomllib
 else:
-    pass
+    import tomli as tomllib
 
 PRESET_DIRECTORY = Path(__file__).resolve().parent.parent / "configs"
 
 
 def setting(
-    default: Any,
+    default: object,
     help_text: str,
     *,
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
-) -> Any:
+) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive)."""
     metadata = {"help": help_text, "choices": choices, "minimum": minimum, "maximum": maximum}
     return field(default=default, metadata=metadata)
@@ -99,7 +107,7 @@ class TrainingConfig:
     micro_batch_size: int = setting(0, "positions a forward pass; 0 chooses", minimum=0)
     steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0)
     epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0)
-    precision: str = setting("fp32", "arithmetic of the network", choices=("fp32", "bf16", "fp16"))
+    precision: str = setting("fp32", "arithmetic of the network", choices=("fp32", "bf16"))
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
     seed: int = setting(0, "seed of weights and data order", minimum=0)
     checkpoint_interval: int = setting(1000, "steps between checkpoints", minimum=1)
@@ -131,6 +139,9 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     run: RunConfig = field(default_factory=RunConfig)
     preset: str = ""
+    # Field names that a file or a flag named: ds_config.json must not contradict the one silently.
+    set_by_file: frozenset[str] = frozenset()
+    set_by_flag: frozenset[str] = frozenset()
 
 
 SECTIONS: dict[str, type] = {
@@ -141,3 +152,170 @@ SECTIONS: dict[str, type] = {
     "training": TrainingConfig,
     "run": RunConfig,
 }
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with the program."""
+    return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Give `parser` one flag for every field of every section (absent unless typed)."""
+    for section_name, section in SECTIONS.items():
+        group = parser.add_argument_group(section_name, section.__doc__)
+        types_of = typing.get_type_hints(section)
+        for entry in fields(section):
+            flag = "--" + entry.name.replace("_", "-")
+            _add_flag(group, flag, entry, types_of[entry.name])
+
+
+def _add_flag(group: argparse._ArgumentGroup, flag: str, entry: dataclasses.Field[Any], kind: object) -> None:
+    default = entry.default if entry.default not in ((), "") else "none"
+    help_text = f"{entry.metadata['help']} (default: {default})"
+    if kind is bool:
+        group.add_argument(
+            flag, default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction, help=help_text
+        )
+        return
+    many = typing.get_origin(kind) is tuple
+    # Values stay text here: `_checked` reads them, so that flag and TOML have one set of messages.
+    group.add_argument(
+        flag,
+        default=argparse.SUPPRESS,
+        nargs="+" if many else None,
+        metavar="{" + ",".join(entry.metadata["choices"]) + "}" if entry.metadata["choices"] else "VALUE",
+        help=help_text.replace("%", "%%"),
+    )
+
+
+def load_config(source: str, flags: Mapping[str, object]) -> Config:
+    """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
+
+    Raises ConfigError naming file, line and key, or the flag, with the value got and the value wanted.
+    """
+    path = find_config(source) if source else None
+    table = _read_toml(path) if path else {}
+    sections: dict[str, Any] = {}
+    set_by_file: set[str] = set()
+    for name, section in SECTIONS.items():
+        from_file = table.pop(name, {})
+        if not isinstance(from_file, dict):
+            raise ConfigError(f"{_place(path, name)}: {from_file!r}: wanted a table [{name}]")
+        sections[name] = _build_section(section, from_file, flags, path)
+        set_by_file |= from_file.keys()
+    for key, value in table.items():
+        wanted = ", ".join(f"[{name}]" for name in SECTIONS)
+        raise ConfigError(f"{_place(path, key)}: {key!r} = {value!r}: no such section; wanted {wanted}")
+    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
+    return Config(
+        **sections,
+        preset=path.stem if path else "",
+        set_by_file=frozenset(set_by_file),
+        set_by_flag=frozenset(known & flags.keys()),
+    )
+
+
+def find_config(source: str) -> Path:
+    """The file behind `--config`: a path, or the name of a shipped preset."""
+    path = Path(source)
+    if path.suffix == ".toml" or path.exists():
+        if not path.is_file():
+            raise ConfigError(
+                f"{source}: no such file; wanted a TOML file or one of {', '.join(preset_names())}"
+            )
+        return path
+    shipped = PRESET_DIRECTORY / f"{source}.toml"
+    if not shipped.is_file():
+        raise ConfigError(
+            f"--config {source}: no such preset; wanted a TOML file or one of {', '.join(preset_names())}"
+        )
+    return shipped
+
+
+def to_table(config: Config) -> dict[str, Any]:
+    """The settings as plain tables (JSON and TOML know no tuples)."""
+    return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}
+
+
+def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of containers
+    """`value` with tuples as lists, as JSON and TOML would give it back."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; wanted a TOML file") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _build_section(
+    section: type, from_file: dict[str, Any], flags: Mapping[str, object], path: Path | None
+) -> object:
+    kinds = typing.get_type_hints(section)
+    known = {entry.name: entry for entry in fields(section)}
+    values: dict[str, Any] = {}
+    for key, value in from_file.items():
+        if key not in known:
+            wanted = ", ".join(known)
+            raise ConfigError(
+                f"{_place(path, key)}: {key!r} = {value!r}: no such setting; wanted one of {wanted}"
+            )
+        values[key] = _checked(f"{_place(path, key)}: {key}", value, kinds[key], known[key])
+    for key, entry in known.items():
+        if key in flags:
+            values[key] = _checked("--" + key.replace("_", "-"), flags[key], kinds[key], entry)
+    return section(**values)
+
+
+def _place(path: Path | None, key: str) -> str:
+    """file:line of a key; tomllib keeps no lines, so the first line that begins with it."""
+    if path is None:
+        return "config"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if re.match(rf"\s*\[?\s*\"?{re.escape(key)}\"?\s*[=\]]", line):
+            return f"{path}:{number}"
+    return str(path)
+
+
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+    """`value` (text of a flag, or what TOML held) as `kind`, within the field's choices and range."""
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{place}: {value!r}: wanted a list")
+        return tuple(_checked(place, item, typing.get_args(kind)[0], entry) for item in value)
+    converted = _convert(value, kind)
+    if converted is None:
+        raise ConfigError(f"{place}: {value!r}: wanted {_WANTED[kind]}")
+    choices, low, high = (entry.metadata[key] for key in ("choices", "minimum", "maximum"))
+    if choices and converted not in choices:
+        raise ConfigError(f"{place}: {value!r}: wanted one of {', '.join(choices)}")
+    if (low is not None and converted < low) or (high is not None and converted > high):
+        bounds = f"at least {low}" if high is None else f"{low} to {high}"
+        raise ConfigError(f"{place}: {value!r}: wanted {bounds}")
+    return converted
+
+
+def _convert(value: object, kind: type) -> object | None:
+    """None where `value` is no `kind`; text is read as a flag's, a whole number passes as a float."""
+    if kind is bool or isinstance(value, bool):
+        return value if kind is bool and isinstance(value, bool) else None
+    if kind is str:
+        return value if isinstance(value, str) else None
+    try:
+        number = kind(value)
+    except (TypeError, ValueError):
+        return None
+    exact = isinstance(value, str) or number == value
+    return number if exact and math.isfinite(number) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -78,7 +79,7 @@ class ShardEntry:
 class SourceEntry:
     """A file that games came from. games = imported + the sum of quarantined.
 
-    quarantined: games that could not be imported, by kind of fault (QUARANTINE_KINDS of pgn.py).
+    quarantined: games that could not be imported, by kind of fault (_core.PgnFault in lower case).
     contradictions: imported games whose header result differs from the mate or stalemate on the board.
     """
 
@@ -117,6 +118,14 @@ class Manifest:
     def plies(self) -> int:
         """Moves in all shards."""
         return sum(shard.plies for shard in self.shards)
+
+    @property
+    def quarantined(self) -> dict[str, int]:
+        """Games that could not be imported, by kind of fault, over all sources."""
+        total: Counter[str] = Counter()
+        for source in self.sources:
+            total.update(source.quarantined)
+        return dict(sorted(total.items()))
 
     def body(self) -> dict[str, Any]:
         """The JSON form without its own checksum."""

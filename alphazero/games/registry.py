@@ -74,6 +74,8 @@ def get_spec(name: str) -> GameSpec:
         scalar_scale=_CHESS_SCALAR_SCALE if is_chess else (1.0,) * line_type.NUM_SCALAR_PLANES,
         policy_size=line_type.POLICY_SIZE,
         policy_planes=NUM_POLICY_PLANES if is_chess else 1,
-        policy_map=policy_map(_core.chess_policy_moves()) if is_chess else tuple(range(line_type.POLICY_SIZE)),
+        policy_map=policy_map(_core.chess_policy_moves())
+        if is_chess
+        else tuple(range(line_type.POLICY_SIZE)),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
     )

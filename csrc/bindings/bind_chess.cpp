@@ -25,13 +25,6 @@ namespace {
 
 using chess::Position;
 
-// At most 40 printable characters of what somebody sent.
-std::string quoted(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text.substr(0, 40)) result += c >= ' ' && c <= '~' ? c : '?';
-  return result + (text.size() > 40 ? "...'" : "'");
-}
-
 Move checked(const Position& position, std::string_view kind, std::string_view text, Move move) {
   if (move == 0) {
     throw GameError(std::string(kind) + " " + quoted(text) + ": expected a legal move in " + position.fen());
@@ -145,7 +138,8 @@ void bind_chess(nb::module_& module) {
       .def_prop_ro(
           "key", &Position::key,
           "64-bit key; equal for repeated positions (en passant counts where a legal capture exists).")
-      .def(nb::self == nb::self, "Same placement, side, rights and counters.")
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"),
+           "Same placement, side, rights and counters.")
       .def("__repr__", [](const Position& self) { return "ChessPosition('" + self.fen() + "')"; });
 
   module.def(

@@ -48,14 +48,14 @@ void push_checked(Line<G>& line, Move move) {
 }
 
 template <Game G>
-nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> packed(const Line<G>& line, HistoryFill fill) {
+Array1<std::uint8_t> packed(const Line<G>& line, HistoryFill fill) {
   std::vector<std::uint8_t> bytes(packed_bytes<G>());
   G::encode(line.frames(), fill, bytes.data());
   return to_numpy(std::move(bytes));
 }
 
 template <Game G>
-nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>> legal_indices(const Line<G>& line) {
+Array1<std::int32_t> legal_indices(const Line<G>& line) {
   std::vector<std::int32_t> indices;
   for (const Move move : legal_moves(line)) indices.push_back(G::move_to_index(line.state(), move));
   std::sort(indices.begin(), indices.end());
@@ -92,8 +92,10 @@ void bind_line(nb::module_& module, const char* name) {
   line.def(
           "__init__",
           [](L* self, std::optional<std::string_view> start) { new (self) L(make_line<G>(start)); },
-          nb::arg("start") = nb::none(), "From the start of the game, or from a position as text (chess: FEN).")
-      .def("copy", [](const L& self) { return L(self); }, "An independent copy.")
+          nb::arg("start") = nb::none(),
+          "From the start of the game, or from a position as text (chess: FEN).")
+      .def(
+          "copy", [](const L& self) { return L(self); }, "An independent copy.")
       .def("push", &push_checked<G>, nb::arg("move"), "Play a legal move; GameError for another.")
       .def(
           "push_text",
@@ -106,14 +108,25 @@ void bind_line(nb::module_& module, const char* name) {
             self.pop();
           },
           "Take the last move back; IndexError at the start.")
-      .def("legal", &legal_moves<G>, "Legal moves in the core's order; none exactly where the rules leave none.")
-      .def("legal_indices", &legal_indices<G>, "i32 [num_legal]: policy indices of the legal moves, ascending.")
+      .def("legal", &legal_moves<G>,
+           "Legal moves in the core's order; none exactly where the rules leave none.")
+      .def("legal_indices", &legal_indices<G>,
+           "i32 [num_legal]: policy indices of the legal moves, ascending.")
       .def("packed", &packed<G>, nb::arg("fill") = HistoryFill::kFenOnly,
            "u8 [packed_bytes]: the position as the network gets it, seen by the side to move.")
+      .def(
+          "perft",
+          [](const L& self, int depth) {
+            if (depth < 0) throw nb::value_error("depth must not be negative");
+            return perft<G>(self.state(), depth);
+          },
+          nb::arg("depth"), nb::call_guard<nb::gil_scoped_release>(),
+          "Leaves of the tree of moves `depth` plies deep; lines that end earlier do not count.")
       .def("outcome", &L::outcome, "How the game has ended here, if it has.")
       .def(
           "move_to_index", [](const L& self, Move move) { return G::move_to_index(self.state(), move); },
-          nb::arg("move"), "Policy index of a move, seen by the side to move; -1 if no piece moves like that.")
+          nb::arg("move"),
+          "Policy index of a move, seen by the side to move; -1 if no piece moves like that.")
       .def("index_to_move", &index_to_move<G>, nb::arg("index"),
            "The move of a policy index here; legal only if the index is in legal_indices().")
       .def(
@@ -162,7 +175,8 @@ void bind_games(nb::module_& module) {
       "chess_policy_moves",
       [] {
         std::vector<std::string> moves;
-        for (int index = 0; index < Chess::kPolicySize; ++index) moves.push_back(chess::policy_move_text(index));
+        for (int index = 0; index < Chess::kPolicySize; ++index)
+          moves.push_back(chess::policy_move_text(index));
         return moves;
       },
       "lc0's 1858 policy moves in index order, from white's side: 'a1b1' ... 'h7h8b'.");

@@ -1,7 +1,10 @@
 // The one exception type of the core: bad text from outside (FEN, SAN, move, position).
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace alphazero {
 
@@ -10,5 +13,13 @@ class GameError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Text from outside as it may stand in a one-line message: in quotes, printable, not endless.
+inline std::string quoted(std::string_view text) {
+  constexpr std::size_t kLongest = 120;
+  std::string result = "'";
+  for (const char c : text.substr(0, kLongest)) result += c >= ' ' && c <= '~' ? c : '?';
+  return result + (text.size() > kLongest ? "...'" : "'");
+}
 
 }  // namespace alphazero

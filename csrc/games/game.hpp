@@ -74,14 +74,16 @@ concept Game =
       { G::legal(state, moves) } -> std::same_as<void>;
       { G::apply(mutable_state, move) } -> std::same_as<void>;  // move must be legal
       { G::hash(state) } -> std::same_as<std::uint64_t>;        // equal positions (repetition) <=> equal hash
-      { G::can_repeat(state) } -> std::same_as<int>;  // plies back that may hold this position (rule50)
-      { G::terminal(line) } -> std::same_as<Outcome>;           // of the last frame
+      { G::can_repeat(state) } -> std::same_as<int>;   // plies back that may hold this position (rule50)
+      { G::terminal(line) } -> std::same_as<Outcome>;  // of the last frame
       // Writes kNumBitPlanes little-endian u64 (bit = rank * width + file seen by the mover, file 0 =
       // bit 0), then kNumScalarPlanes bytes.
       { G::encode(line, HistoryFill::kNo, packed) } -> std::same_as<void>;
       // [0, kPolicySize), mover's view; -1 for a move that no position knows.
       { G::move_to_index(state, move) } -> std::same_as<int>;
-      { G::index_to_move(state, 0) } -> std::same_as<Move>;  // legal only if the index belongs to a legal move
+      {
+        G::index_to_move(state, 0)
+      } -> std::same_as<Move>;  // legal only if the index belongs to a legal move
       // Can `move` be applied without harm to the state's own order? Cheap, true for every legal move, and
       // false for what would read or write out of bounds: stored moves are replayed behind it.
       { G::can_apply(state, move) } -> std::same_as<bool>;

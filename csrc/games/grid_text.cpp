@@ -20,7 +20,8 @@ Grid parse_grid(std::string_view text, int height, int width) {
   for (const char c : text) {
     const std::uint64_t bit = std::uint64_t{1} << ((row * width + column) & 63);
     if (c == '/') {
-      if (column != width || row == 0) fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
+      if (column != width || row == 0)
+        fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
       --row;
       column = 0;
       continue;
@@ -36,7 +37,8 @@ Grid parse_grid(std::string_view text, int height, int width) {
     }
     column += step;
   }
-  if (row != 0 || column != width) fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
+  if (row != 0 || column != width)
+    fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
   const int lead = std::popcount(grid.first) - std::popcount(grid.second);
   if (lead != 0 && lead != 1) fail(text, "wanted as many x as o, or one more");
   return grid;

@@ -5,6 +5,8 @@
 
 namespace alphazero {
 
+constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio: SplitMix64's step
+
 // The finaliser of SplitMix64 (Steele, Lea, Flood 2014; constants: Stafford's variant 13).
 constexpr std::uint64_t mix64(std::uint64_t value) {
   value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9;

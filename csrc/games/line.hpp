@@ -56,4 +56,20 @@ class Line {
   std::vector<Frame<State>> frames_;  // never empty
 };
 
+// Leaves of the tree of moves `depth` plies deep; lines in which the rules leave no move earlier do not count.
+template <Game G>
+std::uint64_t perft(const typename G::State& state, int depth) {
+  if (depth == 0) return 1;
+  std::vector<Move> moves;
+  G::legal(state, moves);
+  if (depth == 1) return moves.size();
+  std::uint64_t leaves = 0;
+  for (const Move move : moves) {
+    typename G::State next = state;
+    G::apply(next, move);
+    leaves += perft<G>(next, depth - 1);
+  }
+  return leaves;
+}
+
 }  // namespace alphazero

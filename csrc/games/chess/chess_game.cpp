@@ -9,8 +9,8 @@ using namespace chess;
 
 namespace {
 
-// Every rule for pawns but the safety of the king: a pawn that moves otherwise could leave an en passant square
-// with a piece on it, or stand on a back rank.
+// Every rule for pawns but the safety of the king: a pawn that moves otherwise could leave an en passant
+// square with a piece on it, or stand on a back rank.
 bool pawn_may_move(const Position& state, Move move) {
   const int from = from_square(move);
   const int to = to_square(move);

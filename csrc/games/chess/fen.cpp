@@ -15,14 +15,6 @@ constexpr int kMaxCounter = 32767;  // leaves room in 16 bits for any game that 
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Untrusted text as it may appear in a one-line message.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kLongest = 120;
-  std::string result = "'";
-  for (const char c : text.substr(0, kLongest)) result += c >= ' ' && c <= '~' ? c : '?';
-  return result + (text.size() > kLongest ? "...'" : "'");
-}
-
 [[noreturn]] void refuse(std::string_view fen, const std::string& what) {
   throw GameError("FEN " + quoted(fen) + ": " + what);
 }

@@ -87,7 +87,8 @@ bool is_standard_start(const Position& position) {
 
 // How many positions before the first one are shown.
 std::size_t num_filled(const Position& first, HistoryFill fill, std::size_t missing) {
-  if (fill == HistoryFill::kNo) return first.en_passant() == kNoSquare ? 0 : std::min<std::size_t>(missing, 1);
+  if (fill == HistoryFill::kNo)
+    return first.en_passant() == kNoSquare ? 0 : std::min<std::size_t>(missing, 1);
   return is_standard_start(first) ? 0 : missing;
 }
 

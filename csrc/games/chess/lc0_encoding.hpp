@@ -27,6 +27,9 @@ constexpr int kNumPolicyMoves = 1858;
 //   kNo: empty planes; but an en passant square betrays the last move, so the position before it is shown.
 //   kFenOnly: the first position again, unless it is the standard start. With an en passant square the pawn
 //   stands where it came from. A repeated first position is never marked as a repetition.
+// Two rare differences from lc0, both from Position's stricter view of en passant (a square that a legal
+// capture could use): lc0 believes any square that a FEN names, and tells a position with a pinned capturer
+// from the same one a move cycle later.
 void encode_planes(FrameSpan<Position> line, HistoryFill fill, std::uint8_t* packed);
 
 // Policy index of `move` for a mover of this colour: O(1), -1 if no piece ever moves like that. A knight

@@ -127,15 +127,15 @@ bool Position::is_legal(Move move) const {
   return (single || twice) && !(occupied() & bit(to)) && is_safe(from, to);
 }
 
-void Position::castle(Square from, Square rook) {
-  const int base = side_ == kWhite ? 0 : 56;
+void Position::castle(Color us, Square from, Square rook) {
+  const int base = us == kWhite ? 0 : 56;
   const int king_to = base + (rook < from ? 2 : 6);
   const int rook_to = base + (rook < from ? 3 : 5);
   // Both leave before either arrives: in Chess960 one may land where the other stood.
   by_type_[kKing] = (by_type_[kKing] ^ bit(from)) | bit(king_to);
   by_type_[kRook] = (by_type_[kRook] ^ bit(rook)) | bit(rook_to);
-  by_color_[side_] = (by_color_[side_] ^ bit(from) ^ bit(rook)) | bit(king_to) | bit(rook_to);
-  const auto& keys = kKeys.piece[side_];
+  by_color_[us] = (by_color_[us] ^ bit(from) ^ bit(rook)) | bit(king_to) | bit(rook_to);
+  const auto& keys = kKeys.piece[us];
   key_ ^= keys[kKing][from] ^ keys[kKing][king_to] ^ keys[kRook][rook] ^ keys[kRook][rook_to];
 }
 
@@ -163,9 +163,7 @@ void Position::apply(Move move) {
   }
 
   if (by_color_[us] & bit(to)) {
-    side_ = us;
-    castle(from, to);
-    side_ = them;
+    castle(us, from, to);
     return;
   }
   if (by_color_[them] & bit(to)) {

@@ -103,7 +103,7 @@ class Position {
   void offer_en_passant(Square target);  // kept only if the side to move can legally capture there
   void append_castling(std::string& text) const;
   std::uint64_t compute_key() const;
-  void castle(Square from, Square rook);
+  void castle(Color us, Square from, Square rook);  // placement and its part of the key
 
   std::array<Bitboard, 6> by_type_{};
   std::array<Bitboard, 2> by_color_{};

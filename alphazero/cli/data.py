@@ -1,0 +1,126 @@
+"""`alphazero data`: import PGN into a game store, describe a store, verify a store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alphazero.data.pgn import ImportReport
+    from alphazero.data.store_summary import StoreSummary
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="{import,info,verify}")
+    importer = actions.add_parser("import", help="read PGN into a game store")
+    importer.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="SRC",
+        help="PGN file (plain, .gz, .bz2, .zst) or directory of such",
+    )
+    importer.add_argument("--store", type=Path, required=True, metavar="DIR", help="the store to make")
+    importer.add_argument(
+        "--workers", type=_workers, default=0, metavar="N", help="threads; without it, one a core"
+    )
+    info = actions.add_parser("info", help="what a game store holds")
+    info.add_argument("store", type=Path, metavar="STORE")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    verify = actions.add_parser("verify", help="check checksums, offsets and each move of a game store")
+    verify.add_argument("store", type=Path, metavar="STORE")
+
+
+def _workers(text: str) -> int:
+    try:
+        workers = int(text)
+    except ValueError:
+        workers = 0
+    if workers < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive whole number")
+    return workers
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action; returns the exit code."""
+    if args.action == "import":
+        return _import(args.sources, args.store, args.workers)
+    if args.action == "info":
+        return _info(args.store, as_json=args.json)
+    return _verify(args.store)
+
+
+def _import(sources: list[Path], store: Path, workers: int) -> int:
+    from alphazero.data.pgn import available_cores, import_pgn
+
+    try:
+        report = import_pgn(sources, store, workers=workers or available_cores(), progress=True)
+    except KeyboardInterrupt:
+        print("import broken off; the same command goes on from the last finished shard", file=sys.stderr)
+        raise
+    print(import_text(report))
+    return 0
+
+
+def import_text(report: ImportReport) -> str:
+    """What a person wants to know after an import."""
+    manifest = report.manifest
+    if report.was_there:
+        return f"{report.store}: holds these sources already ({manifest.games} games, {manifest.plies} plies)"
+    lines = [
+        f"{report.store}: {manifest.games} games, {manifest.plies} plies in {len(manifest.shards)} shards,"
+        f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
+        f"games read {report.games_read} = imported {manifest.games}"
+        f" + quarantined {manifest.quarantine_games}",
+    ]
+    for kind, count in manifest.quarantined.items():
+        lines.append(f"  {count} x {kind} (see {report.store / 'quarantine.jsonl'})")
+    return "\n".join(lines)
+
+
+def _info(store: Path, *, as_json: bool) -> int:
+    from alphazero.data.store import GameStore
+    from alphazero.data.store_summary import summarize
+
+    summary = summarize(GameStore.open(store))
+    print(json.dumps(summary.to_json(), indent=1) if as_json else info_text(store, summary))
+    return 0
+
+
+def info_text(store: Path, summary: StoreSummary) -> str:
+    """The summary for people."""
+    results = summary.results
+    elo = f"{summary.elo_range[0]}-{summary.elo_range[1]}" if summary.elo_range else "not given"
+    lines = [
+        f"{store}: {summary.game}, {summary.games} games, {summary.plies} plies,"
+        f" {summary.size_bytes / 1e6:.1f} MB in {summary.num_shards} shards",
+        f"plies a game  {summary.mean_plies:.1f}",
+        f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
+        f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
+        "variants      " + ", ".join(f"{name} {count}" for name, count in summary.variants.items()),
+        f"from a FEN    {summary.from_fen}",
+        f"Elo           {elo}",
+        f"quarantined   {sum(summary.quarantined.values())}"
+        + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
+        f"manifest      {summary.manifest_sha256}",
+        f"sources       {len(summary.sources)}",
+    ]
+    lines += [
+        f"  {source.name}: {source.games} games, {source.imported} imported,"
+        f" {source.num_quarantined} quarantined, {source.size_bytes} bytes"
+        for source in summary.sources
+    ]
+    return "\n".join(lines)
+
+
+def _verify(path: Path) -> int:
+    from alphazero.data.store import GameStore
+
+    store = GameStore.open(path)
+    store.verify()
+    print(f"{path}: {store.num_games} games, {store.num_plies} plies: checksums fit and every move is legal")
+    return 0

@@ -1,0 +1,121 @@
+"""`alphazero train`: one rank of a training job, or a whole one on this machine with --world-size."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from alphazero.config import PRESET_DIRECTORY, add_flags, load_config, preset_names
+from alphazero.errors import ConfigError
+
+REPOSITORY = PRESET_DIRECTORY.parent
+GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """All settings as flags, and what concerns this start only."""
+    start = parser.add_argument_group("this start")
+    start.add_argument(
+        "--config",
+        default="",
+        metavar="NAME|FILE",
+        help=f"preset ({', '.join(preset_names())}) or TOML file; "
+        f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
+    )
+    start.add_argument("--resume", nargs="?", const="latest", default="", metavar="latest|PATH")
+    start.add_argument("--fresh-start", action="store_true", help="begin anew beside an existing run")
+    start.add_argument("--mixed-precision", action="store_true", help="bf16, like --precision bf16")
+    start.add_argument("--deepspeed_config", "--deepspeed-config", default="", metavar="FILE")
+    start.add_argument("--deepspeed", action="store_true", help="accepted for the deepspeed launcher")
+    processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
+    processes.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    processes.add_argument("--backend", choices=("nccl", "gloo"), default="")
+    processes.add_argument(
+        "--world-size", type=_whole, help="processes; without --rank they are started here"
+    )
+    processes.add_argument("--rank", type=_whole, help="this process's number in a job started by hand")
+    processes.add_argument(
+        "--local-rank", "--local_rank", type=_whole, help="this process's number on its host"
+    )
+    processes.add_argument("--master-addr", default="", help="host of rank 0 (with --rank)")
+    processes.add_argument("--master-port", type=_whole, help="its port (with --rank; default 12355)")
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check everything a login node can check, then train."""
+    flags = vars(args)
+    if args.mixed_precision:
+        if flags.get("precision", "bf16") != "bf16":
+            raise ConfigError(f"--mixed-precision contradicts --precision {flags['precision']}")
+        flags["precision"] = "bf16"
+    if args.resume and args.fresh_start:
+        raise ConfigError("--resume contradicts --fresh-start")
+    if args.world_size and args.rank is None and "RANK" not in os.environ and args.world_size > 1:
+        return _launch_here(args.world_size)
+    return _train(args)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number")
+    return int(text)
+
+
+def _launch_here(world_size: int) -> int:
+    """Start the ranks of this machine through the launcher, with this command's own arguments."""
+    from alphazero.cli.main import main
+
+    return main(["launch", "--gpus", str(world_size), *_without(sys.argv[1:], "--world-size")])
+
+
+def _without(arguments: list[str], flag: str) -> list[str]:
+    """`arguments` less `flag VALUE` and `flag=VALUE` (and less the sub-command's own name)."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if not skip and argument != flag and not argument.startswith(f"{flag}=") and argument != "train":
+            kept.append(argument)
+        skip = argument == flag
+    return kept
+
+
+def _train(args: argparse.Namespace) -> int:
+    from alphazero.runtime import lone_process_environment, nvidia_device_present, read_runtime
+
+    if "RANK" not in os.environ:
+        os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
+    on_cpu = args.device == "cpu" or not nvidia_device_present()
+    preset = args.config or (CPU_PRESET if on_cpu else GPU_PRESET)
+    config = load_config(preset, vars(args))
+    notices = []
+    if on_cpu and not args.config:
+        notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
+        notices.append(f"the full network is --config {GPU_PRESET}")
+
+    from alphazero.pipeline import Request, train
+    from alphazero.training.deepspeed_config import merge, read_deepspeed_settings
+
+    path = Path(args.deepspeed_config or REPOSITORY / "ds_config.json")
+    settings = read_deepspeed_settings(path)
+    runtime = read_runtime(os.environ, args.device, args.backend)
+    request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))
+    return train(merge(config, settings), settings, runtime, request)
+
+
+def _by_hand(args: argparse.Namespace) -> dict[str, str]:
+    """Rendezvous variables of a rank that a person started."""
+    if not args.world_size:
+        raise ConfigError("--rank: wanted --world-size beside it")
+    if not args.master_addr and args.world_size > 1:
+        raise ConfigError("--rank: wanted --master-addr beside it")
+    return {
+        "RANK": str(args.rank),
+        "LOCAL_RANK": str(args.local_rank or 0),
+        "WORLD_SIZE": str(args.world_size),
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": args.master_addr or "127.0.0.1",
+        "MASTER_PORT": str(args.master_port or 12355),
+    }

@@ -1,0 +1,248 @@
+"""Micro-batches for training and batches for evaluation, encoded ahead of time by C++ threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from alphazero import _core
+from alphazero.data.batch import Batch, MicroBatch
+from alphazero.data.sampler import Window, sample_ids
+from alphazero.errors import ConfigError, DataError
+from alphazero.games.registry import history_fill
+from alphazero.games.spec import GameSpec
+
+CoreEncoder: TypeAlias = _core.ChessBatchEncoder | _core.Connect4BatchEncoder | _core.TicTacToeBatchEncoder
+CoreEncoderType: TypeAlias = (
+    type[_core.ChessBatchEncoder] | type[_core.Connect4BatchEncoder] | type[_core.TicTacToeBatchEncoder]
+)
+_ENCODER_TYPES: dict[str, CoreEncoderType] = {
+    "chess": _core.ChessBatchEncoder,
+    "connect4": _core.Connect4BatchEncoder,
+    "tictactoe": _core.TicTacToeBatchEncoder,
+}
+_PUT_INTERVAL_S = 0.1  # how often a producer that waits for room looks whether it should stop
+
+T = TypeVar("T")
+
+
+class WindowEncoder:
+    """Encodes samples of one window; the number of threads does not change a byte."""
+
+    def __init__(self, window: Window, spec: GameSpec, *, num_threads: int, fill: str = "fen_only") -> None:
+        """fill: 'no' or 'fen_only', what stands for positions before a game's first.
+
+        Raises DataError for shards whose columns do not fit together, ConfigError for settings.
+        """
+        if window.game_name != spec.name:
+            raise ConfigError(f"the data is {window.game_name}, the network plays {spec.name}")
+        if num_threads < 1:
+            raise ConfigError(f"{num_threads} loader threads: wanted at least 1")
+        self._window = window
+        self._fill = history_fill(fill)
+        self._core: CoreEncoder = _ENCODER_TYPES[spec.name](num_threads)
+        for view in window.shards:
+            try:
+                self._core.add_shard(
+                    str(view.path),
+                    view.moves,
+                    view.moves_offset,
+                    view.result,
+                    view.result_valid,
+                    view.fen_bytes,
+                    view.fen_offset,
+                )
+            except _core.GameError as error:
+                raise DataError(str(error)) from error
+
+    def encode(self, ids: npt.NDArray[np.int64]) -> Batch:
+        """The batch of these samples, in this order; raises DataError for games that cannot be replayed."""
+        places = self._window.locate(ids)
+        try:
+            packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
+                places.shard, places.game, places.ply, self._fill
+            )
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
+        return Batch(packed, legal_offset, legal_index, policy, wdl, moves_left, sample_id=ids)
+
+    def position_keys(self) -> npt.NDArray[np.uint64]:
+        """u64 [num_samples]: the key of each sample's position; equal positions have equal keys.
+
+        Placement, side to move, castling rights and possible en passant count, history and counters do not.
+        """
+        window = self._window
+        parts: list[npt.NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
+        for index in range(len(window.shards)):
+            games = np.ascontiguousarray(window.game[window.shard == index])
+            try:
+                parts.append(self._core.position_keys(index, games))
+            except _core.GameError as error:
+                raise DataError(str(error)) from error
+        return np.concatenate(parts)
+
+
+class Loader:
+    """The micro-batches of one rank, step by step, prepared ahead by a background thread.
+
+    Step s is K = batch_size / micro_batch_size micro-batches cut from sample_ids(seed, s, ...); micro-batch
+    j belongs to rank j mod world_size. Every rank gets ceil(K / world_size) of them each step; those beyond
+    K repeat micro-batch 0 and are marked as padding.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        spec: GameSpec,
+        *,
+        seed: int,
+        batch_size: int,
+        micro_batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        num_threads: int = 1,
+        history_fill: str = "fen_only",
+        prefetch: int = 2,
+    ) -> None:
+        """prefetch: steps that are prepared before they are asked for, at least 1.
+
+        Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
+        """
+        if micro_batch_size < 1 or batch_size % micro_batch_size != 0:
+            raise ConfigError(
+                f"micro-batch size {micro_batch_size}: wanted a divisor of the batch size {batch_size}"
+            )
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of {world_size}")
+        if window.num_samples == 0:
+            raise DataError("the data holds no positions: no game with a result and a move")
+        self._window = window
+        self._encoder = WindowEncoder(window, spec, num_threads=num_threads, fill=history_fill)
+        self._seed = seed
+        self._batch_size = batch_size
+        self._micro_batch_size = micro_batch_size
+        self._rank = rank
+        self._world_size = world_size
+        self._prefetch = prefetch
+
+    @property
+    def micro_batches_per_step(self) -> int:
+        """K, over all ranks and without padding."""
+        return self._batch_size // self._micro_batch_size
+
+    @property
+    def passes_per_step(self) -> int:
+        """Micro-batches that each rank gets in a step, padding included."""
+        return -(-self.micro_batches_per_step // self._world_size)
+
+    def step(self, step: int) -> list[MicroBatch]:
+        """This rank's micro-batches of one step, encoded now."""
+        ids = sample_ids(self._seed, step, self._batch_size, self._window.num_samples)
+        return [self._micro_batch(step, ids, turn) for turn in range(self.passes_per_step)]
+
+    def iterate(self, first_step: int, last_step: int) -> Iterator[list[MicroBatch]]:
+        """This rank's micro-batches of steps first_step ... last_step - 1, encoded ahead of time.
+
+        Resuming is starting at another step. Errors of the background thread are raised here; closing
+        the iterator ends the thread.
+        """
+        return prefetched((self.step(step) for step in range(first_step, last_step)), self._prefetch)
+
+    def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], turn: int) -> MicroBatch:
+        index = turn * self._world_size + self._rank
+        is_padding = index >= self.micro_batches_per_step
+        begin = 0 if is_padding else index * self._micro_batch_size
+        batch = self._encoder.encode(ids[begin : begin + self._micro_batch_size])
+        return MicroBatch(step=step, index=index, batch=batch, is_padding=is_padding)
+
+
+def batches_of(
+    encoder: WindowEncoder, ids: npt.NDArray[np.int64], batch_size: int, *, prefetch: int = 2
+) -> Iterator[Batch]:
+    """These samples in this order, batch_size at a time, the last batch shorter; encoded ahead of time."""
+    starts = range(0, len(ids), batch_size)
+    return prefetched((encoder.encode(ids[start : start + batch_size]) for start in starts), prefetch)
+
+
+def spread_sample_ids(window: Window, count: int) -> npt.NDArray[np.int64]:
+    """i64 [min(count, num_samples)]: samples spread evenly over a window, ascending: a fixed validation set."""
+    count = min(count, window.num_samples)
+    return np.arange(count, dtype=np.int64) * window.num_samples // max(count, 1)
+
+
+class _Failure:
+    """What the producer hands over when it could not go on."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _End:
+    """What the producer hands over at the end."""
+
+
+class _Producer(Generic[T]):
+    """A thread that fills a bounded queue from an iterator until told to stop."""
+
+    def __init__(self, items: Iterator[T], depth: int) -> None:
+        self._items = items
+        self._queue: queue.Queue[T | _Failure | _End] = queue.Queue(maxsize=depth)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="alphazero-loader", daemon=True)
+        self._thread.start()
+
+    def _produce(self) -> None:
+        last: _Failure | _End = _End()
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # handed to the consumer, who raises it
+            last = _Failure(error)
+        self._put(last)
+
+    def _put(self, item: T | _Failure | _End) -> bool:
+        while not self._stopping.is_set():
+            try:
+                self._queue.put(item, timeout=_PUT_INTERVAL_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def get(self) -> T | _Failure | _End:
+        return self._queue.get()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def prefetched(items: Iterator[T], depth: int) -> Iterator[T]:
+    """The same items, up to `depth` of them prepared ahead by a thread.
+
+    The thread starts with the first item asked for and ends with the iterator: at its end, at an error
+    (raised here), or when the iterator is closed or dropped.
+    """
+    if depth < 1:
+        raise ConfigError(f"prefetch {depth}: wanted at least 1")
+    return _drain(items, depth)
+
+
+def _drain(items: Iterator[T], depth: int) -> Iterator[T]:
+    producer = _Producer(items, depth)
+    try:
+        while True:
+            item = producer.get()
+            if isinstance(item, _End):
+                return
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item
+    finally:
+        producer.close()

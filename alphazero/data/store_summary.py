@@ -1,0 +1,78 @@
+"""What a game store holds, counted over its columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from alphazero.data.store import GameStore, SourceEntry
+
+
+@dataclass(frozen=True)
+class StoreSummary:
+    """Counts over all games of a store.
+
+    results: games by '1-0', '1/2-1/2', '0-1', '*' (unknown). contradictions: games whose result differs
+    from the mate or stalemate they end in. elo_range: lowest and highest of either player, if any is given.
+    """
+
+    game: str
+    games: int
+    plies: int
+    num_shards: int
+    size_bytes: int
+    mean_plies: float
+    results: Mapping[str, int]
+    contradictions: int
+    variants: Mapping[str, int]
+    from_fen: int
+    elo_range: tuple[int, int] | None
+    quarantined: Mapping[str, int]
+    sources: tuple[SourceEntry, ...]
+    manifest_sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def summarize(store: GameStore) -> StoreSummary:
+    """Read the columns of all shards and count. Raises DataError."""
+    results: Counter[str] = Counter({"1-0": 0, "1/2-1/2": 0, "0-1": 0, "*": 0})
+    variants: Counter[str] = Counter()
+    from_fen = 0
+    elos: list[int] = []
+    for shard in store.shards:
+        known = shard.result[shard.result_valid]
+        for name, value in (("1-0", 1), ("1/2-1/2", 0), ("0-1", -1)):
+            results[name] += int(np.count_nonzero(known == value))
+        results["*"] += shard.num_games - len(known)
+        from_fen += int(np.count_nonzero(np.diff(shard.fen_offset)))
+        variant = shard.table.column("variant").chunk(0)
+        counts = np.bincount(variant.indices.to_numpy(), minlength=len(variant.dictionary))
+        variants.update(dict(zip(variant.dictionary.to_pylist(), counts.tolist(), strict=True)))
+        for name in ("white_elo", "black_elo"):
+            column = shard.table.column(name)
+            elos += [elo for elo in (pc.min(column).as_py(), pc.max(column).as_py()) if elo is not None]
+    manifest = store.manifest
+    return StoreSummary(
+        game=manifest.game,
+        games=manifest.games,
+        plies=manifest.plies,
+        num_shards=len(manifest.shards),
+        size_bytes=sum(shard.size_bytes for shard in manifest.shards),
+        mean_plies=manifest.plies / max(manifest.games, 1),
+        results=dict(results),
+        contradictions=sum(source.contradictions for source in manifest.sources),
+        variants=dict(sorted(variants.items())),
+        from_fen=from_fen,
+        elo_range=(min(elos), max(elos)) if elos else None,
+        quarantined=manifest.quarantined,
+        sources=manifest.sources,
+        manifest_sha256=manifest.sha256,
+    )

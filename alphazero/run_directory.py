@@ -1,0 +1,121 @@
+"""The one directory of a run: settings, environment, log, events, checkpoints, newest weights."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from alphazero.config import Config, to_table
+from alphazero.errors import ConfigError
+from alphazero.files import write_json
+
+REPORTED_PACKAGES = ("alphazero", "torch", "deepspeed", "numpy", "pyarrow", "safetensors")
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths within a run."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """One directory a checkpoint, and the pointer `latest`."""
+        return self.path / "checkpoints"
+
+    @property
+    def heartbeats(self) -> Path:
+        """One file a rank."""
+        return self.path / "heartbeat"
+
+    @property
+    def log(self) -> Path:
+        """What rank 0 told the console."""
+        return self.path / "log.txt"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line: every step's losses, every validation."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard events."""
+        return self.path / "tensorboard"
+
+    @property
+    def config(self) -> Path:
+        """The settings after preset, file and flags."""
+        return self.path / "config.json"
+
+
+def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
+    """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...)."""
+    name = config.run.run_name or config.preset or "run"
+    if "/" in name or name in (".", ".."):
+        raise ConfigError(f"--run-name {name!r}: wanted a name without '/'")
+    base = Path(config.run.runs_dir)
+    path = base / name
+    if fresh_start:
+        number = 2
+        while path.exists():
+            path = base / f"{name}-{number}"
+            number += 1
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path}: is a file; wanted a directory for the run")
+    return RunDirectory(path)
+
+
+def create(run: RunDirectory, config: Config, argv: list[str]) -> None:
+    """Make the directory and write down what was asked for, and of what (rank 0 only)."""
+    try:
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(run.config, to_table(config))
+        started = time.strftime("%Y%m%d-%H%M%S")
+        write_json(run.path / f"started-{started}.json", describe_environment(argv))
+    except OSError as error:
+        raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
+
+
+def describe_environment(argv: list[str]) -> dict[str, object]:
+    """What a bug report needs: command, versions, machine, commit and local changes."""
+    return {
+        "argv": argv,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "packages": {name: _version_of(name) for name in REPORTED_PACKAGES},
+        "commit": _git("rev-parse", "HEAD"),
+        "diff": _git("diff", "HEAD"),
+    }
+
+
+def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
+    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest word on each step."""
+    if not run.metrics.exists():
+        return []
+    lines = map(json.loads, run.metrics.read_text(encoding="utf-8").splitlines())
+    by_step = {line["step"]: line for line in lines if line["kind"] == kind}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).resolve().parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

@@ -1,0 +1,38 @@
+"""The learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import math
+
+from alphazero.config import OptimizerConfig
+
+# Rates are quoted for this global batch; lr_scaling carries them to others.
+BASE_BATCH_SIZE = 1024
+
+
+def peak_learning_rate(config: OptimizerConfig, batch_size: int) -> float:
+    """The rate after warm-up: as given, or scaled with the batch.
+
+    linear: Goyal et al. 2017, section 2.1; sqrt: Krizhevsky 2014, section 5.
+    """
+    ratio = batch_size / BASE_BATCH_SIZE
+    factor = {"none": 1.0, "sqrt": math.sqrt(ratio), "linear": ratio}[config.lr_scaling]
+    return config.learning_rate * factor
+
+
+def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps: int) -> float:
+    """The rate of step `step` (0-based) of `num_steps`.
+
+    Linear warm-up to the peak, then constant, multiplied by lr_decay at each milestone, or a cosine
+    (Loshchilov and Hutter 2016, eq. 5) down to lr_final_share of the peak at the last step.
+    """
+    peak = peak_learning_rate(config, batch_size)
+    if step < config.warmup_steps:
+        return peak * (step + 1) / config.warmup_steps
+    if config.lr_schedule == "step":
+        return peak * config.lr_decay ** sum(step >= milestone for milestone in config.lr_milestones)
+    if config.lr_schedule == "cosine":
+        progress = (step - config.warmup_steps) / max(1, num_steps - 1 - config.warmup_steps)
+        low = peak * config.lr_final_share
+        return low + (peak - low) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
+    return peak

@@ -1,0 +1,33 @@
+"""A wish to stop: Ctrl-C or SIGTERM, answered with a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+from alphazero.training.exchange import Exchange
+
+
+class StopRequest:
+    """Remembers the first SIGINT or SIGTERM; a second SIGINT ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal: int = 0
+        signal.signal(signal.SIGINT, self._receive)
+        signal.signal(signal.SIGTERM, self._receive)
+
+    @property
+    def requested(self) -> bool:
+        """True once a signal has come."""
+        return self.signal != 0
+
+    def exit_status(self, exchange: Exchange) -> int:
+        """After a stop with a checkpoint: 0 under a launcher, which says itself why it ended, else 128 + signal."""
+        number = max(exchange.gather(self.signal))
+        return 0 if "TORCHELASTIC_RUN_ID" in os.environ else 128 + int(number)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = self.signal or number

@@ -1,0 +1,107 @@
+"""Loader speed: positions replayed, encoded and packed a second, on one thread and on all.
+
+`alphazero bench loader [--data STORE_OR_PGN ...] [--batch-size N] [--seconds S] [--repeats R]`. Without
+data: games of random moves made here, as long as those of strong engines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from alphazero import _core
+from alphazero.data.loader import Loader
+from alphazero.data.sampler import Window
+from alphazero.data.store import ShardView
+from alphazero.games.registry import get_spec
+
+RANDOM_GAMES = 2000
+RANDOM_GAME_PLIES = 130  # about the mean of TCEC games
+
+
+def random_window(num_games: int, max_plies: int, seed: int) -> Window:
+    """A window of one shard in memory: random games of at most max_plies, drawn where not mated."""
+    rng = random.Random(seed)
+    moves: list[int] = []
+    offsets, results = [0], []
+    for _ in range(num_games):
+        line = _core.ChessLine()
+        while line.num_plies < max_plies and (legal := line.legal()):
+            move = rng.choice(legal)
+            line.push(move)
+            moves.append(move)
+        lost = line.outcome().value < 0
+        results.append((-1 if line.first_player_to_move else 1) if lost else 0)
+        offsets.append(len(moves))
+    view = ShardView(
+        name="random",
+        path=Path("random"),
+        num_games=num_games,
+        num_plies=len(moves),
+        moves=np.array(moves, np.uint16),
+        moves_offset=np.array(offsets, np.int32),
+        result=np.array(results, np.int8),
+        result_valid=np.ones(num_games, np.bool_),
+        fen_bytes=np.zeros(0, np.uint8),
+        fen_offset=np.zeros(num_games + 1, np.int32),
+    )
+    return Window.of_shards("chess", [view], [f"random-{seed}"])
+
+
+def positions_per_second(window: Window, batch_size: int, num_threads: int, seconds: float) -> float:
+    """Encode whole steps for at least this long, without the prefetch thread: the cost itself."""
+    loader = Loader(
+        window,
+        get_spec("chess"),
+        seed=0,
+        batch_size=batch_size,
+        micro_batch_size=batch_size,
+        num_threads=num_threads,
+    )
+    loader.step(0)
+    start = time.perf_counter()
+    for step in itertools.count(1):
+        loader.step(step)
+        elapsed_s = time.perf_counter() - start
+        if elapsed_s >= seconds:
+            return step * batch_size / elapsed_s
+    raise AssertionError("unreachable")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of this benchmark."""
+    parser = argparse.ArgumentParser(prog="alphazero bench loader", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--data", nargs="+", type=Path, default=[], help="game stores; random games if absent")
+    parser.add_argument("--batch-size", type=int, default=1024, help="positions a batch")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement")
+    parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
+    return parser
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Measure; returns figures by name, speeds in positions/s."""
+    args = build_parser().parse_args(arguments)
+    window = random_window(RANDOM_GAMES, RANDOM_GAME_PLIES, seed=0)
+    figures: dict[str, object] = {
+        "data": [str(path) for path in args.data] or f"{RANDOM_GAMES} random games",
+        "games": window.num_games,
+        "positions": window.num_samples,
+        "plies_per_game": round(window.num_samples / window.num_games, 1),
+        "batch_size": args.batch_size,
+    }
+    num_cores = len(os.sched_getaffinity(0))
+    for num_threads in sorted({1, num_cores}):
+        speeds = [
+            positions_per_second(window, args.batch_size, num_threads, args.seconds) for _ in range(args.repeats)
+        ]
+        name = f"positions_per_s_{num_threads}_thread{'s' if num_threads > 1 else ''}"
+        figures[name] = round(statistics.median(speeds))
+        figures[f"{name}_all"] = [round(speed) for speed in speeds]
+    return figures

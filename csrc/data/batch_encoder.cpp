@@ -1,0 +1,207 @@
+#include "data/batch_encoder.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/error.hpp"
+#include "games/line.hpp"
+#include "games/tictactoe/tictactoe.hpp"
+
+namespace alphazero {
+namespace {
+
+constexpr std::size_t kSamplesPerTask = 16;  // enough work that threads seldom meet at the counter
+
+[[noreturn]] void fail(const ShardColumns& shard, std::size_t game, std::size_t ply, const std::string& why) {
+  throw GameError(shard.name + ": game " + std::to_string(game) + ", ply " + std::to_string(ply) + ": " +
+                  why);
+}
+
+}  // namespace
+
+// Memory that a worker uses again and again.
+template <Game G>
+struct BatchEncoder<G>::Scratch {
+  std::vector<std::uint64_t> keys;  // of every position of the game so far
+  std::array<Frame<State>, G::kHistory> frames;
+  std::size_t num_frames = 0;
+  std::vector<Move> legal;
+};
+
+// What a sample is trained towards, before the batch knows where its moves go.
+template <Game G>
+struct BatchEncoder<G>::Targets {
+  std::array<std::uint16_t, G::kMaxLegalMoves> legal_index;
+  std::uint16_t num_legal = 0;
+  std::uint16_t played = 0;  // place of the move played among legal_index
+  std::int8_t result = 0;    // for the mover
+  float moves_left = 0;
+};
+
+template <Game G>
+BatchEncoder<G>::BatchEncoder(int num_threads) : pool_(num_threads), scratch_(pool_.num_workers()) {}
+
+template <Game G>
+BatchEncoder<G>::~BatchEncoder() = default;
+
+template <Game G>
+void BatchEncoder<G>::add_shard(const ShardColumns& shard) {
+  shard.check();
+  shards_.push_back(shard);
+}
+
+template <Game G>
+typename BatchEncoder<G>::Place BatchEncoder<G>::place_of(const SamplePlaces& places,
+                                                          std::size_t sample) const {
+  const auto outside = [](std::int32_t index, std::size_t size) {
+    return index < 0 || static_cast<std::size_t>(index) >= size;
+  };
+  if (outside(places.shard[sample], shards_.size())) throw std::out_of_range("shard out of range");
+  const ShardColumns& shard = shards_[places.shard[sample]];
+  if (outside(places.game[sample], shard.num_games())) throw std::out_of_range("game out of range");
+  const std::size_t game = places.game[sample];
+  if (outside(places.ply[sample], shard.moves_of(game).size())) throw std::out_of_range("ply out of range");
+  return {&shard, game, static_cast<std::size_t>(places.ply[sample])};
+}
+
+// Leaves the keys of all positions up to the ply and the newest frames in scratch.
+template <Game G>
+void BatchEncoder<G>::replay(const Place& place, Scratch& scratch) const {
+  const std::span<const std::uint16_t> moves = place.shard->moves_of(place.game);
+  const std::string_view start = place.shard->start_of(place.game);
+  State state;
+  try {
+    state = start.empty() ? G::initial() : G::from_string(start);
+  } catch (const GameError& error) {
+    fail(*place.shard, place.game, 0, error.what());
+  }
+  const std::size_t num_frames = std::min<std::size_t>(place.ply + 1, G::kHistory);
+  const std::size_t first_frame = place.ply + 1 - num_frames;
+  scratch.keys.resize(place.ply + 1);
+  for (std::size_t ply = 0;; ++ply) {
+    scratch.keys[ply] = G::hash(state);
+    if (ply >= first_frame) scratch.frames[ply - first_frame].state = state;
+    if (ply == place.ply) break;
+    if (!G::can_apply(state, moves[ply])) {
+      fail(*place.shard, place.game, ply, "move " + std::to_string(moves[ply]) + " is not legal");
+    }
+    G::apply(state, moves[ply]);
+  }
+  scratch.num_frames = num_frames;
+  const auto key_at = [&](std::size_t ply) { return scratch.keys[ply]; };
+  for (std::size_t i = 0; i < num_frames; ++i) {
+    Frame<State>& frame = scratch.frames[i];
+    frame.repetitions = count_repetitions(key_at, first_frame + i, G::can_repeat(frame.state));
+  }
+}
+
+// Policy indices of the legal moves, ascending, and where the move played is among them.
+template <Game G>
+void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& targets) {
+  const State& state = scratch.frames[scratch.num_frames - 1].state;
+  G::legal(state, scratch.legal);
+  std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
+  for (const Move move : scratch.legal) {
+    const int index = G::move_to_index(state, move);
+    is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
+  }
+  const Move move = place.shard->moves_of(place.game)[place.ply];
+  if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
+    fail(*place.shard, place.game, place.ply, "move " + std::to_string(move) + " is not legal");
+  }
+  if (scratch.legal.size() > targets.legal_index.size()) {
+    fail(*place.shard, place.game, place.ply,
+         std::to_string(scratch.legal.size()) + " legal moves are too many");
+  }
+  const int played = G::move_to_index(state, move);
+  targets.num_legal = 0;
+  for (std::size_t word = 0; word < is_legal.size(); ++word) {
+    for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
+      const int index = static_cast<int>(word * 64) + std::countr_zero(bits);
+      if (index == played) targets.played = targets.num_legal;
+      targets.legal_index[targets.num_legal++] = static_cast<std::uint16_t>(index);
+    }
+  }
+}
+
+template <Game G>
+void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratch& scratch,
+                                    std::uint8_t* packed, Targets& targets) const {
+  const ShardColumns& shard = *place.shard;
+  if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
+  replay(place, scratch);
+  G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
+  find_legal(place, scratch, targets);
+  const bool first_player = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
+  targets.result =
+      static_cast<std::int8_t>(first_player ? shard.result[place.game] : -shard.result[place.game]);
+  targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
+}
+
+template <Game G>
+EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill) {
+  const std::size_t num_samples = places.shard.size();
+  if (places.game.size() != num_samples || places.ply.size() != num_samples) {
+    throw std::out_of_range("shard, game and ply have different lengths");
+  }
+  EncodedBatch batch;
+  batch.packed.resize(num_samples * packed_bytes<G>());
+  std::vector<Targets> targets(num_samples);
+  pool_.run((num_samples + kSamplesPerTask - 1) / kSamplesPerTask, [&](std::size_t task, int worker) {
+    const std::size_t end = std::min((task + 1) * kSamplesPerTask, num_samples);
+    for (std::size_t i = task * kSamplesPerTask; i < end; ++i) {
+      std::uint8_t* packed = batch.packed.data() + i * packed_bytes<G>();
+      encode_sample(place_of(places, i), fill, scratch_[worker], packed, targets[i]);
+    }
+  });
+  batch.legal_offset.resize(num_samples + 1);
+  for (std::size_t i = 0; i < num_samples; ++i) {
+    batch.legal_offset[i + 1] = batch.legal_offset[i] + targets[i].num_legal;
+  }
+  batch.legal_index.resize(batch.legal_offset.back());
+  batch.policy.resize(batch.legal_offset.back());
+  batch.wdl.resize(num_samples * 3);
+  batch.moves_left.resize(num_samples);
+  for (std::size_t i = 0; i < num_samples; ++i) {
+    const Targets& target = targets[i];
+    const std::size_t begin = batch.legal_offset[i];
+    std::copy_n(target.legal_index.begin(), target.num_legal, batch.legal_index.begin() + begin);
+    batch.policy[begin + target.played] = 1.0F;
+    batch.wdl[i * 3 + 1 - target.result] = 1.0F;
+    batch.moves_left[i] = target.moves_left;
+  }
+  return batch;
+}
+
+template <Game G>
+std::vector<std::uint64_t> BatchEncoder<G>::position_keys(std::size_t shard_index,
+                                                          std::span<const std::int32_t> games) {
+  if (shard_index >= shards_.size()) throw std::out_of_range("shard out of range");
+  const ShardColumns& shard = shards_[shard_index];
+  std::vector<std::size_t> begin(games.size() + 1);
+  for (std::size_t i = 0; i < games.size(); ++i) {
+    if (games[i] < 0 || static_cast<std::size_t>(games[i]) >= shard.num_games()) {
+      throw std::out_of_range("game out of range");
+    }
+    begin[i + 1] = begin[i] + shard.moves_of(games[i]).size();
+  }
+  std::vector<std::uint64_t> keys(begin.back());
+  pool_.run(games.size(), [&](std::size_t i, int worker) {
+    const std::size_t num_plies = begin[i + 1] - begin[i];
+    if (num_plies == 0) return;
+    Scratch& scratch = scratch_[worker];
+    replay({&shard, static_cast<std::size_t>(games[i]), num_plies - 1}, scratch);
+    std::copy_n(scratch.keys.begin(), num_plies, keys.begin() + static_cast<std::ptrdiff_t>(begin[i]));
+  });
+  return keys;
+}
+
+template class BatchEncoder<Chess>;
+template class BatchEncoder<Connect4>;
+template class BatchEncoder<TicTacToe>;
+
+}  // namespace alphazero

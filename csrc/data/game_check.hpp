@@ -1,0 +1,27 @@
+// Stored games against the rules: is every move of every game legal?
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "games/game.hpp"
+
+namespace alphazero {
+
+struct IllegalGame {
+  std::int64_t game;  // row
+  std::int64_t ply;   // from 0; 0 as well where the start is no position
+  std::string reason;
+};
+
+// G games: game g has moves[moves_offset[g], moves_offset[g + 1]) and starts at the FEN
+// fen_bytes[fen_offset[g], fen_offset[g + 1]), the standard start if that is empty. Offsets have G + 1
+// entries, ascend, and end within their arrays. The first game that breaks the rules, if any.
+std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
+                                             std::span<const std::int32_t> moves_offset,
+                                             std::span<const char> fen_bytes,
+                                             std::span<const std::int32_t> fen_offset);
+
+}  // namespace alphazero

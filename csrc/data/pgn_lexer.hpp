@@ -1,0 +1,74 @@
+// PGN text as tokens: tags, words of the main line, results. Comments, variations, glyphs and move
+// numbers are skipped here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace alphazero::pgn {
+
+enum class TokenKind : std::uint8_t {
+  kEnd,            // no further token (in unfinished text: none that is known in full)
+  kTag,            // [name "value"]
+  kWord,           // should be a move
+  kResult,         // 1-0, 0-1, 1/2-1/2, *
+  kOpenComment,    // a comment that the next game or the end of the text cuts off
+  kOpenVariation,  // the same for a variation
+};
+
+struct Token {
+  TokenKind kind = TokenKind::kEnd;
+  std::size_t begin = 0;          // offset of the first byte
+  std::string_view text{};        // word, result, or the name of a tag
+  std::string_view value{};       // of a tag, as written (escapes and all)
+  bool after_text = false;        // tag: something other than tags stands between it and the tag before
+  bool after_blank_line = false;  // tag: it is '[Event "' at the start of a line after an empty one
+};
+
+// One token after another. An empty line followed by '[Event "' begins a game wherever it stands, in an
+// open comment as well: one missing brace must not swallow the games after it, and text can be cut
+// there without knowing what came before.
+class Lexer {
+ public:
+  // `complete` false: the text goes on beyond its end, so a token that touches the end is not told.
+  Lexer(std::string_view text, bool complete) : text_(text), complete_(complete) {}
+  Token next();
+
+ private:
+  Token lex_tag();
+  Token lex_word(std::size_t begin);
+  bool skip_comment();    // false: cut off (pos_ at the cut)
+  bool skip_variation();  // the same
+  void skip_line();
+  bool skip_number();  // false: it is a word
+  bool looks_like_tag(std::size_t at) const;
+  bool at_line_start(std::size_t at) const;
+  std::size_t word_end(std::size_t at) const;
+
+  std::string_view text_;
+  std::size_t pos_ = 0;
+  bool complete_;
+  bool in_header_ = false;  // the last token was a tag and only tags followed
+  bool seen_text_ = false;  // since the last tag
+};
+
+// Where a game begins in the stream of tokens.
+class GameBoundaries {
+ public:
+  // True if this token is the first of a new game.
+  bool begins_game(const Token& token);
+  bool open() const { return open_; }
+
+ private:
+  bool open_ = false;
+  bool in_moves_ = false;    // a word or result was seen in this game
+  bool terminated_ = false;  // a result was seen in this game
+  bool event_seen_ = false;
+};
+
+// Offset of the last game in `text` that is known to begin there, text beginning with a game and going
+// on beyond its end; 0 if there is none but the first. The text may be cut there.
+std::size_t last_game_begin(std::string_view text);
+
+}  // namespace alphazero::pgn

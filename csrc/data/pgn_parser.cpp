@@ -1,0 +1,364 @@
+// PGN text to columns. The rules of chess come from games/chess; what a token is from pgn_lexer.
+#include "data/pgn_parser.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+
+#include "data/pgn_lexer.hpp"
+#include "games/chess/notation.hpp"
+#include "games/chess/position.hpp"
+#include "games/error.hpp"
+
+namespace alphazero::pgn {
+namespace {
+
+constexpr std::size_t kLongestQuote = 80;  // bytes of offending text in a reason
+constexpr int kLargestElo = 9999;
+
+enum Header : std::uint8_t {
+  kResult,
+  kVariant,
+  kFen,
+  kTermination,
+  kWhite,
+  kBlack,
+  kEvent,
+  kDate,
+  kWhiteElo,
+  kBlackElo,
+  kNumHeaders,
+};
+
+constexpr std::array<std::string_view, kNumHeaders> kHeaderNames = {
+    "Result", "Variant", "FEN", "Termination", "White", "Black", "Event", "Date", "WhiteElo", "BlackElo"};
+
+constexpr std::array<std::string_view, 6> kStandardNames = {"standard",  "normal",        "chess",
+                                                            "classical", "from position", "?"};
+constexpr std::array<std::string_view, 6> kChess960Names = {"chess960",      "chess 960",      "fischerandom",
+                                                            "fischerrandom", "fischer random", "960"};
+
+constexpr std::array<std::string_view, 5> kNullMoves = {"--", "Z0", "z0", "0000", "@@@@"};
+
+template <std::size_t N>
+bool contains(const std::array<std::string_view, N>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lowered;
+}
+
+std::string_view trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+bool is_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[at++]);
+    if (lead < 0x80) continue;
+    if (lead < 0xC2 || lead > 0xF4) return false;
+    const std::size_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if (at + more > text.size()) return false;
+    const auto second = static_cast<unsigned char>(text[at]);
+    // Overlong forms, surrogates and code points above U+10FFFF (RFC 3629).
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
+      return false;
+    }
+    for (std::size_t i = 0; i < more; ++i) {
+      if ((static_cast<unsigned char>(text[at++]) & 0xC0) != 0x80) return false;
+    }
+  }
+  return true;
+}
+
+// PGN is Latin-1 by its standard and UTF-8 by habit.
+std::string to_utf8(std::string_view text) {
+  if (is_utf8(text)) return std::string(text);
+  std::string utf8;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x80) {
+      utf8.push_back(c);
+    } else {
+      utf8.push_back(static_cast<char>(0xC0 | code >> 6));
+      utf8.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+    }
+  }
+  return utf8;
+}
+
+std::string unescape(std::string_view value) {
+  std::string text;
+  for (std::size_t at = 0; at < value.size(); ++at) {
+    if (value[at] == '\\' && at + 1 < value.size() && (value[at + 1] == '"' || value[at + 1] == '\\')) ++at;
+    text.push_back(value[at]);
+  }
+  return text;
+}
+
+std::string quote(std::string_view text) {
+  std::string quoted = "'";
+  quoted += to_utf8(text.substr(0, kLongestQuote));
+  if (text.size() > kLongestQuote) quoted += "...";
+  for (char& c : quoted) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  quoted += "'";
+  return quoted;
+}
+
+std::optional<std::int8_t> read_result(std::string_view text) {
+  text = trim(text);
+  if (text == "1-0") return 1;
+  if (text == "0-1") return -1;
+  if (text == "1/2-1/2" || text == "1/2") return 0;
+  return std::nullopt;
+}
+
+std::optional<std::int32_t> read_elo(std::string_view text) {
+  text = trim(text);
+  std::int32_t elo = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), elo);
+  if (error != std::errc{} || end != text.data() + text.size() || elo < 1 || elo > kLargestElo)
+    return std::nullopt;
+  return elo;
+}
+
+bool has_chess960_castling(const chess::Position& position) {
+  constexpr chess::Bitboard kStandardRooks = 0x8100000000000081;
+  if ((position.castling_rooks() & ~kStandardRooks) != 0) return true;
+  const auto off_e_file = [&](chess::Color color, chess::Square king) {
+    return (position.can_castle(color, true) || position.can_castle(color, false)) &&
+           position.king(color) != king;
+  };
+  return off_e_file(chess::kWhite, 4) || off_e_file(chess::kBlack, 60);
+}
+
+// Counts lines up to offsets that only grow.
+class LineCounter {
+ public:
+  explicit LineCounter(std::string_view text) : text_(text) {}
+  std::int64_t lines_before(std::size_t offset) {
+    while (pos_ < offset) {
+      const void* found = std::memchr(text_.data() + pos_, '\n', offset - pos_);
+      if (found == nullptr) break;
+      pos_ = static_cast<std::size_t>(static_cast<const char*>(found) - text_.data()) + 1;
+      ++lines_;
+    }
+    pos_ = std::max(pos_, offset);
+    return lines_;
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t pos_ = 0;
+  std::int64_t lines_ = 0;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text), lexer_(text, true), lines_(text) {}
+
+  PgnGames parse() {
+    for (Token token = lexer_.next(); token.kind != TokenKind::kEnd; token = lexer_.next()) {
+      const bool was_open = boundaries_.open();
+      if (boundaries_.begins_game(token)) {
+        if (was_open) finish_game();
+        begin_game(token.begin);
+      }
+      if (boundaries_.open()) read(token);
+    }
+    if (boundaries_.open()) finish_game();
+    games_.lines = lines_.lines_before(text_.size());
+    return std::move(games_);
+  }
+
+ private:
+  void begin_game(std::size_t begin) {
+    begin_ = begin;
+    headers_.fill(std::string_view{});
+    header_begin_.fill(begin);
+    set_up_ = faulty_ = terminated_ = false;
+    terminator_ = std::string_view{};
+  }
+
+  void read(const Token& token) {
+    switch (token.kind) {
+      case TokenKind::kTag:
+        read_tag(token);
+        break;
+      case TokenKind::kWord:
+        if (!set_up_) set_up();
+        if (!faulty_) read_move(token);
+        break;
+      case TokenKind::kResult:
+        if (!terminated_) terminator_ = token.text;
+        terminated_ = true;
+        break;
+      case TokenKind::kOpenComment:
+        if (!terminated_) quarantine(token.begin, Fault::kOpenComment, "a comment without '}'");
+        break;
+      case TokenKind::kOpenVariation:
+        if (!terminated_) quarantine(token.begin, Fault::kOpenVariation, "a variation without ')'");
+        break;
+      case TokenKind::kEnd:
+        break;
+    }
+  }
+
+  void read_tag(const Token& token) {
+    const auto* name = std::find(kHeaderNames.begin(), kHeaderNames.end(), token.text);
+    if (name == kHeaderNames.end()) return;
+    const auto header = static_cast<std::size_t>(name - kHeaderNames.begin());
+    headers_[header] = token.value;
+    header_begin_[header] = token.begin;
+  }
+
+  void set_up() {
+    set_up_ = true;
+    has_fen_ = false;
+    const std::string variant = lower(trim(headers_[kVariant]));
+    is_chess960_ = contains(kChess960Names, variant);
+    if (!variant.empty() && !is_chess960_ && !contains(kStandardNames, variant)) {
+      quarantine(header_begin_[kVariant], Fault::kVariant,
+                 "variant " + quote(headers_[kVariant]) + " is not supported");
+      return;
+    }
+    position_ = initial_;
+    const std::string_view fen = trim(headers_[kFen]);
+    if (fen.empty()) return;
+    try {
+      position_ = chess::Position::from_fen(fen);
+    } catch (const GameError& error) {
+      quarantine(header_begin_[kFen], Fault::kFen, "FEN " + quote(fen) + ": " + quote(error.what()));
+      return;
+    }
+    is_chess960_ = is_chess960_ || has_chess960_castling(position_);
+    has_fen_ = position_ != initial_;
+    if (has_fen_) start_fen_ = position_.fen();
+  }
+
+  void read_move(const Token& token) {
+    Move move = chess::parse_san(position_, token.text);
+    if (move == 0) move = chess::parse_uci(position_, token.text);
+    if (move != 0) {
+      position_.apply(move);
+      games_.moves.push_back(move);
+    } else if (contains(kNullMoves, token.text)) {
+      quarantine(token.begin, Fault::kNullMove, "null move " + quote(token.text));
+    } else {
+      quarantine(token.begin, Fault::kMove, "illegal or unreadable move " + quote(token.text));
+    }
+  }
+
+  void quarantine(std::size_t at, Fault fault, std::string reason) {
+    if (faulty_) return;
+    faulty_ = true;
+    const auto plies = games_.moves.size() - static_cast<std::size_t>(games_.moves_offset.back());
+    games_.quarantined.push_back({static_cast<std::int32_t>(games_.games_read),
+                                  lines_.lines_before(std::max(at, begin_)), static_cast<std::int32_t>(plies),
+                                  fault, std::move(reason)});
+  }
+
+  void finish_game() {
+    if (!set_up_) set_up();
+    if (faulty_) {
+      games_.moves.resize(static_cast<std::size_t>(games_.moves_offset.back()));
+    } else {
+      push_game();
+    }
+    ++games_.games_read;
+  }
+
+  void push_game() {
+    std::optional<std::int8_t> result = read_result(headers_[kResult]);
+    if (!result) result = read_result(terminator_);
+    games_.moves_offset.push_back(static_cast<std::int32_t>(games_.moves.size()));
+    games_.result.push_back(result.value_or(0));
+    games_.result_valid.push_back(result.has_value());
+    games_.is_chess960.push_back(is_chess960_);
+    games_.contradiction.push_back(result.has_value() && contradicts(*result));
+    games_.game.push_back(static_cast<std::int32_t>(games_.games_read));
+    has_fen_ ? games_.start_fen.push(start_fen_) : games_.start_fen.push_null();
+    push_header(games_.termination, kTermination);
+    push_header(games_.white, kWhite);
+    push_header(games_.black, kBlack);
+    push_header(games_.event, kEvent);
+    push_header(games_.date, kDate);
+    games_.white_elo.push(read_elo(headers_[kWhiteElo]));
+    games_.black_elo.push(read_elo(headers_[kBlackElo]));
+  }
+
+  bool contradicts(std::int8_t result) const {
+    if (position_.has_legal_move()) return false;
+    if (!position_.in_check()) return result != 0;
+    return result != (position_.side_to_move() == chess::kBlack ? 1 : -1);
+  }
+
+  void push_header(TextColumn& column, Header header) {
+    const std::string_view value = trim(headers_[header]);
+    if (value.empty() || value == "?" || value == "????.??.??") {
+      column.push_null();
+    } else if (value.find('\\') != std::string_view::npos) {
+      column.push(unescape(value));
+    } else {
+      column.push(value);
+    }
+  }
+
+  std::string_view text_;
+  Lexer lexer_;
+  GameBoundaries boundaries_;
+  LineCounter lines_;
+  PgnGames games_;
+  const chess::Position initial_ = chess::Position::initial();
+
+  // Of the open game:
+  std::size_t begin_ = 0;
+  std::array<std::string_view, kNumHeaders> headers_;
+  std::array<std::size_t, kNumHeaders> header_begin_{};
+  chess::Position position_;
+  std::string start_fen_;
+  std::string_view terminator_;
+  bool set_up_ = false;
+  bool has_fen_ = false;
+  bool is_chess960_ = false;
+  bool faulty_ = false;
+  bool terminated_ = false;
+};
+
+}  // namespace
+
+void TextColumn::push(std::string_view text) {
+  if (is_utf8(text)) {
+    bytes.insert(bytes.end(), text.begin(), text.end());
+  } else {
+    const std::string utf8 = to_utf8(text);
+    bytes.insert(bytes.end(), utf8.begin(), utf8.end());
+  }
+  offset.push_back(static_cast<std::int32_t>(bytes.size()));
+  valid.push_back(1);
+}
+
+void TextColumn::push_null() {
+  offset.push_back(static_cast<std::int32_t>(bytes.size()));
+  valid.push_back(0);
+}
+
+void NumberColumn::push(std::optional<std::int32_t> number) {
+  value.push_back(number.value_or(0));
+  valid.push_back(number.has_value());
+}
+
+PgnGames parse_games(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace alphazero::pgn

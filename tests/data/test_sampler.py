@@ -1,0 +1,149 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from alphazero import _core
+from alphazero.data.sampler import Window, sample_ids
+from alphazero.errors import ConfigError, DataError
+from tests.data.windows import random_games, window_of
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(value: int) -> int:
+    """SplitMix64's finaliser, in Python's integers."""
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
+    return value ^ value >> 31
+
+
+def slow_sample(seed: int, position: int, size: int) -> int:
+    """The order's definition a second time: twelve Feistel rounds, walked until inside the domain."""
+    epoch, index = divmod(position, size)
+    key = mix((mix((seed + GOLDEN) & MASK) + (epoch + 1) * GOLDEN) & MASK)
+    bits = (size - 1).bit_length()
+    low_bits = (bits + 1) // 2
+    high_bits = bits - low_bits
+    while True:
+        high, low = index >> low_bits, index % (1 << low_bits)
+        for turn in range(12):
+            round_key = key + (turn + 1) * GOLDEN
+            if turn % 2 == 0:
+                high ^= mix((low + round_key) & MASK) % (1 << high_bits)
+            else:
+                low ^= mix((high + round_key) & MASK) % (1 << low_bits)
+        index = high << low_bits | low
+        if index < size:
+            return index
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 1000, 4097])
+def test_an_epoch_holds_every_sample_once(size: int):
+    for seed in range(5):
+        for epoch in range(3):
+            ids = _core.sample_ids(seed, epoch * size, size, size)
+            assert sorted(ids.tolist()) == list(range(size))
+
+
+def test_the_order_is_the_one_of_its_definition():
+    for seed, size, first in ((0, 1000, 0), (7, 123457, 123000), (2**63, 12345678901, 5), (3, 2, 0)):
+        expected = [slow_sample(seed, first + i, size) for i in range(700)]
+        assert _core.sample_ids(seed, first, 700, size).tolist() == expected
+
+
+def test_batches_run_across_the_ends_of_epochs():
+    size, batch_size = 1000, 384
+    joined = np.concatenate([sample_ids(5, step, batch_size, size) for step in range(125)])
+    assert len(joined) == 48 * size
+    for epoch in joined.reshape(48, size):
+        assert len(np.unique(epoch)) == size
+
+
+def test_a_batch_may_be_longer_than_an_epoch():
+    ids = sample_ids(1, 2, 50, 7)
+    stream = np.concatenate([_core.sample_ids(1, epoch * 7, 7, 7) for epoch in range(22)])
+    assert ids.tolist() == stream[100:150].tolist()
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    size = 5000
+    orders = [_core.sample_ids(seed, epoch * size, size, size) for seed in range(3) for epoch in range(3)]
+    for i, one in enumerate(orders):
+        for other in orders[:i]:
+            # Two random permutations agree in one place on average.
+            assert (one == other).sum() < 12
+        correlation = np.corrcoef(np.arange(size), one)[0, 1]
+        assert abs(correlation) < 0.06, "four standard deviations"
+        steps = np.corrcoef(one[:-1], one[1:])[0, 1]
+        assert abs(steps) < 0.06
+
+
+def test_every_sample_is_equally_likely_to_come_first():
+    size, trials = 10, 20000
+    counts = np.zeros((size, size))
+    for seed in range(trials):
+        counts[np.arange(size), _core.sample_ids(seed, 0, size, size)] += 1
+    expected = trials / size
+    chi_square = ((counts - expected) ** 2 / expected).sum(axis=1)
+    assert chi_square.max() < 33.7, "chi-square of 9 degrees, one in 10,000"
+
+
+def test_places_and_ids_count_only_games_with_a_result_and_a_move():
+    shards = [random_games(30, "a", 20), random_games(1, "b", 20), random_games(25, "c", 20)]
+    window = window_of(*shards)
+    expected = [
+        (shard, row, ply)
+        for shard, games in enumerate(shards)
+        for row, game in enumerate(games)
+        for ply in range(len(game.board.move_stack))
+        if game.result is not None
+    ]
+    places = window.locate(np.arange(window.num_samples))
+    assert list(zip(places.shard, places.game, places.ply, strict=True)) == expected
+    assert window.num_games == len({(shard, row) for shard, row, _ in expected})
+    assert any(game.result is None for games in shards for game in games)
+    assert any(not game.board.move_stack for games in shards for game in games)
+
+
+@pytest.mark.parametrize("bad", [-1, 10**9])
+def test_ids_outside_the_window_are_refused(bad: int):
+    window = window_of(random_games(5, "a"))
+    with pytest.raises(IndexError):
+        window.locate(np.array([0, bad]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.25, 0.999, 1.0])
+def test_a_split_holds_every_sample_once_and_never_cuts_a_game(share: float):
+    window = window_of(random_games(30, "a"), random_games(20, "b"))
+    training, validation = window.split(share)
+    assert training.num_games + validation.num_games == window.num_games
+    wanted = round(share * window.num_games)
+    assert validation.num_games == (min(max(wanted, 1), window.num_games - 1) if share else 0)
+    parts = [part.locate(np.arange(part.num_samples)) for part in (training, validation)]
+    whole = window.locate(np.arange(window.num_samples))
+    for field in dataclasses.fields(whole):
+        joined = np.concatenate([getattr(part, field.name) for part in parts])
+        np.testing.assert_array_equal(joined, getattr(whole, field.name))
+
+
+def test_one_game_cannot_be_split():
+    window = window_of([game for game in random_games(20, "a") if game.result is not None][:1])
+    with pytest.raises(ConfigError, match="validation_share 0.1"):
+        window.split(0.1)
+
+
+def test_window_ids_name_content_and_order():
+    a, b = random_games(20, "a"), random_games(20, "b")
+    window = window_of(a, b)
+    assert window.id == window_of(a, b).id
+    training, validation = window.split(0.2)
+    again, _ = window_of(a, b).split(0.2)
+    assert training.id == again.id
+    assert len({window.id, window_of(b, a).id, window_of(a).id, training.id, validation.id}) == 5
+
+
+def test_no_stores_are_an_error():
+    with pytest.raises(DataError):
+        Window.of_stores([])
