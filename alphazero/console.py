@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -15,7 +16,7 @@ class Console:
     def __init__(self, is_main: bool) -> None:
         self._is_main = is_main
         self._log: Path | None = None
-        self._bar: tqdm[object] | None = None
+        self._bar: tqdm[NoReturn] | None = None
 
     def log_to(self, path: Path) -> None:
         """Append every further line to `path` as well."""
@@ -42,10 +43,9 @@ class Console:
             disable=None if self._is_main else True,
         )
 
-    def advance_bar(self, note: str) -> None:
-        """One step is done; `note` stands behind the bar."""
+    def advance_bar(self) -> None:
+        """One step is done."""
         if self._bar is not None:
-            self._bar.set_postfix_str(note, refresh=False)
             self._bar.update()
 
     def end_bar(self) -> None:

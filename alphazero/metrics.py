@@ -47,16 +47,16 @@ class TensorBoardWriter:
         from torch.utils.tensorboard import SummaryWriter
 
         # Points a resumed run makes again are hidden by purge_step.
-        self._writer: SummaryWriter = SummaryWriter(str(run.tensorboard), purge_step=first_step)  # type: ignore[no-untyped-call]
+        self._writer: SummaryWriter = SummaryWriter(str(run.tensorboard), purge_step=first_step)
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Add one point a figure."""
         for name, value in figures.items():
-            self._writer.add_scalar(f"{kind}/{name}", value, step)  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
 
 class WandbWriter:

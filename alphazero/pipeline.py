@@ -15,7 +15,7 @@ import torch
 from alphazero.config import Config
 from alphazero.console import Console
 from alphazero.data.loader import Loader, WindowEncoder, spread_sample_ids
-from alphazero.data.pgn import open_or_import
+from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
 from alphazero.errors import AlphaZeroError, CheckpointError
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
@@ -88,7 +88,7 @@ def _train(
         runtime.device.type,
     )
     num_steps = count_steps(config, window)
-    if resumed:
+    if resumed and found:
         check_resumable(resumed, found, config, plan, window, console)
     if runtime.is_main:
         create(run, config, request.argv)
@@ -148,7 +148,7 @@ def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
     result, fault = exchange.from_main((result, fault))
     if fault is not None:
         raise fault
-    return result  # type: ignore[return-value]
+    return result
 
 
 def find_checkpoint(run: RunDirectory, resume: str, console: Console) -> Path | None:
@@ -205,7 +205,7 @@ def check_resumable(
             )
     if saved.micro_batch_size != plan.micro_batch_size:
         console.say(
-            f"changed arithmetic: micro-batches of {plan.micro_batch_size} instead of {saved.micro_batch_size}"
+            f"changed arithmetic: micro-batches of {plan.micro_batch_size}, were {saved.micro_batch_size}"
         )
 
 

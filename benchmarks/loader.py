@@ -1,7 +1,7 @@
 """Loader speed: positions replayed, encoded and packed a second, on one thread and on all.
 
-`alphazero bench loader [--data STORE_OR_PGN ...] [--batch-size N] [--seconds S] [--repeats R]`. Without
-data: games of random moves made here, as long as those of strong engines.
+`alphazero bench loader [--data PATH ...] [--batch-size N] [--seconds S] [--repeats R]`. Without data:
+games of random moves made here, as long as those of strong engines.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import itertools
 import os
 import random
 import statistics
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from alphazero import _core
 from alphazero.data.loader import Loader
+from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
 from alphazero.data.store import ShardView
 from alphazero.games.registry import get_spec
@@ -55,7 +58,15 @@ def random_window(num_games: int, max_plies: int, seed: int) -> Window:
     return Window.of_shards("chess", [view], [f"random-{seed}"])
 
 
-def positions_per_second(window: Window, batch_size: int, num_threads: int, seconds: float) -> float:
+@dataclass(frozen=True)
+class Speed:
+    """Positions/s by the clock, and by the CPU time of all threads (fair on a busy machine)."""
+
+    per_second: int
+    per_cpu_second: int
+
+
+def measure_speed(window: Window, batch_size: int, num_threads: int, seconds: float) -> Speed:
     """Encode whole steps for at least this long, without the prefetch thread: the cost itself."""
     loader = Loader(
         window,
@@ -66,42 +77,53 @@ def positions_per_second(window: Window, batch_size: int, num_threads: int, seco
         num_threads=num_threads,
     )
     loader.step(0)
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     for step in itertools.count(1):
         loader.step(step)
         elapsed_s = time.perf_counter() - start
         if elapsed_s >= seconds:
-            return step * batch_size / elapsed_s
+            positions = step * batch_size
+            return Speed(round(positions / elapsed_s), round(positions / (time.process_time() - cpu_start)))
     raise AssertionError("unreachable")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The arguments of this benchmark."""
     parser = argparse.ArgumentParser(prog="alphazero bench loader", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--data", nargs="+", type=Path, default=[], help="game stores; random games if absent")
+    parser.add_argument(
+        "--data", nargs="+", type=Path, default=[], help="game stores or PGN; random games if absent"
+    )
     parser.add_argument("--batch-size", type=int, default=1024, help="positions a batch")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement")
     parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
     return parser
 
 
-def run(arguments: list[str]) -> dict[str, object]:
-    """Measure; returns figures by name, speeds in positions/s."""
-    args = build_parser().parse_args(arguments)
-    window = random_window(RANDOM_GAMES, RANDOM_GAME_PLIES, seed=0)
+def measure(window: Window, args: argparse.Namespace) -> dict[str, object]:
+    """Figures of one window: medians, and all measurements beside them."""
     figures: dict[str, object] = {
-        "data": [str(path) for path in args.data] or f"{RANDOM_GAMES} random games",
         "games": window.num_games,
         "positions": window.num_samples,
         "plies_per_game": round(window.num_samples / window.num_games, 1),
         "batch_size": args.batch_size,
     }
-    num_cores = len(os.sched_getaffinity(0))
-    for num_threads in sorted({1, num_cores}):
+    for num_threads in sorted({1, len(os.sched_getaffinity(0))}):
         speeds = [
-            positions_per_second(window, args.batch_size, num_threads, args.seconds) for _ in range(args.repeats)
+            measure_speed(window, args.batch_size, num_threads, args.seconds) for _ in range(args.repeats)
         ]
-        name = f"positions_per_s_{num_threads}_thread{'s' if num_threads > 1 else ''}"
-        figures[name] = round(statistics.median(speeds))
-        figures[f"{name}_all"] = [round(speed) for speed in speeds]
+        suffix = f"{num_threads}_threads"
+        figures[f"positions_per_s_{suffix}"] = round(statistics.median(s.per_second for s in speeds))
+        figures[f"positions_per_s_{suffix}_all"] = [s.per_second for s in speeds]
+        figures[f"positions_per_cpu_s_{suffix}"] = round(statistics.median(s.per_cpu_second for s in speeds))
     return figures
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Measure; returns figures by name, speeds in positions/s."""
+    args = build_parser().parse_args(arguments)
+    if not args.data:
+        window = random_window(RANDOM_GAMES, RANDOM_GAME_PLIES, seed=0)
+        return {"data": f"{RANDOM_GAMES} random games", **measure(window, args)}
+    with tempfile.TemporaryDirectory() as cache:
+        window = Window.of_stores(open_or_import(args.data, Path(cache)))
+        return {"data": [str(path) for path in args.data], **measure(window, args)}

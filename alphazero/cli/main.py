@@ -60,8 +60,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         if command not in COMMANDS:
             raise ConfigError(f"{command!r}: no such command; wanted one of {', '.join(COMMANDS)}")
-        args = build_parser(command).parse_args(argv[1:])
-        return int(importlib.import_module(COMMANDS[command][0]).run(args))
+        module = importlib.import_module(COMMANDS[command][0])
+        parser = build_parser(command)
+        if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
+            args, passed_on = parser.parse_known_args(argv[1:])
+            args.passed_on = passed_on
+        else:
+            args = parser.parse_args(argv[1:])
+        return int(module.run(args))
     except AlphaZeroError as error:
         print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Iterator, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from alphazero import _core
 from alphazero.data.batch import Batch, MicroBatch
+from alphazero.data.prefetch import prefetched
 from alphazero.data.sampler import Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import history_fill
@@ -26,9 +25,6 @@ _ENCODER_TYPES: dict[str, CoreEncoderType] = {
     "connect4": _core.Connect4BatchEncoder,
     "tictactoe": _core.TicTacToeBatchEncoder,
 }
-_PUT_INTERVAL_S = 0.1  # how often a producer that waits for room looks whether it should stop
-
-T = TypeVar("T")
 
 
 class WindowEncoder:
@@ -46,8 +42,8 @@ class WindowEncoder:
         self._window = window
         self._fill = history_fill(fill)
         self._core: CoreEncoder = _ENCODER_TYPES[spec.name](num_threads)
-        for view in window.shards:
-            try:
+        try:
+            for view in window.shards:
                 self._core.add_shard(
                     str(view.path),
                     view.moves,
@@ -57,8 +53,8 @@ class WindowEncoder:
                     view.fen_bytes,
                     view.fen_offset,
                 )
-            except _core.GameError as error:
-                raise DataError(str(error)) from error
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
 
     def encode(self, ids: npt.NDArray[np.int64]) -> Batch:
         """The batch of these samples, in this order; raises DataError for games that cannot be replayed."""
@@ -78,12 +74,12 @@ class WindowEncoder:
         """
         window = self._window
         parts: list[npt.NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
-        for index in range(len(window.shards)):
-            games = np.ascontiguousarray(window.game[window.shard == index])
-            try:
+        try:
+            for index in range(len(window.shards)):
+                games = window.game[window.shard == index]
                 parts.append(self._core.position_keys(index, games))
-            except _core.GameError as error:
-                raise DataError(str(error)) from error
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
         return np.concatenate(parts)
 
 
@@ -170,79 +166,6 @@ def batches_of(
 
 
 def spread_sample_ids(window: Window, count: int) -> npt.NDArray[np.int64]:
-    """i64 [min(count, num_samples)]: samples spread evenly over a window, ascending: a fixed validation set."""
+    """i64 [min(count, num_samples)]: ids spread evenly over a window, ascending: a fixed validation set."""
     count = min(count, window.num_samples)
     return np.arange(count, dtype=np.int64) * window.num_samples // max(count, 1)
-
-
-class _Failure:
-    """What the producer hands over when it could not go on."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-class _End:
-    """What the producer hands over at the end."""
-
-
-class _Producer(Generic[T]):
-    """A thread that fills a bounded queue from an iterator until told to stop."""
-
-    def __init__(self, items: Iterator[T], depth: int) -> None:
-        self._items = items
-        self._queue: queue.Queue[T | _Failure | _End] = queue.Queue(maxsize=depth)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._produce, name="alphazero-loader", daemon=True)
-        self._thread.start()
-
-    def _produce(self) -> None:
-        last: _Failure | _End = _End()
-        try:
-            for item in self._items:
-                if not self._put(item):
-                    return
-        except BaseException as error:  # handed to the consumer, who raises it
-            last = _Failure(error)
-        self._put(last)
-
-    def _put(self, item: T | _Failure | _End) -> bool:
-        while not self._stopping.is_set():
-            try:
-                self._queue.put(item, timeout=_PUT_INTERVAL_S)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def get(self) -> T | _Failure | _End:
-        return self._queue.get()
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-def prefetched(items: Iterator[T], depth: int) -> Iterator[T]:
-    """The same items, up to `depth` of them prepared ahead by a thread.
-
-    The thread starts with the first item asked for and ends with the iterator: at its end, at an error
-    (raised here), or when the iterator is closed or dropped.
-    """
-    if depth < 1:
-        raise ConfigError(f"prefetch {depth}: wanted at least 1")
-    return _drain(items, depth)
-
-
-def _drain(items: Iterator[T], depth: int) -> Iterator[T]:
-    producer = _Producer(items, depth)
-    try:
-        while True:
-            item = producer.get()
-            if isinstance(item, _End):
-                return
-            if isinstance(item, _Failure):
-                raise item.error
-            yield item
-    finally:
-        producer.close()

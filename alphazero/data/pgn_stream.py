@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 from alphazero import _core
@@ -115,44 +116,62 @@ def cut_chunks(reader: SourceReader, skip_bytes: int, chunk_bytes: int) -> Itera
         yield TextChunk(b"".join(parts), size, offset)
 
 
+@dataclass(frozen=True)
+class _SourceText:
+    """One source to be read, from `skip_bytes` of its text on."""
+
+    source_index: int
+    source: Source
+    skip_bytes: int
+    chunk_bytes: int
+    count_bytes: Callable[[int], None]
+
+    def items(self) -> Generator[TextChunk | SourceEnd, None, None]:
+        """The text in chunks, then the end. Raises DataError."""
+        with closing(SourceReader(self.source, self.count_bytes)) as reader:
+            yield from cut_chunks(reader, self.skip_bytes, self.chunk_bytes)
+            yield SourceEnd(self.source_index, reader.sha256())
+
+    def parse(self, chunk: TextChunk) -> ParsedChunk:
+        return ParsedChunk(self.source_index, chunk.offset, _core.parse_pgn(chunk.text, 0, chunk.end))
+
+
 class _SourceTask:
-    """Reads one source and queues what becomes of it, in order: futures of games, then the end."""
+    """Reads one source and queues what becomes of it, in order: futures of games, then the end or a fault."""
 
-    def __init__(self, source_index: int, source: Source, skip_bytes: int) -> None:
-        self.source_index = source_index
-        self.source = source
-        self.skip_bytes = skip_bytes
-        self.queue: queue.SimpleQueue[Future[ParsedChunk] | SourceEnd | BaseException] = queue.SimpleQueue()
+    def __init__(self, text: _SourceText, parsers: ThreadPoolExecutor, budget: _ChunkBudget) -> None:
+        self._text = text
+        self._parsers = parsers
+        self._budget = budget
+        self._queue: queue.SimpleQueue[Future[ParsedChunk] | SourceEnd | BaseException] = queue.SimpleQueue()
 
-    def run(
-        self,
-        parsers: ThreadPoolExecutor,
-        budget: _ChunkBudget,
-        count_bytes: Callable[[int], None],
-        chunk_bytes: int,
-    ) -> None:
+    def read(self) -> None:
+        """Runs in a thread of its own; each chunk is allowed for before it is read."""
         try:
-            reader = SourceReader(self.source, count_bytes)
-            try:
-                chunks = cut_chunks(reader, self.skip_bytes, chunk_bytes)
+            with closing(self._text.items()) as items:
                 while True:
-                    budget.acquire(self.source_index)
-                    chunk = next(chunks, None)
-                    if chunk is None:
-                        budget.release()
-                        break
-                    self.queue.put(parsers.submit(self._parse, chunk))
-                self.queue.put(SourceEnd(self.source_index, reader.sha256()))
-            finally:
-                reader.close()
-        except OSError as error:
-            self.queue.put(DataError(f"{self.source.path}: cannot read: {error.strerror}"))
+                    self._budget.acquire(self._text.source_index)
+                    item = next(items)
+                    if isinstance(item, SourceEnd):
+                        self._budget.release()
+                        self._queue.put(item)
+                        return
+                    self._queue.put(self._parsers.submit(self._text.parse, item))
         except BaseException as error:
-            self.queue.put(error)  # raised in the thread that waits for the games
+            self._queue.put(error)  # raised where the games are waited for
 
-    def _parse(self, chunk: TextChunk) -> ParsedChunk:
-        games = _core.parse_pgn(chunk.text, 0, chunk.end)
-        return ParsedChunk(self.source_index, chunk.offset, games)
+    def items(self) -> Iterator[ParsedChunk | SourceEnd]:
+        """What was queued, as it comes."""
+        while True:
+            item = self._queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if isinstance(item, SourceEnd):
+                yield item
+                return
+            parsed = item.result()
+            self._budget.release()
+            yield parsed
 
 
 def parse_sources(
@@ -166,36 +185,40 @@ def parse_sources(
 ) -> Generator[ParsedChunk | SourceEnd, None, None]:
     """The games of sources[first_source:], in order, each source's chunks and then its end.
 
-    The first `skip_bytes` of the first source's text are passed over. `count_bytes` is called from
-    many threads. Raises DataError where the fault stands in the order of the sources.
+    The first `skip_bytes` of the first source's text are passed over. One worker is the calling thread;
+    with more, `count_bytes` is called from many threads. Raises DataError where the fault stands in the
+    order of the sources.
     """
+    texts = [
+        _SourceText(index, source, skip_bytes if index == first_source else 0, chunk_bytes, count_bytes)
+        for index, source in enumerate(sources)
+    ][first_source:]
+    return _parse_on_threads(texts, workers) if workers > 1 else _parse_here(texts)
+
+
+def _parse_here(texts: Sequence[_SourceText]) -> Generator[ParsedChunk | SourceEnd, None, None]:
+    for text in texts:
+        with closing(text.items()) as items:
+            for item in items:
+                yield item if isinstance(item, SourceEnd) else text.parse(item)
+
+
+def _parse_on_threads(
+    texts: Sequence[_SourceText], workers: int
+) -> Generator[ParsedChunk | SourceEnd, None, None]:
     budget = _ChunkBudget(workers + 1)
-    pending: deque[_SourceTask] = deque()
     readers = ThreadPoolExecutor(workers, "pgn-read")
     parsers = ThreadPoolExecutor(workers, "pgn-parse")
+    waiting = deque(texts)
+    tasks: deque[_SourceTask] = deque()
     try:
-        for head in range(first_source, len(sources)):
-            while head + len(pending) < min(head + _SOURCES_AHEAD * workers, len(sources)):
-                index = head + len(pending)
-                skip = skip_bytes if index == first_source else 0
-                pending.append(_SourceTask(index, sources[index], skip))
-                readers.submit(pending[-1].run, parsers, budget, count_bytes, chunk_bytes)
-            budget.set_head(head)
-            yield from _items(pending.popleft(), budget)
+        for head in texts:
+            while waiting and len(tasks) < _SOURCES_AHEAD * workers:
+                tasks.append(_SourceTask(waiting.popleft(), parsers, budget))
+                readers.submit(tasks[-1].read)
+            budget.set_head(head.source_index)
+            yield from tasks.popleft().items()
     finally:
         budget.close()
         readers.shutdown(wait=True, cancel_futures=True)
         parsers.shutdown(wait=True, cancel_futures=True)
-
-
-def _items(task: _SourceTask, budget: _ChunkBudget) -> Iterator[ParsedChunk | SourceEnd]:
-    while True:
-        item = task.queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        if isinstance(item, SourceEnd):
-            yield item
-            return
-        parsed = item.result()
-        budget.release()
-        yield parsed

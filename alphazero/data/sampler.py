@@ -67,7 +67,9 @@ class Window:
             first_game=0,
             shard=np.concatenate([empty, *shard_parts]),
             game=np.concatenate([empty, *game_parts]),
-            ply_offset=np.concatenate([[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]),
+            ply_offset=np.concatenate(
+                [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
+            ),
         )
 
     @classmethod
@@ -125,8 +127,8 @@ class Window:
         if validation_share > 0:
             if self.num_games < 2:
                 raise ConfigError(
-                    f"validation_share {validation_share}: {self.num_games} games with a result cannot be split; "
-                    "wanted at least 2"
+                    f"validation_share {validation_share}: {self.num_games} games with a result; "
+                    "wanted at least 2 to split"
                 )
             num_validation = min(max(num_validation, 1), self.num_games - 1)
         boundary = self.num_games - num_validation

@@ -20,7 +20,7 @@ from alphazero.errors import DataError
 SUFFIXES = tuple(f".pgn{packing}" for packing in ("", ".gz", ".bz2", ".zst"))
 
 _RAW_BLOCK_BYTES = 1 << 20
-_PACKED_BLOCK_BYTES = 1 << 16  # it may unfold to a thousand times its size at once
+_PACKED_BLOCK_BYTES = 1 << 14  # it may unfold to a thousand times its size at once
 _GZIP_WBITS = 31  # zlib's code for the gzip format
 _ZSTD_WINDOW_BYTES = 1 << 31  # zstd --ultra --long=31
 
@@ -58,7 +58,8 @@ def find_sources(arguments: Sequence[Path]) -> list[Source]:
         if argument.is_dir():
             inside = _files_below(argument)
             if not inside:
-                raise DataError(f"{argument}: no PGN files in this directory; wanted names in {SUFFIXES}")
+                wanted = ", ".join(SUFFIXES)
+                raise DataError(f"{argument}: no PGN files below this directory; wanted names in {wanted}")
             found += [(path, path.relative_to(argument).as_posix()) for path in inside]
         else:
             found.append((argument, argument.name))
@@ -123,10 +124,16 @@ class SourceReader:
     """The text of one source, decompressed, in blocks; afterwards the sha256 of the file itself."""
 
     def __init__(self, source: Source, count_bytes: Callable[[int], None]) -> None:
-        """`count_bytes` is told how much of the file itself was read, from whichever thread reads."""
+        """`count_bytes` is told how much of the file itself was read, from whichever thread reads.
+
+        Raises DataError.
+        """
         self.source = source
         self.text_bytes = 0  # told so far
-        self._raw = _HashingFile(source.path, count_bytes)
+        try:
+            self._raw = _HashingFile(source.path, count_bytes)
+        except OSError as error:
+            raise DataError(f"{source.path}: cannot read: {error.strerror}") from error
         self._buffered = io.BufferedReader(self._raw, _RAW_BLOCK_BYTES)
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:

@@ -53,9 +53,7 @@ def summarize(store: GameStore) -> StoreSummary:
             results[name] += int(np.count_nonzero(known == value))
         results["*"] += shard.num_games - len(known)
         from_fen += int(np.count_nonzero(np.diff(shard.fen_offset)))
-        variant = shard.table.column("variant").chunk(0)
-        counts = np.bincount(variant.indices.to_numpy(), minlength=len(variant.dictionary))
-        variants.update(dict(zip(variant.dictionary.to_pylist(), counts.tolist(), strict=True)))
+        variants.update(str(name) for name in shard.table.column("variant").to_pylist())
         for name in ("white_elo", "black_elo"):
             column = shard.table.column(name)
             elos += [elo for elo in (pc.min(column).as_py(), pc.max(column).as_py()) if elo is not None]

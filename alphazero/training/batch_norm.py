@@ -45,7 +45,7 @@ class RunningStatistics:
         flat = torch.cat(self._sums)
         if self._exchange.world_size > 1:
             torch.distributed.all_reduce(flat)
-        means = (flat / num_micro_batches).split([buffer.numel() for buffer in self._buffers])
+        means = torch.split(flat / num_micro_batches, [buffer.numel() for buffer in self._buffers])
         torch._foreach_lerp_(self._running, list(means), MOMENTUM)
         torch._foreach_zero_(self._sums)
 

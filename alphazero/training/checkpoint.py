@@ -75,8 +75,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         for name in (WEIGHTS, OPTIMIZER):
             fsync_file(temporary / name)
         fsync_directory(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
+        _rename_over(temporary, final)
         fsync_directory(directory)
         with replacing(directory / LATEST) as file:
             file.write(f"{final.name}\n".encode())
@@ -84,6 +83,21 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"{final}: cannot be written: {error.strerror}") from error
     return final
+
+
+def _rename_over(temporary: Path, final: Path) -> None:
+    """Give `temporary` the name `final`; one of that name from before goes only when this one stands."""
+    before = final.with_name(f".{final.name}.before.tmp")
+    shutil.rmtree(before, ignore_errors=True)
+    if final.exists():
+        final.rename(before)
+    try:
+        temporary.rename(final)
+    except OSError:
+        if before.exists():
+            before.rename(final)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def prune(directory: Path, keep: int) -> None:

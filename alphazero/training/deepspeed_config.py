@@ -94,8 +94,8 @@ def merge(config: Config, settings: DeepSpeedSettings) -> Config:
             continue
         if name in config.set_by_file:
             raise ConfigError(
-                f"{settings.source}: {name} = {said!r} contradicts {name} = {current!r} of {config.preset}.toml; "
-                f"wanted one of them absent"
+                f"{settings.source}: {name} = {said!r} contradicts {name} = {current!r} "
+                f"of {config.preset}.toml; wanted one of them absent"
             )
         changes[section][name] = said
     return dataclasses.replace(

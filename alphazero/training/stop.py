@@ -23,7 +23,7 @@ class StopRequest:
         return self.signal != 0
 
     def exit_status(self, exchange: Exchange) -> int:
-        """After a stop with a checkpoint: 0 under a launcher, which says itself why it ended, else 128 + signal."""
+        """After a stop with a checkpoint: 128 + signal, but 0 under a launcher (it says why it ended)."""
         number = max(exchange.gather(self.signal))
         return 0 if "TORCHELASTIC_RUN_ID" in os.environ else 128 + int(number)
 

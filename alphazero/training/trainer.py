@@ -70,6 +70,7 @@ class Trainer:
         self._heartbeat = heartbeat
         self._stop = stop
         self._pending: list[torch.Tensor] = []  # sums of steps that were not yet written
+        self._started = time.monotonic()  # of the first of these
 
     def run(self, first_step: int) -> bool:
         """Train from `first_step` to the end; False if a signal stopped it earlier (after a checkpoint)."""
@@ -77,29 +78,23 @@ class Trainer:
         self.confirm_synchronized(f"start at step {first_step}")
         self._console.start_bar(first_step, num_steps)
         saved_step, step = first_step, first_step
-        started = time.monotonic()
+        self._started = time.monotonic()
         for micro_batches in self._steps(first_step, num_steps):
             self._heartbeat.beat(step, "step")
             if not self._train_step(step, micro_batches):
                 break
             step += 1
-            if step % training.log_interval == 0 or step == num_steps:
-                self._write_steps(step, time.monotonic() - started)
-                started = time.monotonic()
-            if training.validation_interval and (
-                step % training.validation_interval == 0 or step == num_steps
-            ):
+            is_last = step == num_steps
+            if is_last or step % training.log_interval == 0:
+                self._write_steps(step)
+            if training.validation_interval and (is_last or step % training.validation_interval == 0):
                 self.validate(step)
-                started = time.monotonic()
-            if step % training.checkpoint_interval == 0 or step == num_steps:
+            if is_last or step % training.checkpoint_interval == 0:
                 self.save(step)
                 saved_step = step
-                started = time.monotonic()
         self._console.end_bar()
         if step < num_steps:
             self._console.say(f"stopping: a signal came during step {step + 1}")
-            if self._pending:
-                self._write_steps(step, time.monotonic() - started)
             if saved_step != step:
                 self.save(step)
         self._heartbeat.beat(step, "end")
@@ -119,12 +114,15 @@ class Trainer:
                 sums[-1] += float(micro_batch.batch.sample_id.sum())
             self._engine.finish_pass(rate)
         self._pending.append(sums)
-        if self._job.runtime.is_main:
-            self._console.advance_bar("")
+        self._console.advance_bar()
         return True
 
-    def _write_steps(self, step: int, seconds: float) -> None:
+    def _write_steps(self, step: int) -> None:
         """Share the figures of the steps since the last call over ranks, and write them."""
+        seconds = time.monotonic() - self._started
+        self._started = time.monotonic()
+        if not self._pending:
+            return
         sums = self._exchange.sum(torch.stack(self._pending)).tolist()
         first = step - len(self._pending)
         self._pending.clear()
@@ -155,6 +153,7 @@ class Trainer:
 
     def validate(self, step: int) -> None:
         """Measure the network on held-out positions and write the figures."""
+        self._write_steps(step)
         self._heartbeat.beat(step, "validate")
         with self._engine.evaluating() as network:
             figures = self._validate(network)
@@ -165,6 +164,7 @@ class Trainer:
                 f"top-5 {figures['policy_top5']:.2%} | policy loss {figures['policy_loss']:.4f} | "
                 f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}"
             )
+        self._started = time.monotonic()
 
     def confirm_synchronized(self, when: str) -> dict[str, torch.Tensor]:
         """Prove by checksum that all ranks hold the same network; its whole tensors. Collective."""
@@ -177,6 +177,8 @@ class Trainer:
 
     def save(self, step: int) -> None:
         """Checkpoint and newest weights, written by rank 0; all ranks go on when they are on disk."""
+        # Before the weights: a run that goes on from here must not miss the figures of its past.
+        self._write_steps(step)
         self._heartbeat.beat(step, "checkpoint")
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.state.optimizer_state()
@@ -188,6 +190,7 @@ class Trainer:
                 fault = str(error)
         if fault := self._exchange.from_main(fault):
             raise CheckpointError(fault)
+        self._started = time.monotonic()
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor], optimizer: dict[str, torch.Tensor]) -> None:
         job = self._job

@@ -56,7 +56,8 @@ class Line {
   std::vector<Frame<State>> frames_;  // never empty
 };
 
-// Leaves of the tree of moves `depth` plies deep; lines in which the rules leave no move earlier do not count.
+// Leaves of the tree of moves `depth` plies deep; lines in which the rules leave no move earlier do not
+// count.
 template <Game G>
 std::uint64_t perft(const typename G::State& state, int depth) {
   if (depth == 0) return 1;

@@ -1,11 +1,16 @@
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from alphazero import _core
+from alphazero.data.loader import WindowEncoder
+from alphazero.data.pgn import import_pgn
 from alphazero.data.sampler import Window, sample_ids
+from alphazero.data.store import GameStore
 from alphazero.errors import ConfigError, DataError
+from alphazero.games.registry import get_spec
 from tests.data.windows import random_games, window_of
 
 MASK = (1 << 64) - 1
@@ -130,7 +135,7 @@ def test_a_split_holds_every_sample_once_and_never_cuts_a_game(share: float):
 
 def test_one_game_cannot_be_split():
     window = window_of([game for game in random_games(20, "a") if game.result is not None][:1])
-    with pytest.raises(ConfigError, match="validation_share 0.1"):
+    with pytest.raises(ConfigError, match=r"validation_share 0\.1"):
         window.split(0.1)
 
 
@@ -142,6 +147,25 @@ def test_window_ids_name_content_and_order():
     again, _ = window_of(a, b).split(0.2)
     assert training.id == again.id
     assert len({window.id, window_of(b, a).id, window_of(a).id, training.id, validation.id}) == 5
+
+
+def test_a_window_of_stores_follows_shards_and_their_checksums(shared_data: Path, tmp_path: Path):
+    sources = sorted((shared_data / "pgn_small").glob("*.pgn*"))
+    import_pgn(sources, tmp_path / "one", workers=1, progress=False, shard_limits=(3, 10**9))
+    import_pgn(sources, tmp_path / "other", workers=1, progress=False)
+    one, other = GameStore.open(tmp_path / "one"), GameStore.open(tmp_path / "other")
+    assert len(one.shards) > len(other.shards)
+    window, whole = Window.of_stores([one]), Window.of_stores([other])
+    assert window.num_samples == whole.num_samples > 0
+    assert window.id != whole.id, "equal games, but in other shards"
+    assert window.id == Window.of_stores([GameStore.open(tmp_path / "one")]).id
+    spec = get_spec("chess")
+    ids = np.arange(window.num_samples)
+    packed = [WindowEncoder(part, spec, num_threads=1).encode(ids).packed for part in (window, whole)]
+    np.testing.assert_array_equal(*packed)
+    both = Window.of_stores([one, other])
+    assert both.num_samples == 2 * whole.num_samples
+    assert both.locate(np.array([window.num_samples])).shard == len(one.shards)
 
 
 def test_no_stores_are_an_error():

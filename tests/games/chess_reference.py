@@ -101,7 +101,9 @@ def random_move(board: chess.Board, rng: random.Random, take_back: float) -> che
     """
     moves = list(board.legal_moves)
     rare = [
-        move for move in moves if board.is_castling(move) or board.is_en_passant(move) or move.promotion is not None
+        move
+        for move in moves
+        if board.is_castling(move) or board.is_en_passant(move) or move.promotion is not None
     ]
     if rare and rng.random() < 0.5:
         return rng.choice(rare)
@@ -115,10 +117,7 @@ def random_move(board: chess.Board, rng: random.Random, take_back: float) -> che
 
 def random_start(rng: random.Random) -> chess.Board:
     """The standard start, a Chess960 start, or a position from the middle of a game of either."""
-    if rng.random() < 0.5:
-        board = chess.Board()
-    else:
-        board = chess.Board.from_chess960_pos(rng.randrange(960))
+    board = chess.Board() if rng.random() < 0.5 else chess.Board.from_chess960_pos(rng.randrange(960))
     if rng.random() < 0.5:
         return board
     wants_en_passant = rng.random() < 0.5

@@ -77,8 +77,12 @@ def test_the_standard_start_is_not_repeated_but_the_same_board_from_a_middle_gam
     start = unpack(make_line("chess").packed(history_fill("fen_only")))
     assert start[13:104].sum() == 0
     # Rights differ, so this is no standard start any more.
-    other = unpack(make_line("chess", chess.STARTING_BOARD_FEN + " w - - 0 1").packed(history_fill("fen_only")))
-    np.testing.assert_array_equal(other[13:104].reshape(7, 13, 8, 8), np.broadcast_to(other[:13], (7, 13, 8, 8)))
+    other = unpack(
+        make_line("chess", chess.STARTING_BOARD_FEN + " w - - 0 1").packed(history_fill("fen_only"))
+    )
+    np.testing.assert_array_equal(
+        other[13:104].reshape(7, 13, 8, 8), np.broadcast_to(other[:13], (7, 13, 8, 8))
+    )
     counters = unpack(make_line("chess", chess.STARTING_FEN.replace("0 1", "5 9")).packed())
     assert counters[13:104].sum() == 0, "counters do not make another board (lc0 compares boards)"
 

@@ -37,7 +37,9 @@ class SlowBoard:
             return []
         if self.falls:
             return [column for column in range(self.width) if self.rows[-1][column] == "."]
-        return [i for i in range(self.height * self.width) if self.rows[i // self.width][i % self.width] == "."]
+        return [
+            i for i in range(self.height * self.width) if self.rows[i // self.width][i % self.width] == "."
+        ]
 
     def play(self, move: int) -> None:
         if self.falls:

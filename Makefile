@@ -1,0 +1,68 @@
+# Set-up, training, tests, checks. `make help` lists the targets.
+PYTHON ?= python3
+BIN := .venv/bin
+CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
+# More flags for `make train`, e.g. ARGS="--steps 100".
+ARGS ?=
+
+.PHONY: help setup train test test-slow test-all lint format sanitize bench clean
+
+help:
+	@echo "make train      set up, then train on the embedded games (ARGS=... adds flags)"
+	@echo "make test       set up, then the fast tier of the tests"
+	@echo "make test-slow  the slow tier"
+	@echo "make lint       style, types, imports, shell"
+	@echo "make sanitize   the C++ tests under the address and undefined-behaviour sanitizers"
+	@echo "make bench      the figures of docs/performance.md"
+
+setup: .venv/core.stamp
+
+.venv/dependencies.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "make: $(PYTHON) is older than Python 3.10; install Python 3.10-3.13 or call make PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' || \
+		{ echo "make: $(PYTHON) has no venv module; install it (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	@command -v c++ >/dev/null || command -v g++ >/dev/null || \
+		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
+	@# torch first: DeepSpeed's build imports it, and without the pin pip takes the newest one.
+	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
+	@touch $@
+
+.venv/core.stamp: .venv/dependencies.stamp $(CORE_SOURCES)
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+train: setup
+	./launch_distributed_training.sh $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow --timeout 1800
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(CORE_SOURCES))
+	$(BIN)/shellcheck launch_distributed_training.sh .ci/run
+
+format: setup
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(CORE_SOURCES))
+
+sanitize: setup
+	$(BIN)/cmake -S . -B build/sanitize -DALPHAZERO_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/sanitize --parallel
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+
+bench: setup
+	$(BIN)/alphazero bench all
+
+clean:
+	rm -rf .venv build alphazero/_core*.so alphazero/_core.pyi

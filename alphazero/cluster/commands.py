@@ -1,0 +1,151 @@
+"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from alphazero.cluster.health import Machine
+from alphazero.cluster.hostfile import Host
+from alphazero.cluster.resolve import LaunchPlan
+from alphazero.errors import LaunchError
+
+# torchrun with a short account of the rank that failed, and its exit status.
+AGENT_MODULE = "alphazero.training.agent"
+# What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
+RANK_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable the launcher sets, and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A process to start: arguments, variables set and variables removed on top of our environment."""
+
+    argv: tuple[str, ...]
+    variables: tuple[Variable, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the process."""
+        kept = {name: value for name, value in base.items() if name not in self.removed}
+        return kept | {variable.name: variable.value for variable in self.variables}
+
+    def shown(self) -> str:
+        """One line that a shell runs as this launcher would."""
+        words = [f"{variable.name}={variable.value}" for variable in self.variables]
+        for name in self.removed:
+            words[:0] = ["-u", name]
+        return shlex.join([*(["env", *words] if words else []), *self.argv])
+
+
+def build_command(
+    plan: LaunchPlan,
+    machine: Machine,
+    interface: str,
+    environment: Mapping[str, str],
+    python: str,
+    trainer: Sequence[str],
+    arguments: Sequence[str],
+) -> Command:
+    """What to start on this node.
+
+    interface: the network interface towards the other nodes, "" where unknown or alone.
+    trainer: a script's path, or ("--module", NAME, ...); arguments follow it.
+    """
+    build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
+    command = build(plan, python, trainer, arguments)
+    variables = (*choose_environment(plan, machine, interface, environment), *command.variables)
+    removed = tuple(name for name in RANK_VARIABLES if name in environment)
+    return replace(command, variables=variables, removed=removed)
+
+
+def torchrun_command(
+    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
+    options = (
+        f"--nproc_per_node={plan.num_processes}",
+        f"--nnodes={plan.num_nodes}",
+        f"--node_rank={plan.node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+    )
+    return Command((python, "-m", AGENT_MODULE, *options, *trainer, *arguments))
+
+
+def deepspeed_command(
+    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """DeepSpeed's own launcher on this machine alone.
+
+    It ignores CUDA_VISIBLE_DEVICES beside --num_gpus and turns it into --include otherwise, which takes
+    indices only. /dev/null as hostfile: it reads a hostfile by ssh to its first host, even to localhost.
+    """
+    options = ["--hostfile=/dev/null", f"--master_port={plan.master_port}"]
+    variables: tuple[Variable, ...] = ()
+    if plan.device == "cuda":
+        for entry in plan.visible:
+            if not entry.isdecimal():
+                raise LaunchError(
+                    f"--launcher deepspeed: takes device indices, not {entry}; wanted --launcher torchrun"
+                )
+        reason = "the devices of this job"
+        variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(plan.visible), reason),)
+    else:
+        options.append(f"--num_gpus={plan.num_processes}")
+    return Command((python, "-m", "deepspeed.launcher.runner", *options, *trainer, *arguments), variables)
+
+
+def choose_environment(
+    plan: LaunchPlan, machine: Machine, interface: str, environment: Mapping[str, str]
+) -> tuple[Variable, ...]:
+    """Variables that ranks want and the user has not set."""
+    chosen = []
+    threads = max(1, machine.num_cores // plan.num_processes)
+    cores = f"{machine.num_cores} cores, {plan.num_processes} processes"
+    chosen.append(Variable("OMP_NUM_THREADS", str(threads), cores))
+    if plan.device == "cpu":
+        chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
+    if plan.num_nodes == 1:
+        chosen.append(Variable("GLOO_SOCKET_IFNAME", "lo", "one node"))
+    elif interface:
+        route = f"the route to {plan.master_addr}"
+        chosen.append(Variable("GLOO_SOCKET_IFNAME", interface, route))
+        if plan.device == "cuda":
+            chosen.append(Variable("NCCL_SOCKET_IFNAME", interface, route))
+    if plan.device == "cuda" and plan.num_nodes > 1 and not machine.has_infiniband:
+        chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
+    return tuple(variable for variable in chosen if variable.name not in environment)
+
+
+def hand_commands(
+    hosts: Sequence[Host], master_port: int, arguments: Sequence[str]
+) -> tuple[tuple[Host, str], ...]:
+    """What a person types on each host; the first one's address is the master's."""
+    lines = []
+    for rank, host in enumerate(hosts):
+        words = ["./launch_distributed_training.sh", "--gpus", str(host.slots)]
+        words += ["--nodes", str(len(hosts)), "--node-rank", str(rank)]
+        words += ["--master-addr", hosts[0].address, "--master-port", str(master_port)]
+        lines.append((host, shlex.join([*words, *arguments])))
+    return tuple(lines)

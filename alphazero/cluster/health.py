@@ -1,0 +1,242 @@
+"""What this host has: NVIDIA devices as NVML counts them, cores, network addresses.
+
+No torch here: a login node answers at once. A host without an NVIDIA device is a CPU host; one that has a
+device whose driver does not answer is an error, so that a broken driver never becomes a silent CPU run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alphazero.errors import LaunchError
+
+INFINIBAND = Path("/sys/class/infiniband")
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU that NVML lists. `uuid` begins with GPU-; `mig_uuids` are its MIG devices, if it is split."""
+
+    index: int
+    uuid: str
+    name: str
+    in_mig_mode: bool = False
+    mig_uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the launcher needs to know about this host.
+
+    num_cores: physical cores this process may use (affinity and container quota counted), at least 1.
+    addresses: (interface, IP address) pairs, IPv4 first within an interface.
+    """
+
+    host_name: str
+    devices: tuple[Device, ...]
+    num_cores: int
+    addresses: tuple[tuple[str, str], ...]
+    has_infiniband: bool
+
+
+def look_at_this_machine(device: str = "auto") -> Machine:
+    """The machine this process runs on, its GPUs not asked for when `device` is cpu.
+
+    Raises LaunchError where an NVIDIA device does not answer.
+    """
+    return Machine(
+        host_name=socket.gethostname(),
+        devices=() if device == "cpu" else list_devices(device_files_present()),
+        num_cores=count_cores(),
+        addresses=list_addresses(),
+        has_infiniband=INFINIBAND.is_dir() and any(INFINIBAND.iterdir()),
+    )
+
+
+def device_files_present() -> bool:
+    """True where the kernel shows an NVIDIA device, whatever NVML thinks of it."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
+
+
+def list_devices(files_present: bool) -> tuple[Device, ...]:
+    """All GPUs of this host, CUDA_VISIBLE_DEVICES not applied; empty where there is none.
+
+    Raises LaunchError where the kernel shows a device (`files_present`) and NVML cannot list it.
+    """
+    try:
+        import pynvml
+    except ImportError as error:
+        if files_present:
+            raise LaunchError(
+                "NVIDIA device found, but Python package nvidia-ml-py is missing; wanted `make setup`"
+            ) from error
+        return ()
+    try:
+        pynvml.nvmlInit()
+        try:
+            devices = tuple(_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        if files_present:
+            raise LaunchError(
+                f"NVIDIA device found, but its driver does not answer (NVML: {error}); "
+                "wanted a working driver, or --device cpu"
+            ) from error
+        return ()
+    if files_present and not devices:
+        raise LaunchError(
+            "NVIDIA device found, but NVML lists none; wanted a working driver, or --device cpu"
+        )
+    return devices
+
+
+def _describe(nvml: Any, index: int) -> Device:  # noqa: ANN401 - pynvml has no types
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    mig_uuids: list[str] = []
+    try:
+        in_mig_mode = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+    except nvml.NVMLError:  # devices that cannot be split say "not supported", old drivers "no such function"
+        in_mig_mode = False
+    if in_mig_mode:
+        for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                mig_handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, instance)
+            except nvml.NVMLError_NotFound:
+                continue
+            mig_uuids.append(nvml.nvmlDeviceGetUUID(mig_handle))
+    return Device(
+        index, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), in_mig_mode, tuple(mig_uuids)
+    )
+
+
+def visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[str, ...]:
+    """The CUDA_VISIBLE_DEVICES entries (indices or UUIDs) that processes of this host can use.
+
+    `visible` is that variable (None: unset, all devices). CUDA ignores an entry it does not know and all
+    that follow; here that is a LaunchError. A process sees one MIG device at most, so MIG counts as one.
+    """
+    if visible is None:
+        whole = tuple(str(device.index) for device in devices if not device.in_mig_mode)
+        return whole or tuple(uuid for device in devices for uuid in device.mig_uuids)[:1]
+    entries = [entry.strip() for entry in visible.split(",")]
+    if entries in ([""], ["-1"]):
+        return ()
+    where = f"CUDA_VISIBLE_DEVICES={visible}"
+    owners = [_owner(entry, devices, where) for entry in entries]
+    if len(entries) > 1 and any(entry.startswith("MIG-") for entry in entries):
+        raise LaunchError(f"{where}: CUDA uses one MIG device a process; wanted that one alone")
+    if len(set(owners)) < len(owners):
+        raise LaunchError(f"{where}: names a device twice; wanted each once")
+    return tuple(entries)
+
+
+def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
+    """Index of the device that `entry` means: an index, a GPU UUID or the beginning of one, a MIG UUID."""
+    if entry.isdecimal():
+        if int(entry) >= len(devices):
+            raise LaunchError(f"{where}: no device {entry} here; wanted indices below {len(devices)}")
+        return int(entry)
+    if entry.startswith("MIG-GPU-"):  # the form of drivers before 470: MIG-<GPU UUID>/<instances>
+        found = [device for device in devices if entry[4:].startswith(device.uuid + "/")]
+    elif entry.startswith("MIG-"):
+        found = [device for device in devices if entry in device.mig_uuids]
+    elif entry.startswith("GPU-"):
+        found = [device for device in devices if device.uuid.startswith(entry)]
+    else:
+        raise LaunchError(f"{where}: {entry!r}: wanted an index, GPU-<uuid> or MIG-<uuid>")
+    if len(found) != 1:
+        raise LaunchError(f"{where}: {entry!r} means {len(found)} of the devices here; wanted one")
+    return found[0].index
+
+
+def count_cores() -> int:
+    """Physical cores this process may use, at least 1."""
+    import psutil
+
+    logical = psutil.cpu_count(logical=True) or 1
+    physical = psutil.cpu_count(logical=False) or logical
+    allowed = len(os.sched_getaffinity(0)) * physical / logical
+    try:
+        quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
+        if quota != "max":
+            allowed = min(allowed, int(quota) / int(period))
+    except (OSError, ValueError):
+        pass  # no cgroup v2 here: nothing limits the share
+    return max(1, int(allowed))
+
+
+def list_addresses() -> tuple[tuple[str, str], ...]:
+    """(interface, IP address) of every interface that is up."""
+    import psutil
+
+    stats = psutil.net_if_stats()
+    families = {socket.AF_INET: 0, socket.AF_INET6: 1}
+    found = [
+        (name, families[entry.family], entry.address.partition("%")[0])
+        for name, entries in psutil.net_if_addrs().items()
+        if name in stats and stats[name].isup
+        for entry in entries
+        if entry.family in families
+    ]
+    return tuple((name, address) for name, _, address in sorted(found))
+
+
+def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> str:
+    """The interface whose packets reach `address`, a name or IP address; "" where there is no route.
+
+    Asks the kernel's routing table (a connected UDP socket); sends nothing, except to the name server
+    where `address` is a name. Raises LaunchError for a name that does not resolve.
+    """
+    try:
+        infos = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)
+    except socket.gaierror as error:
+        raise LaunchError(
+            f"--master-addr {address}: {error.strerror}; wanted the address of node 0"
+        ) from error
+    for family, kind, protocol, _, target in infos:
+        with socket.socket(family, kind, protocol) as probe:
+            try:
+                probe.connect(target)
+            except OSError:
+                continue
+            local = probe.getsockname()[0].partition("%")[0]
+        for name, own in addresses:
+            if own == local:
+                return name
+    return ""
+
+
+def port_is_free(port: int) -> bool:
+    """True where a server could listen on `port` on all interfaces now."""
+    return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)
+
+
+def _can_listen(family: socket.AddressFamily, everywhere: str, port: int) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind((everywhere, port))
+            probe.listen(1)
+    except OSError as error:
+        # Any other error of IPv6 says that this host has none, which is no hindrance.
+        return family == socket.AF_INET6 and error.errno not in (errno.EADDRINUSE, errno.EACCES)
+    return True
+
+
+def find_free_port() -> int:
+    """A port nobody listens on now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = int(probe.getsockname()[1])
+        if port_is_free(port):
+            return port

@@ -1,0 +1,111 @@
+"""The hostfile: which hosts take part and how many processes each runs, read strictly.
+
+One host a line, `<host> slots=<positive int>`; `#` starts a comment. What DeepSpeed's own reader accepts
+silently (slots=0, trailing words, a missing file) is an error here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from alphazero.errors import LaunchError
+
+WANTED = "expected '<host> slots=<positive int>'"
+MAX_SLOTS = 4096  # more processes than any host has devices or cores: surely a slip
+USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+# RFC 1123 labels; underscores occur in machine-made names. Never a leading '-', which ssh would read as
+# an option.
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
+SLOTS = re.compile(r"slots=([1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty."""
+
+    address: str
+    slots: int
+    user: str = ""
+    line: int = 0
+
+    @property
+    def name(self) -> str:
+        """The host as it was written, less brackets."""
+        return f"{self.user}@{self.address}" if self.user else self.address
+
+
+def read_hostfile(path: Path) -> tuple[Host, ...]:
+    """The hosts of the file at `path`, in its order, at least one.
+
+    Raises LaunchError for a file that cannot be read or holds no host.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise LaunchError(f"{path}: is not text (byte {error.start}); {WANTED} on each line") from error
+    except OSError as error:
+        raise LaunchError(f"--hostfile {path}: cannot be read: {error.strerror}") from error
+    return parse_hostfile(text, str(path))
+
+
+def parse_hostfile(text: str, source: str) -> tuple[Host, ...]:
+    """The hosts `text` names; `source` is what errors call it.
+
+    Raises LaunchError naming source and line for a line of another form or a host named twice, and for a
+    text without hosts.
+    """
+    hosts: dict[str, Host] = {}
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line = raw.partition("#")[0].strip()
+        if not line:
+            continue
+        host = _parse_line(line, f"{source}:{number}: {_shown(line)}", number)
+        key = host.address.lower()
+        if key in hosts:
+            first = hosts[key].line
+            raise LaunchError(
+                f"{source}:{number}: {_shown(line)}: {host.address} is on line {first} already; "
+                "expected each host once"
+            )
+        hosts[key] = host
+    if not hosts:
+        raise LaunchError(f"{source}: names no host; {WANTED} on at least one line")
+    return tuple(hosts.values())
+
+
+def _parse_line(line: str, where: str, number: int) -> Host:
+    words = line.split()
+    slots = SLOTS.fullmatch(words[1]) if len(words) == 2 else None
+    if slots is None:
+        raise LaunchError(f"{where}: {WANTED}")
+    if int(slots[1]) > MAX_SLOTS:
+        raise LaunchError(f"{where}: expected at most {MAX_SLOTS} slots")
+    user, at, address = words[0].rpartition("@")
+    if at and not USER.fullmatch(user):
+        raise LaunchError(f"{where}: {WANTED}, where '<host>' may be 'user@host'")
+    return Host(_parse_address(address, where), int(slots[1]), user, number)
+
+
+def _parse_address(text: str, where: str) -> str:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in bare or bare != text:
+        try:
+            return str(ipaddress.IPv6Address(bare))
+        except ValueError as error:
+            raise LaunchError(f"{where}: {WANTED}; {text!r} is no IPv6 address") from error
+    if len(bare) > 253 or not HOST_NAME.fullmatch(bare):
+        raise LaunchError(f"{where}: {WANTED}; {text!r} is no host name")
+    if re.fullmatch(r"[0-9.]+", bare):
+        try:
+            return str(ipaddress.IPv4Address(bare))
+        except ValueError as error:
+            raise LaunchError(f"{where}: {WANTED}; {text!r} is no IPv4 address") from error
+    return bare
+
+
+def _shown(line: str) -> str:
+    """The line in quotes, cut where it is long, with nothing in it that a terminal would obey."""
+    return repr(line if len(line) <= 80 else line[:77] + "...")

@@ -1,0 +1,192 @@
+// Lines, encoding and batch encoder under the sanitizers: random games, and stored games full of noise.
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/batch_encoder.hpp"
+#include "data/permutation.hpp"
+#include "data/worker_pool.hpp"
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/error.hpp"
+#include "games/line.hpp"
+#include "games/tictactoe/tictactoe.hpp"
+
+namespace {
+
+using namespace alphazero;
+
+using Random = std::mt19937_64;
+
+void require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+  std::exit(1);
+}
+
+template <typename G>
+constexpr std::array<std::string_view, 1> kStarts = {""};
+template <>
+constexpr std::array<std::string_view, 4> kStarts<Chess> = {
+    "",
+    "nrk1rbbq/ppp1pppp/8/3p4/8/5N2/PPPPPPPP/NRK1RBBQ w EBeb - 0 1",
+    "8/P1k3P1/8/3pP3/3Pp3/8/p1K3p1/8 w - d6 0 1",
+    "r3k2r/1P4P1/8/8/8/8/1p4p1/R3K2R b KQkq - 3 40",
+};
+
+// Owns what ShardColumns looks at.
+struct Games {
+  std::vector<std::uint16_t> moves;
+  std::vector<std::int32_t> moves_offset{0};
+  std::vector<std::int8_t> result;
+  std::unique_ptr<bool[]> result_valid;
+  std::string fens;
+  std::vector<std::int32_t> fen_offset{0};
+  std::vector<std::uint8_t> packed;  // of every position, from a Line
+  std::vector<std::uint64_t> keys;
+
+  ShardColumns columns() const {
+    return {"games",
+            moves,
+            moves_offset,
+            result,
+            {result_valid.get(), result.size()},
+            {reinterpret_cast<const std::uint8_t*>(fens.data()), fens.size()},
+            fen_offset};
+  }
+};
+
+template <Game G>
+Games random_games(Random& random, int count) {
+  Games games;
+  std::vector<Move> moves;
+  for (int game = 0; game < count; ++game) {
+    const std::string_view start = kStarts<G>[random() % kStarts<G>.size()];
+    Line<G> line = start.empty() ? Line<G>() : Line<G>(G::from_string(start));
+    for (G::legal(line.state(), moves); !moves.empty() && line.num_plies() < 100;
+         G::legal(line.state(), moves)) {
+      const std::size_t end = games.packed.size();
+      games.packed.resize(end + packed_bytes<G>());
+      G::encode(line.frames(), HistoryFill::kFenOnly, games.packed.data() + end);
+      games.keys.push_back(G::hash(line.state()));
+      const Move move = moves[random() % moves.size()];
+      require(G::can_apply(line.state(), move), "a legal move can be applied");
+      require(G::index_to_move(line.state(), G::move_to_index(line.state(), move)) == move, "policy index");
+      games.moves.push_back(move);
+      line.push(move);
+      line.outcome();
+    }
+    games.moves_offset.push_back(static_cast<std::int32_t>(games.moves.size()));
+    games.result.push_back(static_cast<std::int8_t>(random() % 3) - 1);
+    games.fens += start;
+    games.fen_offset.push_back(static_cast<std::int32_t>(games.fens.size()));
+  }
+  games.result_valid = std::make_unique<bool[]>(count);
+  std::fill_n(games.result_valid.get(), count, true);
+  return games;
+}
+
+// Every position of all games.
+struct AllPlaces {
+  explicit AllPlaces(const Games& games) {
+    for (std::size_t row = 0; row < games.result.size(); ++row) {
+      for (int at = 0; at < games.moves_offset[row + 1] - games.moves_offset[row]; ++at) {
+        shard.push_back(0);
+        game.push_back(static_cast<std::int32_t>(row));
+        ply.push_back(at);
+      }
+    }
+  }
+  std::vector<std::int32_t> shard, game, ply;
+};
+
+template <Game G>
+void test_batches_equal_lines(Random& random) {
+  const Games games = random_games<G>(random, 40);
+  const AllPlaces places(games);
+  for (const int num_threads : {1, 3}) {
+    BatchEncoder<G> encoder(num_threads);
+    encoder.add_shard(games.columns());
+    const EncodedBatch batch = encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly);
+    require(batch.packed == games.packed, "a replayed game is encoded as a line is");
+    std::vector<std::int32_t> rows(games.result.size());
+    for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = static_cast<std::int32_t>(row);
+    require(encoder.position_keys(0, rows) == games.keys, "keys of a replayed game");
+  }
+}
+
+template <Game G>
+void test_noise_is_an_error_and_nothing_worse(Random& random) {
+  int refused = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    Games games = random_games<G>(random, 3);
+    if (games.moves.empty()) continue;
+    for (std::uint64_t hits = 1 + random() % 20; hits > 0; --hits) {
+      // Half of the noise is near the truth: another square of the same move.
+      std::uint16_t& move = games.moves[random() % games.moves.size()];
+      move = static_cast<std::uint16_t>(random() % 2 == 0 ? random() : move ^ (1U << (random() % 15)));
+    }
+    const AllPlaces places(games);
+    BatchEncoder<G> encoder(2);
+    encoder.add_shard(games.columns());
+    for (std::size_t i = 0; i < places.ply.size(); ++i) {
+      const auto one = [i](const std::vector<std::int32_t>& values) {
+        return std::span(values).subspan(i, 1);
+      };
+      try {
+        encoder.encode({one(places.shard), one(places.game), one(places.ply)}, HistoryFill::kNo);
+      } catch (const GameError&) {
+        ++refused;
+      }
+    }
+  }
+  require(refused > 200, "noise is refused");
+}
+
+void test_errors_of_workers_are_those_of_the_lowest_task() {
+  WorkerPool pool(4);
+  for (int round = 0; round < 200; ++round) {
+    try {
+      pool.run(100, [](std::size_t task, int) {
+        if (task >= 7) throw std::out_of_range(std::to_string(task));
+      });
+      require(false, "the error arrives");
+    } catch (const std::out_of_range& error) {
+      require(std::string(error.what()) == "7", "the lowest task's error");
+    }
+    std::array<int, 50> runs{};
+    pool.run(runs.size(), [&](std::size_t task, int) { ++runs[task]; });
+    for (const int times : runs) require(times == 1, "each task runs once");
+  }
+}
+
+void test_permutations_are_permutations() {
+  for (std::uint64_t size = 1; size < 300; ++size) {
+    std::vector<bool> seen(size);
+    const Permutation permutation(size * 77, size);
+    for (std::uint64_t index = 0; index < size; ++index) seen[permutation(index)] = true;
+    for (const bool there : seen) require(there, "every image occurs");
+  }
+}
+
+}  // namespace
+
+int main() {
+  Random random(20240229);
+  test_batches_equal_lines<Chess>(random);
+  test_batches_equal_lines<Connect4>(random);
+  test_batches_equal_lines<TicTacToe>(random);
+  test_noise_is_an_error_and_nothing_worse<Chess>(random);
+  test_noise_is_an_error_and_nothing_worse<Connect4>(random);
+  test_noise_is_an_error_and_nothing_worse<TicTacToe>(random);
+  test_errors_of_workers_are_those_of_the_lowest_task();
+  test_permutations_are_permutations();
+  std::puts("encoding_test: all well");
+}

@@ -1,0 +1,107 @@
+"""`alphazero data` as typed: what it prints, and one line with exit code 2 for each mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alphazero.cli.main import main
+
+GAMES = (
+    '[Event "a"]\n[White "w"]\n[WhiteElo "2500"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 1-0\n\n'
+    '[Event "b"]\n[Result "0-1"]\n\n1. e4 e5 2. Ke3 0-1\n\n'
+    '[Event "c"]\n[Variant "atomic"]\n\n1. e4 *\n\n'
+    '[Event "d"]\n[Result "1/2-1/2"]\n\n1. d4 1/2-1/2\n'
+)
+
+
+@pytest.fixture
+def games(tmp_path: Path) -> Path:
+    path = tmp_path / "games.pgn"
+    path.write_text(GAMES)
+    return path
+
+
+@pytest.fixture
+def store(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    path = tmp_path / "store"
+    assert main(["data", "import", str(games), "--store", str(path), "--workers", "1"]) == 0
+    return path
+
+
+def test_import_tells_totals_that_add_up(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    store = tmp_path / "store"
+    assert main(["data", "import", str(games), "--store", str(store)]) == 0
+    shown = capsys.readouterr()
+    assert f"{store}: 2 games, 4 plies in 1 shards" in shown.out
+    assert "games read 4 = imported 2 + quarantined 2" in shown.out
+    assert f"1 x move (see {store / 'quarantine.jsonl'})" in shown.out
+    assert "import store: 100%" in shown.err
+    assert main(["data", "import", str(games), "--store", str(store)]) == 0
+    assert "holds these sources already (2 games, 4 plies)" in capsys.readouterr().out
+
+
+def test_info_describes_a_store(store: Path, capsys: pytest.CaptureFixture[str]):
+    capsys.readouterr()
+    assert main(["data", "info", str(store)]) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        "chess, 2 games, 4 plies",
+        "plies a game  2.0",
+        "1-0 1, 1/2-1/2 1, 0-1 0, none 0",
+        "Elo           2500-2500",
+        "quarantined   2, move 1, variant 1",
+        "games.pgn: 4 games, 2 imported, 2 quarantined",
+    ):
+        assert words in shown
+    assert main(["data", "info", str(store), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["results"] == {"1-0": 1, "1/2-1/2": 1, "0-1": 0, "*": 0}
+    assert summary["quarantined"] == {"move": 1, "variant": 1}
+
+
+def test_verify_says_that_all_is_well(store: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["data", "verify", str(store)]) == 0
+    assert "2 games, 4 plies: checksums fit and every move is legal" in capsys.readouterr().out
+
+
+def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys: pytest.CaptureFixture[str]):
+    here = games.parent
+    (here / "not.pgn").write_text("nothing that is chess")
+    (here / "half.pgn.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0")
+    (here / "empty").mkdir()
+    (here / "void.pgn").write_text("")
+    damaged = here / "damaged"
+    damaged.mkdir()
+    for file in store.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes())
+    shard = damaged / "shard-00000.arrow"
+    shard.write_bytes(shard.read_bytes().replace(b"\x0c", b"\x0d"))
+    new = ["--store", str(here / "new")]
+    capsys.readouterr()
+    for arguments, words in (
+        (["import", str(here / "missing.pgn"), *new], "missing.pgn: cannot read: No such file or directory"),
+        (["import", str(here / "empty"), *new], "empty: no PGN files below this directory"),
+        (["import", str(here / "not.pgn"), *new], "not.pgn: no game could be imported"),
+        (["import", str(here / "void.pgn"), *new], "void.pgn: no game could be imported"),
+        (["import", str(here / "half.pgn.gz"), *new], "half.pgn.gz: damaged gzip data after 0 bytes of text"),
+        (["import", str(games), str(games), *new], "games.pgn: given twice"),
+        (["import", str(games), "--store", str(here)], f"{here}: is there and is no game store"),
+        (["import", str(games), "--store", str(games)], "games.pgn: is there and is no game store"),
+        (["import", str(here / "not.pgn"), "--store", str(store)], "holds the games of other sources"),
+        (["import", str(games), *new, "--workers", "0"], "'0': expected a positive whole number"),
+        (["import", str(games), *new, "--workers", "two"], "'two': expected a positive whole number"),
+        (["import", str(games)], "--store"),
+        (["info", str(here / "nowhere")], "nowhere: no game store here"),
+        (["info", str(games.parent)], "no game store here"),
+        (["verify", str(damaged)], "shard-00000.arrow: "),
+        (["explode"], "explode"),
+        ([], "{import,info,verify}"),
+    ):
+        assert main(["data", *arguments]) == 2, arguments
+        shown = capsys.readouterr()
+        message = [line for line in shown.err.splitlines() if line.startswith("alphazero: error: ")]
+        assert len(message) == 1, shown.err
+        assert words in message[0]
+        assert "Traceback" not in shown.err
+    assert not (here / "new").exists()

@@ -1,0 +1,50 @@
+"""Real training jobs of a tiny network, started as a user starts them, for tests."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY = (
+    *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4"),
+    *("--optimizer", "sgd", "--learning-rate", "0.005", "--warmup-steps", "0", "--lr-schedule", "constant"),
+    *("--batch-size", "32", "--micro-batch-size", "8", "--validation-interval", "0", "--no-tensorboard"),
+    *("--run-name", "job", "--log-interval", "5"),
+)
+
+
+def environment() -> dict[str, str]:
+    """One thread a process, so that sums have one order, and none of an outer job's variables."""
+    outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    kept = {name: value for name, value in os.environ.items() if name not in outer}
+    return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def command(
+    ranks: int, arguments: Sequence[str], script: Path = REPOSITORY / "train_distributed.py"
+) -> list[str]:
+    """argv of a job of `ranks` processes on this machine (port 0: torchrun picks a free one)."""
+    if ranks == 1:
+        return [sys.executable, str(script), *arguments]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*torchrun, str(script), *arguments]
+
+
+def run_job(directory: Path, store: Path, ranks: int, *extra: str, script: Path | None = None) -> str:
+    """Run to the end in `directory`; what it printed. Fails the test on another exit status than 0."""
+    arguments = [*TINY, "--data", str(store), *extra]
+    argv = command(ranks, arguments, *([script] if script else []))
+    directory.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(argv, cwd=directory, env=environment(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr
+
+
+def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
+    """The figures of every step of the run in `directory`, the newest word on each."""
+    lines = (directory / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
+    return [by_step[step] for step in sorted(by_step)]

@@ -1,0 +1,49 @@
+"""One rank and several compute the same thing (DESIGN: the unit of work is a micro-batch)."""
+
+from pathlib import Path
+
+import pytest
+from jobs import run_job, step_lines
+
+STEPS = "50"
+SHIFTED = Path(__file__).with_name("shifted_by_one.py")
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory, random_store):
+    directory = tmp_path_factory.mktemp("one")
+    run_job(directory, random_store, 1, "--steps", STEPS)
+    return step_lines(directory)
+
+
+def assert_same_training(lines, reference):
+    """Same samples in the same step; step 1 within 1e-6 relative, every step within 1e-3."""
+    assert len(lines) == len(reference) == int(STEPS)
+    for line, expected in zip(lines, reference, strict=True):
+        assert line["sample_id_sum"] == expected["sample_id_sum"]
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+    assert lines[0]["loss"] == pytest.approx(reference[0]["loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_ranks_train_what_one_rank_trains(tmp_path, random_store, one_rank, ranks):
+    """3 ranks make surplus passes: 4 micro-batches do not divide."""
+    output = run_job(tmp_path, random_store, ranks, "--steps", STEPS)
+    assert_same_training(step_lines(tmp_path), one_rank)
+    assert f"checkpoint at step {STEPS}: parameters synchronized" in output
+    assert f"on {ranks} ranks" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_every_zero_stage_trains_what_one_rank_trains(tmp_path, random_store, one_rank, stage):
+    run_job(tmp_path, random_store, 2, "--steps", STEPS, "--zero-stage", str(stage))
+    assert_same_training(step_lines(tmp_path), one_rank)
+
+
+def test_data_shifted_by_one_sample_does_not_pass_for_the_same_training(tmp_path, random_store, one_rank):
+    run_job(tmp_path, random_store, 2, "--steps", STEPS, script=SHIFTED)
+    with pytest.raises(AssertionError):
+        assert_same_training(step_lines(tmp_path), one_rank)
+    shifted = step_lines(tmp_path)
+    assert shifted[0]["loss"] != pytest.approx(one_rank[0]["loss"], rel=1e-6)
