@@ -1,0 +1,229 @@
+"""`alphazero eval`: how well networks predict the moves and results of known games."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.errors import ConfigError, DataError, WeightsError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from alphazero.data.batch import Batch
+    from alphazero.data.sampler import Window
+    from alphazero.evaluation.position_eval import PositionMetrics
+    from alphazero.games.spec import GameSpec
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="W",
+        help="weights files: .pt or .safetensors of ours, .pb.gz of lc0; each is a row of the table",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="PATH",
+        help="game stores, PGN files or directories whose positions are predicted",
+    )
+    parser.add_argument(
+        "--not-in",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="leave out positions that occur in these (the training data)",
+    )
+    parser.add_argument(
+        "--positions", type=_positive, default=8192, metavar="N", help="how many at most (default 8192)"
+    )
+    parser.add_argument(
+        "--seed", type=_whole, help="draw them at random with this seed (default: evenly spread)"
+    )
+    parser.add_argument("--batch-size", type=_positive, default=256, metavar="N")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--num-workers", type=_positive, default=1, metavar="N", help="threads that encode")
+    parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="where imported PGN is kept")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@dataclass(frozen=True)
+class PositionSet:
+    """Samples to predict: ids among `in_data` samples, of which `eligible` were not left out."""
+
+    ids: npt.NDArray[np.int64]
+    in_data: int
+    eligible: int
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure each network on the same positions, print them."""
+    import os
+
+    from alphazero.runtime import choose_device
+
+    for path in args.weights:
+        if not path.is_file():
+            raise WeightsError(f"--weights {path}: wanted a file that can be read")
+    device = choose_device(args.device, 0, os.environ)
+    window = open_window(args.data, args.cache_dir)
+    positions = choose_positions(args, window)
+    rows = [measure(args, path, device, window, positions) for path in args.weights]
+    print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
+    return 0
+
+
+def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
+    """All positions of stores and raw files. Raises DataError where there is none."""
+    from alphazero.data.raw_data import open_or_import
+    from alphazero.data.sampler import Window
+
+    window = Window.of_stores(open_or_import(paths, cache_dir, progress=True))
+    if not window.num_samples:
+        raise DataError(f"{', '.join(map(str, paths))}: no position of a game with a result")
+    return window
+
+
+def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
+    """The samples of `window` that --not-in leaves, --positions of them. Raises DataError if none is left."""
+    import numpy as np
+
+    from alphazero.data.loader import WindowEncoder
+    from alphazero.games.registry import get_spec
+
+    spec = get_spec(window.game_name)
+    eligible = np.arange(window.num_samples, dtype=np.int64)
+    if args.not_in:
+        seen_window = open_window(args.not_in, args.cache_dir)
+        if seen_window.game_name != window.game_name:
+            raise DataError(f"--not-in holds {seen_window.game_name}, --data {window.game_name}")
+        seen = np.unique(WindowEncoder(seen_window, spec, num_threads=args.num_workers).position_keys())
+        keys = WindowEncoder(window, spec, num_threads=args.num_workers).position_keys()
+        eligible = eligible[~np.isin(keys, seen)]
+        if not len(eligible):
+            raise DataError(
+                f"--not-in: all {window.num_samples} positions of --data occur there; none is left"
+            )
+    return PositionSet(draw(eligible, args.positions, args.seed), window.num_samples, len(eligible))
+
+
+def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.NDArray[np.int64]:
+    """min(count, len(eligible)) of them, ascending: evenly spread, or at random with a seed."""
+    import numpy as np
+
+    count = min(count, len(eligible))
+    if seed is None:
+        return eligible[np.arange(count, dtype=np.int64) * len(eligible) // count]
+    chosen = np.random.default_rng(seed).choice(len(eligible), count, replace=False)
+    return eligible[np.sort(chosen)]
+
+
+def measure(
+    args: argparse.Namespace, path: Path, device: object, window: Window, positions: PositionSet
+) -> PositionMetrics:
+    """One network on the positions."""
+    import torch
+
+    from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
+    from alphazero.network.weights import load_network
+
+    assert isinstance(device, torch.device)
+    network, _ = load_network(path, device)
+    if network.spec.name != window.game_name:
+        raise ConfigError(f"{path}: plays {network.spec.name}, --data holds {window.game_name}")
+    batches = progress(path.name, args, window, network.spec, positions)
+    return metrics_of(sum_over_positions(network, batches, device, args.precision))
+
+
+def progress(
+    name: str, args: argparse.Namespace, window: Window, spec: GameSpec, positions: PositionSet
+) -> Iterator[Batch]:
+    """The batches, with a bar on stderr where a person looks."""
+    from tqdm import tqdm
+
+    from alphazero.data.loader import WindowEncoder, batches_of
+
+    encoder = WindowEncoder(window, spec, num_threads=args.num_workers)
+    total = len(positions.ids)
+    with tqdm(total=total, desc=name, unit="position", file=sys.stderr, leave=False, disable=None) as bar:
+        for batch in batches_of(encoder, positions.ids, args.batch_size):
+            yield batch
+            bar.update(len(batch.sample_id))
+
+
+def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
+    """For people."""
+    names = [str(path) for path in args.weights]
+    width = max(len("weights"), *map(len, names))
+    lines = [describe(args, positions), ""]
+    heads = ("top-1", "top-5", "policy loss", "value loss", "value mse")
+    lines.append(f"{'weights':<{width}}" + "".join(f"{head:>13}" for head in heads))
+    for name, row in zip(names, rows, strict=True):
+        figures = (
+            f"{row.policy_top1:.2%}",
+            f"{row.policy_top5:.2%}",
+            f"{row.policy_loss:.4f}",
+            f"{row.value_loss:.4f}",
+            f"{row.value_mse:.4f}",
+        )
+        lines.append(f"{name:<{width}}" + "".join(f"{figure:>13}" for figure in figures))
+    lines += [
+        "",
+        "losses in nats; value mse of W - L against the result, -1 to 1 (lc0 prints a quarter of it)",
+    ]
+    return "\n".join(lines)
+
+
+def describe(args: argparse.Namespace, positions: PositionSet) -> str:
+    """How many positions, of which."""
+    chosen = "evenly spread" if args.seed is None else f"seed {args.seed}"
+    text = f"{len(positions.ids)} of {positions.in_data} positions ({chosen})"
+    if args.not_in:
+        share = positions.eligible / positions.in_data
+        text += f"; {positions.eligible} ({share:.1%}) do not occur in {', '.join(map(str, args.not_in))}"
+    return text
+
+
+def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
+    """For programs."""
+    return json.dumps(
+        {
+            "data": [str(path) for path in args.data],
+            "not_in": [str(path) for path in args.not_in],
+            "positions_in_data": positions.in_data,
+            "positions_eligible": positions.eligible,
+            "seed": args.seed,
+            "precision": args.precision,
+            "networks": [
+                {"weights": str(path), **asdict(row)} for path, row in zip(args.weights, rows, strict=True)
+            ],
+        },
+        indent=2,
+    )
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted a positive whole number")
+    return int(text)
