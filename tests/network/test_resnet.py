@@ -16,7 +16,10 @@ GAMES = ("chess", "connect4", "tictactoe")
 
 def small(game: str, **changes: object) -> AlphaZeroNet:
     config = NetworkConfig(**{"game": game, "blocks": 2, "filters": 16, "value_hidden": 8, **changes})
-    return AlphaZeroNet(config, get_spec(game), torch.Generator().manual_seed(1))
+    network = AlphaZeroNet(config, get_spec(game), torch.Generator().manual_seed(1))
+    for block in network.blocks:
+        nn.init.ones_(block.second.norm.weight)  # a fresh block is the identity and would hide faults
+    return network
 
 
 def random_planes(game: str, batch: int = 4) -> torch.Tensor:

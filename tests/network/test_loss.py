@@ -10,9 +10,9 @@ import torch
 from alphazero.config import LossConfig, NetworkConfig
 from alphazero.data.batch import Batch
 from alphazero.games.registry import get_spec
+from alphazero.network.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
 from alphazero.network.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.resnet import AlphaZeroNet, NetworkOutput
-from alphazero.training.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
 
 CPU = torch.device("cpu")
 
