@@ -63,7 +63,9 @@ class ResidualBlock(nn.Module):
         branch_BCHW = self.second(functional.relu(self.first(input_BCHW)))
         if self.se is not None:
             branch_BCHW = self.se(branch_BCHW)
-        return functional.relu(input_BCHW + branch_BCHW)
+        return torch.relu_(
+            input_BCHW + branch_BCHW
+        )  # saves an activation a block; nothing else reads the sum
 
 
 class AlphaZeroNet(nn.Module):
@@ -113,9 +115,10 @@ def squeeze_units(config: NetworkConfig) -> int:
 def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
     """Draw all weights anew.
 
-    Convolutions before BatchNorm and ReLU: He et al. 2015 (arXiv:1502.01852) eq. 10, normal, fan in.
-    Layers that end in logits or a sigmoid, and the squeeze: Glorot normal, as lczero-training
-    (tf/tfprocess.py, kernel_initializer) has everywhere. Biases 0. BatchNorm: gamma 1, beta 0.
+    Convolutions before BatchNorm: He et al. 2015 (arXiv:1502.01852) eq. 10, normal, fan in. All other
+    layers: Glorot normal, as lczero-training (tf/tfprocess.py, kernel_initializer) has everywhere.
+    Biases 0. BatchNorm: gamma 1, beta 0, but gamma 0 where a residual branch ends, so that each block
+    starts as the identity (Goyal et al. 2017, arXiv:1706.02677, 5.1).
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -129,3 +132,6 @@ def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
             module.reset_running_stats()
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+    for module in network.modules():
+        if isinstance(module, ResidualBlock) and isinstance(module.second.norm, nn.BatchNorm2d):
+            nn.init.zeros_(module.second.norm.weight)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pickle
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError, WeightsError
+from alphazero.files import replacing
 from alphazero.games.registry import get_spec
 from alphazero.network.lc0_weights import MAGIC as LC0_MAGIC
 from alphazero.network.lc0_weights import read_lc0
@@ -58,41 +58,24 @@ def write_weights(path: Path, weights: WeightsFile) -> None:
     # A tensor may be a view of a flat buffer or lie channels-last: a fresh contiguous copy is neither.
     state_dict = {key: plain_copy(value) for key, value in weights.state_dict.items()}
     header = {"magic": MAGIC, "version": VERSION, "network": dataclasses.asdict(weights.config)}
-    if path.suffix == ".pt":
-        content = {**header, "state_dict": state_dict, "metadata": weights.metadata}
-        write_atomically(path, lambda temporary: torch.save(content, temporary))
-    elif path.suffix == ".safetensors":
-        text = {"alphazero": json.dumps({**header, "metadata": weights.metadata})}
-        write_atomically(path, lambda temporary: safetensors.torch.save_file(state_dict, temporary, text))
-    else:
+    if path.suffix not in (".pt", ".safetensors"):
         raise WeightsError(f"{path}: weights are written to .pt or .safetensors")
+    try:
+        with replacing(path) as file:
+            if path.suffix == ".pt":
+                torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, file)
+            else:
+                text = json.dumps({**header, "metadata": weights.metadata})
+                file.write(safetensors.torch.save(state_dict, {"alphazero": text}))
+    except (OSError, RuntimeError) as error:
+        # torch turns a full disk into a RuntimeError of its own.
+        raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
 
 
 def plain_copy(tensor: Tensor) -> Tensor:
     """A contiguous copy on the CPU with memory of its own, floating point as fp32."""
     dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-    copy = tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
-    return copy
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, force it to disk, then give it its name."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb+") as handle:
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
-        # torch and safetensors turn an unwritable place or a full disk into errors of their own.
-        raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    return tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
 
 
 def load_network(path: Path, device: torch.device) -> tuple[AlphaZeroNet, Metadata]:

@@ -16,7 +16,10 @@ GAMES = ("chess", "connect4", "tictactoe")
 
 def small(game: str, **changes: object) -> AlphaZeroNet:
     config = NetworkConfig(**{"game": game, "blocks": 2, "filters": 16, "value_hidden": 8, **changes})
-    return AlphaZeroNet(config, get_spec(game), torch.Generator().manual_seed(1))
+    network = AlphaZeroNet(config, get_spec(game), torch.Generator().manual_seed(1))
+    for block in network.blocks:
+        nn.init.ones_(block.second.norm.weight)  # a fresh block is the identity and would hide faults
+    return network
 
 
 def random_planes(game: str, batch: int = 4) -> torch.Tensor:
@@ -124,14 +127,15 @@ def test_the_same_generator_gives_the_same_weights():
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
-def test_convolutions_start_with_he_variance_and_norms_as_the_identity():
+def test_convolutions_start_with_he_variance_and_blocks_as_the_identity():
     network = AlphaZeroNet(NetworkConfig(blocks=1, filters=128), get_spec("chess"))
     weight = network.blocks[0].first.conv.weight
     assert weight.var().item() == pytest.approx(2 / (9 * 128), rel=0.02)
-    norm = network.blocks[0].second.norm
-    assert norm.eps == BATCH_NORM_EPS == 1e-5
-    assert norm.weight.eq(1).all()
-    assert norm.bias.eq(0).all()
+    first, second = network.blocks[0].first.norm, network.blocks[0].second.norm
+    assert first.eps == second.eps == BATCH_NORM_EPS == 1e-5
+    assert first.weight.eq(1).all()
+    planes = torch.rand(2, 128, 8, 8)
+    torch.testing.assert_close(network.blocks[0](planes), planes)
     assert network.policy.output.bias.eq(0).all()
 
 

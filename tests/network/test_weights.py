@@ -3,6 +3,7 @@
 import json
 import pickle
 from pathlib import Path
+from typing import IO
 
 import pytest
 import safetensors.torch
@@ -93,8 +94,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     path = tmp_path / "w.pt"
     save_weights(path, network(), {"step": 1})
 
-    def full_disk(content: object, target: Path) -> None:
-        target.write_bytes(b"half of it")
+    def full_disk(content: object, file: IO[bytes]) -> None:
+        file.write(b"half of it")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full_disk)

@@ -11,6 +11,7 @@ from alphazero.training.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of
 from alphazero.config import LossConfig, NetworkConfig
 from alphazero.data.batch import Batch
 from alphazero.games.registry import get_spec
+from alphazero.network.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
 from alphazero.network.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.resnet import AlphaZeroNet, NetworkOutput
 
