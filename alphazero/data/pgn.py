@@ -6,6 +6,7 @@ the last step renames that to <store>.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -179,12 +180,19 @@ class _ImportRun:
         except OSError as error:
             raise DataError(f"{self.directory / QUARANTINE_NAME}: cannot write: {error.strerror}") from error
         if not any(entry.imported for entry in self.finished):
-            read = sum(entry.games for entry in self.finished)
-            raise DataError(
-                f"{self.sources[0].path if self.sources else 'no sources'}: no game could be imported"
-                f" from {len(self.sources)} files ({read} games found)"
-            )
+            raise self._nothing_imported()
         return self.writer.finish(self.store, self.finished)
+
+    def _nothing_imported(self) -> DataError:
+        """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
+        read = sum(entry.games for entry in self.finished)
+        lines = (self.directory / QUARANTINE_NAME).read_text(encoding="utf-8").splitlines()
+        first = f"; the first: {json.loads(lines[0])['reason']}" if lines else ""
+        shutil.rmtree(self.directory)
+        return DataError(
+            f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
+            f" ({read} games found{first})"
+        )
 
     def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], quarantine: IO[bytes]) -> None:
         bytes_read = _ByteCount()
