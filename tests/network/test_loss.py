@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from alphazero.training.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
 
 from alphazero.config import LossConfig, NetworkConfig
 from alphazero.data.batch import Batch
