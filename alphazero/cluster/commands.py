@@ -122,7 +122,7 @@ def choose_environment(
     """Variables that ranks want and the user has not set."""
     chosen = []
     threads = max(1, machine.num_cores // plan.num_processes)
-    cores = f"{machine.num_cores} cores, {plan.num_processes} processes"
+    cores = f"{machine.num_cores} cores, processes: {plan.num_processes}"
     chosen.append(Variable("OMP_NUM_THREADS", str(threads), cores))
     if plan.device == "cpu":
         chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))

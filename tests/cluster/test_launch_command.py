@@ -36,7 +36,12 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("alphazero.cluster.health.list_devices", lambda files_present: ())
 
 
-def test_flags_of_the_trainer_go_through_unchanged_and_in_order(no_gpu, capsys: pytest.CaptureFixture[str]):
+def test_flags_of_the_trainer_go_through_unchanged_and_in_order(
+    no_gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a b.pgn", "c"):
+        Path(name).touch()
     trainer = [
         "--batch-size",
         "2048",
@@ -129,6 +134,7 @@ def test_help_and_dry_run_answer_at_once_and_import_no_torch(arguments: list[str
 
 
 def test_the_shell_launcher_works_from_anywhere_and_leaves_relative_paths_to_the_caller(tmp_path: Path):
+    (tmp_path / "games.pgn").touch()
     run = run_script("--dry-run", "--device", "cpu", "--data", "games.pgn", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout.endswith(f"{REPOSITORY}/train_distributed.py --data games.pgn --device cpu\n")
