@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from alphazero.cli.main import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--filters", type=int, default=256, help="channels of the tower")
     parser.add_argument("--se-ratio", type=int, default=0, help="squeeze-excitation ratio; 0 is none")
     parser.add_argument("--batch", type=int, default=256, help="positions a pass")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32", help="arithmetic")
     parser.add_argument("--pure", action="store_true", help="weights in that precision too, no autocast")
     parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
@@ -45,7 +46,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     TFLOP/s counts two operations a multiply-add of convolutions and fully connected layers alone;
     backward counts as two forwards. Positions/s is the median over passes.
     """
-    parser = argparse.ArgumentParser(prog="alphazero bench network", allow_abbrev=False)
+    parser = Parser(prog="alphazero bench network", description=__doc__)
     configure(parser)
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
