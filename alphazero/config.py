@@ -23,7 +23,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PRESET_DIRECTORY = Path(__file__).resolve().parent.parent / "configs"
+PACKAGE = Path(__file__).resolve().parent
+# Beside the package in a checkout, within it where it was installed (with ds_config.json; CMakeLists.txt).
+PRESET_DIRECTORY = next(
+    path for path in (PACKAGE / "share" / "configs", PACKAGE.parent / "configs") if path.is_dir()
+)
 
 
 def setting(

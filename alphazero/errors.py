@@ -5,6 +5,8 @@ class AlphaZeroError(Exception):
     """A mistake outside this program: its message is one line, naming place, value and what was wanted."""
 
     exit_code = 2
+    # Every rank of a job found the same: rank 0 alone shows it.
+    found_by_all_ranks = False
 
 
 class ConfigError(AlphaZeroError):

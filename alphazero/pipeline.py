@@ -147,6 +147,7 @@ def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
             fault = error
     result, fault = exchange.from_main((result, fault))
     if fault is not None:
+        fault.found_by_all_ranks = True
         raise fault
     return result
 

@@ -70,7 +70,8 @@ def main(argv: Sequence[str]) -> int:
             args = parser.parse_args(argv[1:])
         return int(module.run(args))
     except AlphaZeroError as error:
-        print(f"alphazero: error: {error}", file=sys.stderr)
+        if not error.found_by_all_ranks or os.environ.get("RANK", "0") == "0":
+            print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("alphazero: interrupted", file=sys.stderr)

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from alphazero.config import PRESET_DIRECTORY, Config, add_flags, load_config, preset_names
-from alphazero.errors import ConfigError, DataError
+from alphazero.errors import AlphaZeroError, ConfigError, DataError
 from alphazero.training.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
-REPOSITORY = PRESET_DIRECTORY.parent
+SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 
@@ -65,7 +65,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     config = load_config(args.config or default_preset, flags)
-    settings = read_deepspeed_settings(Path(args.deepspeed_config or REPOSITORY / "ds_config.json"))
+    settings = read_deepspeed_settings(Path(args.deepspeed_config or SHIPPED_DEEPSPEED_CONFIG))
     for path in (*config.data.data, *config.data.validation_data):
         if not Path(path).exists():
             raise DataError(f"{path}: no such file or directory; wanted a game store, PGN file or directory")
@@ -102,7 +102,11 @@ def _train(args: argparse.Namespace) -> int:
     if "RANK" not in os.environ:
         os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
     on_cpu = args.device == "cpu" or not nvidia_device_present()
-    config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+    try:
+        config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+    except AlphaZeroError as error:
+        error.found_by_all_ranks = True
+        raise
     notices = []
     if on_cpu and not args.config:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")

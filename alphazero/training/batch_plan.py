@@ -8,7 +8,7 @@ from alphazero.errors import ConfigError
 
 # Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches;
 # CUDA: fills an 80 GB device with room to spare at 20x256. See docs/performance.md.
-LARGEST_MICRO_BATCH = {"cpu": 128, "cuda": 1024}
+LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 1024}
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ class Exchange:
         for name in mine:
             odd = [rank for rank, sums in enumerate(theirs) if sums.get(name) != theirs[0].get(name)]
             if odd:
-                raise DivergedRanksError(
-                    f"{when}: {name} on rank {odd[0]} differs from rank 0 (ranks {odd} differ)"
-                )
+                error = DivergedRanksError(f"{when}: {name} on ranks {odd} differs from rank 0")
+                error.found_by_all_ranks = True
+                raise error
         total = 0
         for value in mine.values():
             total = (total * 31 + value) % 2**64

@@ -189,7 +189,9 @@ class Trainer:
             except AlphaZeroError as error:
                 fault = str(error)
         if fault := self._exchange.from_main(fault):
-            raise CheckpointError(fault)
+            shared_fault = CheckpointError(fault)
+            shared_fault.found_by_all_ranks = True
+            raise shared_fault
         self._started = time.monotonic()
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor], optimizer: dict[str, torch.Tensor]) -> None:

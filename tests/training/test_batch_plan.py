@@ -17,7 +17,7 @@ def test_the_chosen_micro_batch_divides_the_batch_and_gives_every_rank_work():
             plan = plan_batches(batch_size, 0, ranks, "cpu")
             assert batch_size % plan.micro_batch_size == 0
             assert plan.num_micro_batches >= ranks
-            assert plan.micro_batch_size <= 128
+            assert plan.micro_batch_size <= 256
 
 
 @pytest.mark.parametrize(("batch", "micro", "ranks"), [(100, 30, 1), (2, 0, 3)])
