@@ -6,7 +6,6 @@ Where a shard ends depends on the rows alone, so that equal rows make equal byte
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from alphazero.data.store import (
     SourceEntry,
 )
 from alphazero.errors import DataError
+from alphazero.files import fsync_directory, replacing
 
 # A shard is full at the first of these: some 20 MB of a game file, and offsets far below 2**31.
 SHARD_GAMES = 1 << 16
@@ -34,25 +34,11 @@ ROW_SCHEMA = pa.schema(
 )
 
 
-def fsync_directory(path: Path) -> None:
-    """Make names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a file that is there in full or not at all: temporary name, fsync, rename. Raises DataError."""
-    temporary = path.with_name(path.name + ".tmp")
+    """Write a file that is there in full or not at all. Raises DataError."""
     try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-        fsync_directory(path.parent)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise DataError(f"{path}: cannot write: {error.strerror or error}") from error
 
