@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import torch
 
+from alphazero.banner import banner, summary
 from alphazero.config import Config
 from alphazero.console import Console
 from alphazero.data.loader import Loader, WindowEncoder, spread_sample_ids
@@ -25,11 +26,10 @@ from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters, open_writers
 from alphazero.network.loss import SUM_NAMES
 from alphazero.network.resnet import AlphaZeroNet
-from alphazero.network.weights import weights_file_name
-from alphazero.run_directory import RunDirectory, choose_run_directory, create, read_metrics
+from alphazero.run_directory import RunDirectory, choose_run_directory, create
 from alphazero.runtime import Runtime, default_threads
 from alphazero.training import checkpoint as checkpoints
-from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.batch_plan import plan_batches
 from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.deepspeed_config import DeepSpeedSettings
 from alphazero.training.deepspeed_engine import Engine, end_process_group, start_process_group
@@ -76,10 +76,7 @@ def _train(
     stop: StopRequest,
 ) -> int:
     started = time.monotonic()
-    run = exchange.from_main(choose_run_directory(config, fresh_start=request.fresh_start))
-    found = main_first(exchange, lambda: find_checkpoint(run, request.resume, console))
-    resumed = checkpoints.load(found) if found else None
-    spec = get_spec(config.network.game)
+    run, resumed = find_run(config, request, exchange, console)
     plan = plan_batches(
         config.training.batch_size,
         config.training.micro_batch_size or (resumed.state.micro_batch_size if resumed else 0),
@@ -87,42 +84,28 @@ def _train(
         runtime.device.type,
     )
     window, held_out = open_data(config, exchange, console)
-    num_steps = count_steps(config, window)
-    if resumed and found:
-        check_resumable(resumed, found, config, plan, window, console)
-    if runtime.is_main:
-        create(run, config, request.argv)
-    exchange.barrier()
-    console.log_to(run.log)
-    job = Job(config, runtime, run, plan, num_steps, window.id)
-    network = build_network(config, spec, resumed)
-    console.say(banner(job, network, window, held_out, request, exchange.gather(runtime)))
-    engine = Engine(network, spec, config, settings, plan, runtime, exchange)
+    job = Job(config, runtime, run, plan, count_steps(config, window), window.num_samples, window.id)
     first_step = resumed.state.step if resumed else 0
     if resumed:
-        engine.state.load_optimizer_state(resumed.optimizer)
-        console.say(f"resumed from {found} (step {first_step}, saved by {resumed.state.world_size} ranks)")
-    if first_step >= num_steps:
+        check_resumable(resumed, job, console)
+    if first_step >= job.num_steps:
         console.say(f"{run.path} is complete at step {first_step}; wanted --steps above it, or --fresh-start")
         return 0
-    threads = loader_threads(config, runtime)
-    loader = Loader(
-        window,
-        spec,
-        seed=config.training.seed,
-        batch_size=plan.batch_size,
-        micro_batch_size=plan.micro_batch_size,
-        rank=runtime.rank,
-        world_size=runtime.world_size,
-        num_threads=threads,
-        history_fill=config.data.history_fill,
-    )
+    main_first(exchange, lambda: create(run, config, request.argv))
+    console.log_to(run.log)
+    spec = get_spec(config.network.game)
+    network = build_network(config, spec, resumed)
+    console.say(banner(job, network, window, held_out, request.notices, exchange.gather(runtime)))
+    engine = Engine(network, spec, config, settings, plan, runtime, exchange)
+    if resumed:
+        engine.state.load_optimizer_state(resumed.optimizer)
+        console.say(f"resumed from step {first_step}, saved by {resumed.state.world_size} ranks")
     writer = open_writers(run, config, first_step) if runtime.is_main else AllWriters([])
     trainer = Trainer(
         job,
         engine,
-        loader.iterate,
-        make_validation(config, held_out, spec, runtime, exchange, threads),
+        make_loader(job, window, spec).iterate,
+        make_validation(job, held_out, spec, exchange),
         exchange,
         writer,
         console,
@@ -134,6 +117,15 @@ def _train(
     if finished:
         console.say(summary(job, time.monotonic() - started))
     return 0 if finished else stop.exit_status(exchange)
+
+
+def find_run(
+    config: Config, request: Request, exchange: Exchange, console: Console
+) -> tuple[RunDirectory, Checkpoint | None]:
+    """The run directory, and the checkpoint to go on from if there is one."""
+    run = main_first(exchange, lambda: choose_run_directory(config, fresh_start=request.fresh_start))
+    found = main_first(exchange, lambda: find_checkpoint(run, request.resume, console))
+    return run, checkpoints.load(found) if found else None
 
 
 def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
@@ -187,26 +179,27 @@ def count_steps(config: Config, window: Window) -> int:
     return max(1, math.ceil(config.training.epochs * window.num_samples / config.training.batch_size))
 
 
-def check_resumable(
-    resumed: Checkpoint, path: Path, config: Config, plan: BatchPlan, window: Window, console: Console
-) -> None:
+def check_resumable(resumed: Checkpoint, job: Job, console: Console) -> None:
     """CheckpointError where going on would be another run; a line where the arithmetic changes."""
-    saved = resumed.state
+    saved, config = resumed.state, job.config
     pairs = (
         ("network", saved.config["network"], dataclasses.asdict(config.network)),
         ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
-        ("batch size", saved.batch_size, plan.batch_size),
+        ("batch size", saved.batch_size, job.plan.batch_size),
         ("seed", saved.seed, config.training.seed),
-        ("data", saved.window_id[:12], window.id[:12]),
+        ("data", saved.window_id[:12], job.window_id[:12]),
     )
     for name, before, now in pairs:
         if before != now:
-            raise CheckpointError(
-                f"{path}: {name} was {before!r}, is {now!r}; wanted the same, or --fresh-start"
+            error = CheckpointError(
+                f"{job.run.path}: {name} was {before!r} at step {saved.step}, is {now!r}; "
+                f"wanted the same, or --fresh-start"
             )
-    if saved.micro_batch_size != plan.micro_batch_size:
+            error.found_by_all_ranks = True
+            raise error
+    if saved.micro_batch_size != job.plan.micro_batch_size:
         console.say(
-            f"changed arithmetic: micro-batches of {plan.micro_batch_size}, were {saved.micro_batch_size}"
+            f"changed arithmetic: micro-batches of {job.plan.micro_batch_size}, were {saved.micro_batch_size}"
         )
 
 
@@ -228,22 +221,32 @@ def loader_threads(config: Config, runtime: Runtime) -> int:
     return max(1, min(8, default_threads(runtime.local_world_size) // 2))
 
 
-def make_validation(
-    config: Config,
-    held_out: Window,
-    spec: GameSpec,
-    runtime: Runtime,
-    exchange: Exchange,
-    threads: int,
-) -> Validate:
+def make_loader(job: Job, window: Window, spec: GameSpec) -> Loader:
+    """The micro-batches of this rank."""
+    return Loader(
+        window,
+        spec,
+        seed=job.config.training.seed,
+        batch_size=job.plan.batch_size,
+        micro_batch_size=job.plan.micro_batch_size,
+        rank=job.runtime.rank,
+        world_size=job.runtime.world_size,
+        num_threads=loader_threads(job.config, job.runtime),
+        history_fill=job.config.data.history_fill,
+    )
+
+
+def make_validation(job: Job, held_out: Window, spec: GameSpec, exchange: Exchange) -> Validate:
     """A function that measures a network on a fixed set of held-out positions, shared over the ranks."""
+    config, runtime = job.config, job.runtime
     ids = spread_sample_ids(held_out, config.training.validation_positions)
     if not len(ids):
         return lambda network: {}
-    encoder = WindowEncoder(held_out, spec, num_threads=threads, fill=config.data.history_fill)
-    chunks = [
-        ids[start : start + VALIDATION_BATCH_SIZE] for start in range(0, len(ids), VALIDATION_BATCH_SIZE)
-    ]
+    encoder = WindowEncoder(
+        held_out, spec, num_threads=loader_threads(config, runtime), fill=config.data.history_fill
+    )
+    starts = range(0, len(ids), VALIDATION_BATCH_SIZE)
+    chunks = [ids[start : start + VALIDATION_BATCH_SIZE] for start in starts]
     passes = -(-len(chunks) // exchange.world_size)
 
     def validate(network: AlphaZeroNet) -> Mapping[str, float]:
@@ -258,60 +261,3 @@ def make_validation(
         return dataclasses.asdict(metrics_of(exchange.sum(total)))
 
     return validate
-
-
-def banner(
-    job: Job,
-    network: AlphaZeroNet,
-    window: Window,
-    held_out: Window,
-    request: Request,
-    runtimes: Sequence[Runtime],
-) -> str:
-    """What people want to see before hours of training: who, where, what, on which data."""
-    training, shape = job.config.training, job.config.network
-    kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
-    squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
-    rule = "=" * 78
-    lines = [
-        rule,
-        *request.notices,
-        f"run directory     {job.run.path}",
-        f"distributed type  {kind}",
-        f"processes         {len(runtimes)}",
-        *(f"  rank {runtime.rank}: {runtime.host} {runtime.device_name}" for runtime in runtimes),
-        f"precision         {training.precision}",
-        f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
-        f"{network.parameter_count() / 1e6:.1f} M parameters",
-        f"data              {window.num_games:,} games, {window.num_samples:,} positions "
-        f"(window {window.id[:12]}); {held_out.num_games:,} games held out",
-        f"batch             {job.plan}",
-        f"length            {job.num_steps:,} steps, {job.num_steps * job.plan.batch_size:,} positions "
-        f"({job.num_steps * job.plan.batch_size / window.num_samples:.2f} epochs)",
-        rule,
-    ]
-    return "\n".join(lines)
-
-
-def summary(job: Job, seconds: float) -> str:
-    """Where the result is, how good it is, what to do next."""
-    weights = job.run.path / weights_file_name(job.config.network)
-    validations = read_metrics(job.run, "validation")
-    rule = "=" * 78
-    lines = [rule, f"finished          {job.num_steps:,} steps; this start took {seconds / 60:.1f} minutes"]
-    for when, figures in (("first", validations[:1]), ("last", validations[-1:])):
-        lines += [
-            f"validation {when:<6} step {int(line['step']):,}: top-1 {line['policy_top1']:.2%}, "
-            f"top-5 {line['policy_top5']:.2%}, policy loss {line['policy_loss']:.4f}, "
-            f"value mse {line['value_mse']:.4f}"
-            for line in figures
-        ]
-    lines += [
-        f"weights           {weights}",
-        "next:",
-        f"  .venv/bin/alphazero analyse --weights {weights}",
-        f"  .venv/bin/alphazero eval --weights {weights} --data YOUR.pgn",
-        f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
-        rule,
-    ]
-    return "\n".join(lines)

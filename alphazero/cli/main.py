@@ -80,6 +80,10 @@ def main(argv: Sequence[str]) -> int:
         # The reader of our output left (| head): its choice, no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A full disk, a directory that may not be written: the system's own words name the file.
+        print(f"alphazero: error: {error}", file=sys.stderr)
+        return 2
 
 
 def entry_point() -> None:

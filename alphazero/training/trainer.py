@@ -42,6 +42,7 @@ class Job:
     run: RunDirectory
     plan: BatchPlan
     num_steps: int
+    num_samples: int  # of the window: an epoch
     window_id: str
 
 
@@ -71,6 +72,7 @@ class Trainer:
         self._stop = stop
         self._pending: list[torch.Tensor] = []  # sums of steps that were not yet written
         self._started = time.monotonic()  # of the first of these
+        self._epoch = torch.zeros(len(SUM_NAMES) + 1, dtype=torch.float64)  # sums since its first step here
 
     def run(self, first_step: int) -> bool:
         """Train from `first_step` to the end; False if a signal stopped it earlier (after a checkpoint)."""
@@ -102,8 +104,7 @@ class Trainer:
 
     def _train_step(self, step: int, micro_batches: list[MicroBatch]) -> bool:
         """One step; False, with the weights as they were, if any rank was asked to stop meanwhile."""
-        config, plan = self._job.config, self._job.plan
-        rate = learning_rate(config.optimizer, plan.batch_size, step, self._job.num_steps)
+        rate = self._learning_rate(step)
         sums = torch.zeros(len(SUM_NAMES) + 1, dtype=torch.float64, device=self._job.runtime.device)
         for micro_batch in micro_batches:
             if self._exchange.any(self._stop.requested):
@@ -123,20 +124,41 @@ class Trainer:
         self._started = time.monotonic()
         if not self._pending:
             return
-        sums = self._exchange.sum(torch.stack(self._pending)).tolist()
+        sums = self._exchange.sum(torch.stack(self._pending))
         first = step - len(self._pending)
         self._pending.clear()
         if not self._job.runtime.is_main:
             return
-        config = self._job.config
-        for offset, row in enumerate(sums):
-            figures = step_figures(row, config)
-            figures["learning_rate"] = learning_rate(
-                config.optimizer, self._job.plan.batch_size, first + offset, self._job.num_steps
+        for number, row in enumerate(sums, start=first + 1):
+            figures = step_figures(row.tolist(), self._job.config)
+            figures["learning_rate"] = self._learning_rate(number - 1)
+            figures["sample_id_sum"] = float(row[-1])
+            self._writer.write("step", number, figures)
+            self._count_epoch(number, row)
+        self._say_progress(step, sums, seconds)
+
+    def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
+        """Add a step to the epoch's means; tell them when step `step` ends it."""
+        self._epoch += sums
+        batch_size, num_samples = self._job.plan.batch_size, self._job.num_samples
+        epoch = step * batch_size // num_samples
+        if epoch > (step - 1) * batch_size // num_samples:
+            figures = step_figures(self._epoch.tolist(), self._job.config)
+            self._writer.write("epoch", epoch, figures)
+            self._console.say(
+                f"epoch {epoch} ended in step {step} | mean over all ranks: loss {figures['loss']:.4f} "
+                f"policy {figures['policy_loss']:.4f} value {figures['value_loss']:.4f} | "
+                f"top-1 {figures['policy_top1']:.2%}"
             )
-            figures["sample_id_sum"] = row[-1]
-            self._writer.write("step", first + offset + 1, figures)
-        mean = step_figures([sum(column) for column in zip(*sums, strict=True)], config)
+            self._epoch.zero_()
+
+    def _learning_rate(self, step: int) -> float:
+        job = self._job
+        return learning_rate(job.config.optimizer, job.plan.batch_size, step, job.num_steps)
+
+    def _say_progress(self, step: int, sums: torch.Tensor, seconds: float) -> None:
+        """One line over the steps whose `sums` these are, and their speed."""
+        mean = step_figures(sums.sum(0).tolist(), self._job.config)
         speed = len(sums) * self._job.plan.batch_size / max(seconds, 1e-9)
         world_size = self._job.runtime.world_size
         self._writer.write(
@@ -147,7 +169,7 @@ class Trainer:
         self._console.say(
             f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "
             f"value {mean['value_loss']:.4f} | top-1 {mean['policy_top1']:.1%} | "
-            f"lr {figures['learning_rate']:.2e} | {speed:,.0f} samples/s | ETA {remaining} | "
+            f"lr {self._learning_rate(step - 1):.2e} | {speed:,.0f} samples/s | ETA {remaining} | "
             f"{devices}: {world_size}"
         )
 
@@ -206,12 +228,13 @@ class Trainer:
             world_size=job.plan.world_size,
             config=to_table(job.config),
         )
-        path = checkpoints.save(job.run.checkpoints, checkpoints.Checkpoint(state, tensors, optimizer))
+        # The weights file first: a run killed between the two finds its checkpoint and makes both again.
         network = job.config.network
         write_weights(
             job.run.path / weights_file_name(network),
             WeightsFile(network, tensors, {"step": step, "run": job.run.path.name}),
         )
+        path = checkpoints.save(job.run.checkpoints, checkpoints.Checkpoint(state, tensors, optimizer))
         checkpoints.prune(job.run.checkpoints, job.config.training.keep_checkpoints)
         self._console.say(f"saved {path}")
 
