@@ -133,11 +133,13 @@ class Engine:
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
             )
-        self._torch_optimizer = torch_optimizer
         self._optimizer = optimizer
-        self._stage = config.training.zero_stage
+        stage = config.training.zero_stage
+        if config.training.channels_last and stage == 0:
+            # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.statistics = RunningStatistics(network, exchange)
-        self.state = ZeroState(network, optimizer, self._stage)
+        self.state = ZeroState(network, optimizer, stage)
 
     def accumulate(self, micro_batch: MicroBatch) -> LossTerms:
         """Forward and backward of one micro-batch; gradients add up to the mean over the global batch.
@@ -177,13 +179,10 @@ class Engine:
         """Every parameter and buffer of the network, whole; collective."""
         self.statistics.publish()
         yield from self.state.weights()
+        persistent = self.network.state_dict().keys()
         for name, buffer in self.network.named_buffers():
-            if name in self._persistent_names:
+            if name in persistent:
                 yield name, buffer
-
-    @property
-    def _persistent_names(self) -> set[str]:
-        return set(self.network.state_dict().keys())
 
 
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:

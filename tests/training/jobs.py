@@ -16,11 +16,15 @@ TINY = (
 )
 
 
-def environment() -> dict[str, str]:
-    """One thread a process, so that sums have one order, and none of an outer job's variables."""
+def environment(devices: str | None = "") -> dict[str, str]:
+    """One thread a process, so that sums have one order, and none of an outer job's variables.
+
+    devices: CUDA_VISIBLE_DEVICES; "" hides all, None leaves it as it is.
+    """
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in outer}
-    return {**kept, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    return {**kept, "OMP_NUM_THREADS": "1", **visible}
 
 
 def command(
@@ -33,12 +37,21 @@ def command(
     return [*torchrun, str(script), *arguments]
 
 
-def run_job(directory: Path, store: Path, ranks: int, *extra: str, script: Path | None = None) -> str:
+def run_job(
+    directory: Path,
+    store: Path,
+    ranks: int,
+    *extra: str,
+    script: Path | None = None,
+    devices: str | None = "",
+) -> str:
     """Run to the end in `directory`; what it printed. Fails the test on another exit status than 0."""
     arguments = [*TINY, "--data", str(store), *extra]
     argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(argv, cwd=directory, env=environment(), capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        argv, cwd=directory, env=environment(devices), capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stderr
 

@@ -1,0 +1,46 @@
+"""The same code on a CUDA device: results of the CPU within rounding."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import run_job, step_lines
+
+from alphazero.config import NetworkConfig
+from alphazero.games.registry import get_spec, make_line
+from alphazero.network.evaluator import NetworkEvaluator
+from alphazero.network.resnet import AlphaZeroNet
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+
+
+def test_the_evaluator_says_on_cuda_what_it_says_on_the_cpu():
+    spec = get_spec("chess")
+    network = AlphaZeroNet(NetworkConfig(blocks=4, filters=64), spec, torch.Generator().manual_seed(1))
+    line = make_line("chess")
+    packed, index = line.packed()[None], line.legal_indices()
+    offset = np.array([0, len(index)], np.int32)
+    on_cpu, on_cuda = (
+        NetworkEvaluator(network, spec, torch.device(device), "fp32", 4)(packed, index, offset)
+        for device in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(on_cuda.legal_logits, on_cpu.legal_logits, atol=1e-3)
+    np.testing.assert_allclose(on_cuda.wdl, on_cpu.wdl, atol=1e-4)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_job_on_cuda_trains_what_the_cpu_trains(tmp_path, random_store, stage):
+    run_job(tmp_path / "cpu", random_store, 1, "--steps", "10", "--device", "cpu")
+    arguments = ("--steps", "10", "--device", "cuda", "--zero-stage", str(stage))
+    run_job(tmp_path / "cuda", random_store, 1, *arguments, devices=None)
+    for line, expected in zip(step_lines(tmp_path / "cuda"), step_lines(tmp_path / "cpu"), strict=True):
+        assert line["sample_id_sum"] == expected["sample_id_sum"]
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
+def test_bf16_on_cuda_learns(tmp_path, random_store):
+    run_job(tmp_path, random_store, 1, "--steps", "30", "--precision", "bf16", devices=None)
+    losses = [line["loss"] for line in step_lines(tmp_path)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
