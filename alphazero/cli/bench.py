@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def load(name: str) -> Run:
     spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", DIRECTORY / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for their module
     spec.loader.exec_module(module)
     run_benchmark: Run = module.run
     return run_benchmark

@@ -1,0 +1,26 @@
+"""`alphazero bench`: every benchmark runs and gives figures."""
+
+import json
+
+import pytest
+
+from alphazero.cli import bench
+from alphazero.cli.main import main
+
+SMALL = {
+    "loader": ["--seconds", "0.05", "--repeats", "1"],
+    "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
+    "pgn_import": ["--rounds", "1", "--games", "5"],
+}
+
+
+def test_there_is_a_small_run_of_every_benchmark():
+    assert sorted(SMALL) == bench.names()
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_benchmark_prints_one_json_object_of_figures(name, capsys):
+    assert main(["bench", name, "--json", *SMALL[name]]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["bench"] == name
+    assert any(isinstance(value, (int, float)) and value > 0 for value in figures.values())
