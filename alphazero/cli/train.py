@@ -82,17 +82,19 @@ def _launch_here(world_size: int) -> int:
     """Start the ranks of this machine through the launcher, with this command's own arguments."""
     from alphazero.cli.main import main
 
-    return main(["launch", "--gpus", str(world_size), *_without(sys.argv[1:], "--world-size")])
+    # Typed as `alphazero train ...` or as `train_distributed.py ...`.
+    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    return main(["launch", "--gpus", str(world_size), *without(typed, "--world-size")])
 
 
-def _without(arguments: list[str], flag: str) -> list[str]:
-    """`arguments` less `flag VALUE` and `flag=VALUE` (and less the sub-command's own name)."""
+def without(arguments: list[str], flag: str) -> list[str]:
+    """`arguments` less `flag VALUE` and `flag=VALUE`."""
     kept: list[str] = []
-    skip = False
+    is_value = False
     for argument in arguments:
-        if not skip and argument != flag and not argument.startswith(f"{flag}=") and argument != "train":
+        if not is_value and argument != flag and not argument.startswith(f"{flag}="):
             kept.append(argument)
-        skip = argument == flag
+        is_value = not is_value and argument == flag
     return kept
 
 
