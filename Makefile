@@ -5,7 +5,7 @@ CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 # More flags for `make train`, e.g. ARGS="--steps 100".
 ARGS ?=
 
-.PHONY: help setup train test test-slow test-all lint format sanitize bench clean
+.PHONY: help setup train test test-slow lint format sanitize bench clean
 
 help:
 	@echo "make train      set up, then train on the embedded games (ARGS=... adds flags)"
