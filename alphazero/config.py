@@ -37,9 +37,23 @@ def setting(
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
+    words: Mapping[str, int] | None = None,
+    pattern: str = "",
+    wanted: str = "",
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
-    """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive)."""
-    metadata = {"help": help_text, "choices": choices, "minimum": minimum, "maximum": maximum}
+    """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive).
+
+    words: texts that stand for numbers. pattern: what a text must match, said to people as `wanted`.
+    """
+    metadata = {
+        "help": help_text,
+        "choices": choices,
+        "minimum": minimum,
+        "maximum": maximum,
+        "words": words or {},
+        "pattern": pattern,
+        "wanted": wanted,
+    }
     return field(default=default, metadata=metadata)
 
 
@@ -103,19 +117,58 @@ class LossConfig:
     mask_illegal: bool = setting(True, "give illegal moves no share of the policy")
 
 
+# --micro-batch-size auto
+AUTO = -1
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """Length, batches, precision and rhythm of training."""
 
     batch_size: int = setting(1024, "positions a step over all ranks", minimum=1)
-    micro_batch_size: int = setting(0, "positions a forward pass; 0 chooses", minimum=0)
+    micro_batch_size: int = setting(
+        0,
+        "positions a forward pass; 0 chooses, auto takes the most that fit into memory",
+        minimum=0,
+        words={"auto": AUTO},
+    )
+    host_weights: tuple[str, ...] = setting(
+        (),
+        "shares of unlike hosts, HOST=WEIGHT ..., 1 for those not named (ZeRO 0 and 1)",
+        pattern=r"[^=\s]+=([0-9]+\.?[0-9]*|\.[0-9]+)",
+        wanted="HOST=WEIGHT, as gpu-node-1=2",
+    )
     steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0)
     epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0)
-    precision: str = setting("fp32", "arithmetic of the network", choices=("fp32", "bf16"))
+    precision: str = setting("fp32", "arithmetic of the network", choices=("fp32", "bf16", "fp16"))
+    loss_scale: float = setting(65536.0, "fp16: first value of the dynamic loss scale", minimum=1)
+    loss_scale_window: int = setting(
+        1000, "fp16: steps without overflow after which the scale doubles", minimum=1
+    )
+    tf32: bool = setting(True, "fp32 products in TF32 where the GPU has it")
+    compile: bool = setting(False, "compile the network with torch.compile")
+    deterministic: bool = setting(False, "only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
+    ema_decay: float = setting(
+        0.0,
+        "exponential average of the weights, which is then what is validated and shared; 0 is none",
+        minimum=0,
+        maximum=1,
+    )
     seed: int = setting(0, "seed of weights and data order", minimum=0)
-    checkpoint_interval: int = setting(1000, "steps between checkpoints", minimum=1)
-    keep_checkpoints: int = setting(3, "newest checkpoints to keep", minimum=1)
+    checkpoint_interval: str = setting(
+        "1000",
+        "steps between checkpoints, or minutes as 30m",
+        pattern="[1-9][0-9]*m?",
+        wanted="steps as 1000, or minutes as 30m",
+    )
+    keep_checkpoints: int = setting(3, "newest checkpoints to keep, the best ones apart", minimum=1)
+    max_skipped_steps: int = setting(
+        10,
+        "steps in a row without finite gradients, after which the last checkpoint is taken up again",
+        minimum=1,
+    )
+    max_rollbacks: int = setting(2, "such returns, after which the run stops", minimum=0)
     validation_interval: int = setting(500, "steps between validations; 0 is never", minimum=0)
     validation_positions: int = setting(8192, "positions a validation", minimum=1)
     log_interval: int = setting(10, "steps between log lines and TensorBoard points", minimum=1)
@@ -299,10 +352,14 @@ def _checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"{place}: {value!r}: wanted a list")
         return tuple(_checked(place, item, typing.get_args(kind)[0], entry) for item in value)
+    if isinstance(value, str) and value in entry.metadata["words"]:
+        return entry.metadata["words"][value]
     converted = _convert(value, kind)
     if converted is None:
         raise ConfigError(f"{place}: {value!r}: wanted {_WANTED[kind]}")
     choices, low, high = (entry.metadata[key] for key in ("choices", "minimum", "maximum"))
+    if entry.metadata["pattern"] and not re.fullmatch(entry.metadata["pattern"], str(converted)):
+        raise ConfigError(f"{place}: {value!r}: wanted {entry.metadata['wanted']}")
     if choices and converted not in choices:
         raise ConfigError(f"{place}: {value!r}: wanted one of {', '.join(choices)}")
     if (low is not None and converted < low) or (high is not None and converted > high):
@@ -316,7 +373,7 @@ def _convert(value: object, kind: type) -> object | None:
     if kind is bool or isinstance(value, bool):
         return value if kind is bool and isinstance(value, bool) else None
     if kind is str:
-        return value if isinstance(value, str) else None
+        return str(value) if isinstance(value, (str, int)) else None
     try:
         number = kind(value)
     except (TypeError, ValueError):

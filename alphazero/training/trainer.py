@@ -91,7 +91,7 @@ class Trainer:
                 self._write_steps(step)
             if training.validation_interval and (is_last or step % training.validation_interval == 0):
                 self.validate(step)
-            if is_last or step % training.checkpoint_interval == 0:
+            if is_last or step % int(training.checkpoint_interval) == 0:
                 self.save(step)
                 saved_step = step
         self._console.end_bar()
