@@ -258,8 +258,9 @@ class Trainer:
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
-        is_due = is_last or self._saves.is_due(step) or bool(wishes & Wish.SAVE)
-        if is_due or (figures and self._is_best(figures)):
+        is_due = self._saves.is_due(step) or bool(wishes & Wish.SAVE) or (figures and self._is_best(figures))
+        # Not amid bad steps: the checkpoint to return to is one from before them.
+        if is_last or (is_due and not self._bad_in_a_row):
             self.save(figures)
 
     def _is_best(self, figures: Mapping[str, float]) -> bool:

@@ -1,10 +1,12 @@
 """train_distributed.py with something wrong on purpose: DISTURBANCE names it, on rank DISTURBED_RANK.
 
-memory:N      the device's memory holds micro-batches of N positions at most
-nan:A-B       the loss is NaN in data steps A to B (counted from 0)
-nan-weights   as if a weight had become NaN: the loss is NaN from step 6 of each start on
+memory:N   the device's memory holds micro-batches of N positions at most
+nan:A-B    the loss is NaN in data steps A to B (counted from 0)
+none       nothing
+WEIGHTS as 2,1 gives rank r the r-th number as its host's weight.
 """
 
+import dataclasses
 import os
 import sys
 
@@ -15,7 +17,7 @@ from alphazero.data.batch import MicroBatch
 from alphazero.network.loss import LossTerms
 from alphazero.training import deepspeed_engine
 
-KIND, _, ARGUMENT = os.environ["DISTURBANCE"].partition(":")
+KIND, _, ARGUMENT = os.environ.get("DISTURBANCE", "none").partition(":")
 IS_HERE = os.environ.get("RANK", "0") == os.environ.get("DISTURBED_RANK", "0")
 ENGINE_ACCUMULATE = deepspeed_engine.Engine.accumulate
 MODULE_FORWARD = deepspeed_engine.TrainingModule.forward
@@ -35,10 +37,12 @@ def forward(self: deepspeed_engine.TrainingModule, batch: object) -> LossTerms:
     if KIND == "nan":
         first, last = map(int, ARGUMENT.split("-"))
         if first <= self.data_step <= last:
-            return terms._replace(total=terms.total * float("nan"))
+            return dataclasses.replace(terms, total=terms.total * float("nan"))
     return terms
 
 
+if "WEIGHTS" in os.environ:
+    os.environ["ALPHAZERO_HOST_WEIGHT"] = os.environ["WEIGHTS"].split(",")[int(os.environ["RANK"])]
 if IS_HERE:
     deepspeed_engine.Engine.accumulate = accumulate
     deepspeed_engine.TrainingModule.forward = forward
