@@ -24,7 +24,8 @@ def environment(devices: str | None = "") -> dict[str, str]:
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    return {**kept, "OMP_NUM_THREADS": "1", **visible}
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **visible}
 
 
 def command(
