@@ -57,8 +57,13 @@ def run_job(
     return done.stderr
 
 
+def complete_lines(path: Path) -> list[str]:
+    """Lines of a file that a kill may have cut short: all but an unfinished last one."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []
+
+
 def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
     """The figures of every step of the run in `directory`, the newest word on each."""
-    lines = (directory / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    lines = complete_lines(directory / "runs" / run / "metrics.jsonl")
     by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
     return [by_step[step] for step in sorted(by_step)]
