@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from alphazero.files import complete_lines
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = (
     *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4"),
@@ -55,11 +57,6 @@ def run_job(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stderr
-
-
-def complete_lines(path: Path) -> list[str]:
-    """Lines of a file that a kill may have cut short: all but an unfinished last one."""
-    return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from jobs import TINY, complete_lines
+from jobs import TINY
 from safetensors.torch import load_file
 from zygote import Job, Zygote
 
+from alphazero.files import complete_lines
 from alphazero.run_directory import RunDirectory, read_metrics
 
 STEPS, INTERVAL, KEPT = 16, 3, 2
@@ -258,7 +259,8 @@ def assert_same_end(run: Path, reference: Reference) -> None:
         # A step that was made again after a kill says the same again.
         assert all(word == reference.figures[place] for word in said), place
     assert [*map(step_of, final_names(run))][-1] == STEPS
-    assert len(final_names(run)) == KEPT
+    # A run that was killed between its last save and the prune after it stays complete as it is.
+    assert len(final_names(run)) in (KEPT, KEPT + 1)
     assert_checkpoints_are_whole(run, reference)
     assert weights_of(run) == reference.weights
     left = [str(path) for path in run.rglob(".*")]
