@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from alphazero.files import complete_lines
 
@@ -18,7 +19,7 @@ TINY = (
 )
 
 
-def environment(devices: str | None = "") -> dict[str, str]:
+def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     """One thread a process, so that sums have one order, and none of an outer job's variables.
 
     devices: CUDA_VISIBLE_DEVICES; "" hides all, None leaves it as it is.
@@ -27,7 +28,7 @@ def environment(devices: str | None = "") -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **visible}
+    return {**kept, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, **visible}
 
 
 def command(
@@ -47,15 +48,17 @@ def run_job(
     *extra: str,
     script: Path | None = None,
     devices: str | None = "",
+    threads: int = 1,
+    status: int = 0,
 ) -> str:
-    """Run to the end in `directory`; what it printed. Fails the test on another exit status than 0."""
+    """Run to the end in `directory`; what it printed. Fails the test on another exit status than `status`."""
     arguments = [*TINY, "--data", str(store), *extra]
     argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        argv, cwd=directory, env=environment(devices), capture_output=True, text=True, timeout=240
+        argv, cwd=directory, env=environment(devices, threads), capture_output=True, text=True, timeout=240
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == status, done.stderr[-4000:]
     return done.stderr
 
 
@@ -64,3 +67,10 @@ def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
     lines = complete_lines(directory / "runs" / run / "metrics.jsonl")
     by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
     return [by_step[step] for step in sorted(by_step)]
+
+
+def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
+    """state.json of the checkpoint after `step` of the run in `directory`/`name`."""
+    path = directory / name / "runs" / "job" / "checkpoints" / f"step-{step:08d}" / "state.json"
+    state: dict[str, Any] = json.loads(path.read_text())
+    return state
