@@ -43,13 +43,16 @@ class Reference:
     figures: dict[tuple[str, int], dict[str, float]]
     checkpoints: dict[int, dict[str, str]]  # hash of each tensor by file and name
     weights: dict[str, str]
+    best: dict[str, int]
 
     @classmethod
     def of(
         cls, zygote: Zygote, directory: Path, store: Path, ranks: int, extra: Sequence[str]
     ) -> "Reference":
         """Run it."""
-        job = zygote.start(directory, ranks, [*ARGUMENTS, "--data", str(store), "--keep-checkpoints", "1000", *extra])
+        # A checkpoint of every step, so that any that a killed run makes has its like.
+        keep = ("--checkpoint-interval", "1", "--keep-checkpoints", "1000")
+        job = zygote.start(directory, ranks, [*ARGUMENTS, "--data", str(store), *keep, *extra])
         metrics = directory / RUN / "metrics.jsonl"
         while job.is_running() and not (metrics.exists() and metrics.stat().st_size):
             time.sleep(0.005)
@@ -57,10 +60,10 @@ class Reference:
         assert job.wait() == [0] * ranks, job.output()[-4000:]
         life_s = time.monotonic() - job.started_s
         checkpoints = {step_of(path): hashes_of(path) for path in final_names(directory / RUN)}
-        assert sorted(checkpoints) == [*range(INTERVAL, STEPS, INTERVAL), STEPS]
+        assert sorted(checkpoints) == [*range(1, STEPS + 1)]
         words = words_of(directory / RUN)
         figures = {place: said[-1] for place, said in words.items()}
-        return cls(start_s, life_s, figures, checkpoints, weights_of(directory / RUN))
+        return cls(start_s, life_s, figures, checkpoints, weights_of(directory / RUN), best_of(directory / RUN))
 
 
 @dataclass
@@ -104,7 +107,7 @@ class KillChain:
             statuses = job.wait()
             assert_resumed_from(newest, job.output())
             if statuses == [0] * self._ranks:
-                assert_same_end(self._run, reference)
+                assert_same_end(self._run, reference, was_complete=newest == STEPS)
                 return kills
             assert -9 in statuses, f"ended by itself with {statuses}: {job.output()[-4000:]}"
             kills += 1
@@ -132,16 +135,14 @@ class KillChain:
 
     def _wait_for(self, aim: str, turn: int, job: Job) -> None:
         """Until the `turn`-th time this life that a save begins or a prune is due, or the job's end."""
-        started, seen, begun = time.time(), set(), set()
+        started, begun = time.time(), set()
         while len(begun) < turn and job.is_running():
             time.sleep(POLL_S)
-            names = {name for name, when in names_in(self._run / "checkpoints") if when > started}
-            hidden = {name for name in names if name.startswith(".")}
-            if aim == "save":
-                begun |= hidden
-            elif len(final_names(self._run)) > KEPT and not seen >= (now := set(final_names(self._run))):
-                seen |= now
-                begun.add(max(now))
+            if aim == "prune":
+                begun |= set(spare(self._run))
+            else:
+                names = names_in(self._run / "checkpoints")
+                begun |= {name for name, when in names if name.startswith(".step-") and when > started}
 
     def _place(self, job: Job, started: float, newest: int) -> str:
         """What the run was doing when it died."""
@@ -153,7 +154,7 @@ class KillChain:
         }
         if any(step > newest for step in unfinished):
             return "saving"
-        if unfinished or len(final_names(self._run)) > KEPT:
+        if unfinished or spare(self._run):
             return "pruning"
         heartbeat = self._run / "heartbeat" / "rank-00000.json"
         beat = json.loads(heartbeat.read_text()) if heartbeat.exists() else {"pid": 0}
@@ -183,6 +184,19 @@ def names_in(directory: Path) -> list[tuple[str, float]]:
 def final_names(run: Path) -> list[Path]:
     """Checkpoints that claim to be complete, oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
+
+
+def best_of(run: Path) -> dict[str, int]:
+    """The step marked best, by metric."""
+    files = (run / "checkpoints").glob("best-*")
+    marks = {file.name: json.loads(file.read_text())["checkpoint"] for file in files}
+    return {metric: step_of(Path(name)) for metric, name in marks.items()}
+
+
+def spare(run: Path) -> list[Path]:
+    """Checkpoints that a prune would remove."""
+    best = set(best_of(run).values())
+    return [path for path in final_names(run)[:-KEPT] if step_of(path) not in best]
 
 
 def step_of(path: Path) -> int:
@@ -251,17 +265,17 @@ def assert_resumed_from(newest: int, output: str) -> None:
     assert newest or not resumed
 
 
-def assert_same_end(run: Path, reference: Reference) -> None:
+def assert_same_end(run: Path, reference: Reference, *, was_complete: bool) -> None:
     """Figures of every step, last checkpoint and weights are the undisturbed run's, bit for bit."""
     words = words_of(run)
     assert words.keys() == reference.figures.keys()
     for place, said in words.items():
         # A step that was made again after a kill says the same again.
         assert all(word == reference.figures[place] for word in said), place
-    assert [*map(step_of, final_names(run))][-1] == STEPS
-    # A run that was killed between its last save and the prune after it stays complete as it is.
-    assert len(final_names(run)) in (KEPT, KEPT + 1)
-    assert_checkpoints_are_whole(run, reference)
+    assert assert_checkpoints_are_whole(run, reference) == STEPS
+    assert best_of(run) == reference.best
+    # A run that was killed between its last save and the prune after it is complete and stays as it is.
+    assert was_complete or not spare(run)
     assert weights_of(run) == reference.weights
     left = [str(path) for path in run.rglob(".*")]
     assert not left, f"interrupted writes are left behind: {left}"

@@ -18,9 +18,9 @@ STEP = DeepSpeedEngine.step
 
 def step(self: DeepSpeedEngine, *arguments: object, **named: object) -> None:
     """The engine's step; then the flip, if this was the update it follows."""
-    is_update = self.is_gradient_accumulation_boundary()
+    before = self.global_steps
     STEP(self, *arguments, **named)
-    if is_update and self.global_steps == int(os.environ["FLIPPED_STEP"]):
+    if before < self.global_steps == int(os.environ["FLIPPED_STEP"]):
         (weight,) = (value for name, value in self.module.named_parameters() if name.endswith(TENSOR))
         weight.data.view(-1)[:1].view(torch.int32).bitwise_xor_(1)
 

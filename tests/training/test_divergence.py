@@ -44,7 +44,7 @@ def assert_named(output: str, ranks: list[int], step: int) -> None:
 def test_one_flipped_bit_names_its_rank_and_tensor_and_ends_the_run(diverged, tmp_path, odd, stage):
     """The flip is in the step the second check follows; at ZeRO 0 it would last as well (below)."""
     statuses, output = diverged(3, stage, odd, 2 * INTERVAL)
-    assert statuses == [2, 2, 2], output[-2000:]
+    assert statuses == [3, 3, 3], output[-2000:]
     assert_named(output, [odd], 2 * INTERVAL)
     checkpoints = tmp_path / "runs" / "job" / "checkpoints"
     assert [path.name for path in checkpoints.glob("step-*")] == [f"step-{INTERVAL:08d}"]
@@ -52,7 +52,7 @@ def test_one_flipped_bit_names_its_rank_and_tensor_and_ends_the_run(diverged, tm
 
 def test_a_bit_that_flipped_steps_before_a_check_is_found_at_it(diverged):
     statuses, output = diverged(3, 0, 1, INTERVAL + 1)
-    assert statuses == [2, 2, 2], output[-2000:]
+    assert statuses == [3, 3, 3], output[-2000:]
     # Further tensors differ by then; the first of them in the network's order is named.
     (line,) = re.findall(r"alphazero: error: .*", output)
     assert f"step {2 * INTERVAL}" in line
@@ -61,7 +61,7 @@ def test_a_bit_that_flipped_steps_before_a_check_is_found_at_it(diverged):
 
 def test_of_two_ranks_that_differ_both_are_named(diverged):
     statuses, output = diverged(2, 0, 1, INTERVAL)
-    assert statuses == [2, 2], output[-2000:]
+    assert statuses == [3, 3], output[-2000:]
     assert_named(output, [0, 1], INTERVAL)
 
 
