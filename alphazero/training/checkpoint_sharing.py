@@ -99,16 +99,16 @@ def _find(directory: Path, resume: str, say: Say) -> Offer | None:
 def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoint:
     """The chosen checkpoint from this rank's disk, or from rank `source`."""
     manifest = chosen.path / MANIFEST
-    is_here = manifest.is_file() and sha256_of(manifest) == chosen.digest
     checkpoint, fault = None, ""
-    if is_here:
+    if manifest.is_file() and sha256_of(manifest) == chosen.digest:
         try:
             checkpoint = load(chosen.path)
         except CheckpointError as error:
-            fault = str(error)
+            # Damaged here, as `_find` said: it comes from the rank that found it whole.
+            fault = str(error) if exchange.rank == source else ""
     raise_shared(exchange.gather(fault))
-    if all(exchange.numbers(int(is_here))):
-        assert checkpoint is not None
+    has_it = [bool(number) for number in exchange.numbers(int(checkpoint is not None))]
+    if checkpoint and all(has_it):
         return checkpoint
     own = checkpoint or Checkpoint(None, {}, {})  # type: ignore[arg-type]
     state, has_ema = exchange.from_rank(source, (own.state, own.ema is not None))

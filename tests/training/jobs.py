@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -74,3 +75,10 @@ def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
     path = directory / name / "runs" / "job" / "checkpoints" / f"step-{step:08d}" / "state.json"
     state: dict[str, Any] = json.loads(path.read_text())
     return state
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from saving import checkpoint_of, write_newest
 
 from alphazero.errors import AlphaZeroError, CheckpointError
 from alphazero.network.weights import read_weights
 from alphazero.training import checkpoint_files
 from alphazero.training.checkpoint import Checkpoint, TrainingState, load, save
 from alphazero.training.checkpoint_writer import CheckpointWriter
-from saving import checkpoint_of, write_newest
 
 SAVING = Path(__file__).with_name("saving.py")
 FIGURES = {"policy_top1": 0.2, "policy_loss": 2.5, "value_mse": 0.4, "composite": 3.5}

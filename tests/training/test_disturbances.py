@@ -18,7 +18,7 @@ def losses(directory):
 def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
     tmp_path, random_store, monkeypatch, ranks, stage
 ):
-    """The last rank holds micro-batches of 20 of the 32; BatchNorm sees other batches: losses differ a bit."""
+    """The last rank holds 20 positions; from there on the run is that of micro-batches of 16."""
     run_job(tmp_path / "plain", random_store, ranks, *STEPS, "--micro-batch-size", "16")
     monkeypatch.setenv("DISTURBANCE", "memory:20")
     monkeypatch.setenv("DISTURBED_RANK", str(ranks - 1))
@@ -42,21 +42,19 @@ def test_memory_below_one_position_ends_the_run_with_a_line(tmp_path, random_sto
 
 
 @pytest.mark.parametrize("stage", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace(
-    tmp_path, random_store, monkeypatch, stage
-):
+def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace(tmp_path, random_store, monkeypatch, stage):
     """Skipping data steps 6 to 8 is like a run whose 7th to 9th step never changed anything."""
     monkeypatch.setenv("DISTURBANCE", "nan:6-8")
     monkeypatch.setenv("DISTURBED_RANK", "1")
     arguments = ("--steps", "9", "--zero-stage", str(stage), "--checkpoint-interval", "6")
     output = run_job(tmp_path, random_store, 2, *arguments, script=DISTURBED)
     for number in (1, 2, 3):
-        line = f"step {number + 6} skipped: loss or gradients not finite on rank 1 ({number} in a row, limit 10)"
+        line = (
+            f"step {number + 6} skipped: loss or gradients not finite on rank 1 ({number} in a row, limit 10)"
+        )
         assert line in output
     assert [line["step"] for line in step_lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
-    before, after = (
-        (tmp_path / f"runs/job/checkpoints/step-0000000{step}").joinpath for step in (6, 9)
-    )
+    before, after = ((tmp_path / f"runs/job/checkpoints/step-0000000{step}").joinpath for step in (6, 9))
     for name in ("weights.safetensors", "optimizer.safetensors"):
         assert before(name).read_bytes() == after(name).read_bytes()
     assert json.loads(after("state.json").read_text())["skipped_steps"] == 3
@@ -69,7 +67,9 @@ def test_after_too_many_bad_steps_the_last_checkpoint_is_taken_up_with_other_pos
     monkeypatch.setenv("DISTURBANCE", "nan:10-12")
     arguments = ("--steps", "16", "--max-skipped-steps", "3", "--checkpoint-interval", "8")
     output = run_job(tmp_path / "bad", random_store, 1, *arguments, script=DISTURBED)
-    assert "step 13: no finite gradients in 3 steps: back to step 8 with other positions ahead (1 of 2" in output
+    assert (
+        "step 13: no finite gradients in 3 steps: back to step 8 with other positions ahead (1 of 2" in output
+    )
     run_job(tmp_path / "plain", random_store, 1, "--steps", "24")
     seen = {line["step"]: line["sample_id_sum"] for line in step_lines(tmp_path / "bad")}
     plain = {line["step"]: line["sample_id_sum"] for line in step_lines(tmp_path / "plain")}
@@ -82,7 +82,16 @@ def test_after_too_many_bad_steps_the_last_checkpoint_is_taken_up_with_other_pos
 
 def test_a_run_that_stays_bad_ends_with_a_line_and_its_last_checkpoint(tmp_path, random_store, monkeypatch):
     monkeypatch.setenv("DISTURBANCE", "nan:4-99")
-    arguments = ("--steps", "30", "--max-skipped-steps", "2", "--checkpoint-interval", "2", "--max-rollbacks", "1")
+    arguments = (
+        "--steps",
+        "30",
+        "--max-skipped-steps",
+        "2",
+        "--checkpoint-interval",
+        "2",
+        "--max-rollbacks",
+        "1",
+    )
     output = run_job(tmp_path, random_store, 1, *arguments, script=DISTURBED, status=3)
     assert "training diverges: no finite gradients in 2 steps in a row, after 1 returns" in output
     assert "Traceback" not in output
