@@ -107,7 +107,7 @@ class KillChain:
             statuses = job.wait()
             assert_resumed_from(newest, job.output())
             if statuses == [0] * self._ranks:
-                assert_same_end(self._run, reference, was_complete=newest == STEPS)
+                assert_same_end(self._run, reference)
                 return kills
             assert -9 in statuses, f"ended by itself with {statuses}: {job.output()[-4000:]}"
             kills += 1
@@ -265,7 +265,7 @@ def assert_resumed_from(newest: int, output: str) -> None:
     assert newest or not resumed
 
 
-def assert_same_end(run: Path, reference: Reference, *, was_complete: bool) -> None:
+def assert_same_end(run: Path, reference: Reference) -> None:
     """Figures of every step, last checkpoint and weights are the undisturbed run's, bit for bit."""
     words = words_of(run)
     assert words.keys() == reference.figures.keys()
@@ -274,8 +274,8 @@ def assert_same_end(run: Path, reference: Reference, *, was_complete: bool) -> N
         assert all(word == reference.figures[place] for word in said), place
     assert assert_checkpoints_are_whole(run, reference) == STEPS
     assert best_of(run) == reference.best
-    # A run that was killed between its last save and the prune after it is complete and stays as it is.
-    assert was_complete or not spare(run)
+    assert not spare(run)
+    assert (run / "checkpoints" / "latest").read_text().strip() == f"step-{STEPS:08d}"
     assert weights_of(run) == reference.weights
     left = [str(path) for path in run.rglob(".*")]
     assert not left, f"interrupted writes are left behind: {left}"
