@@ -22,7 +22,18 @@ from safetensors.torch import load_file, save_file
 
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, fsync_file, write_json
-from alphazero.training.checkpoint_files import (EMA, LATEST, OPTIMIZER, PREFIX, STATE, WEIGHTS, point_latest, read_json, read_manifest, verify, write_manifest)
+from alphazero.training.checkpoint_files import (
+    EMA,
+    OPTIMIZER,
+    PREFIX,
+    STATE,
+    WEIGHTS,
+    point_latest,
+    read_json,
+    read_manifest,
+    verify,
+    write_manifest,
+)
 
 Tensors = dict[str, torch.Tensor]
 

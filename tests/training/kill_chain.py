@@ -63,7 +63,9 @@ class Reference:
         assert sorted(checkpoints) == [*range(1, STEPS + 1)]
         words = words_of(directory / RUN)
         figures = {place: said[-1] for place, said in words.items()}
-        return cls(start_s, life_s, figures, checkpoints, weights_of(directory / RUN), best_of(directory / RUN))
+        return cls(
+            start_s, life_s, figures, checkpoints, weights_of(directory / RUN), best_of(directory / RUN)
+        )
 
 
 @dataclass
@@ -85,7 +87,13 @@ class KillChain:
     """One run directory, killed and resumed by the same command until it is finished."""
 
     def __init__(
-        self, zygote: Zygote, directory: Path, store: Path, ranks: int, extra: Sequence[str], rng: random.Random
+        self,
+        zygote: Zygote,
+        directory: Path,
+        store: Path,
+        ranks: int,
+        extra: Sequence[str],
+        rng: random.Random,
     ) -> None:
         self._zygote = zygote
         self._directory = directory

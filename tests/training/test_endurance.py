@@ -76,7 +76,9 @@ def watch(
     zygote: Zygote, directory: Path, store: Path, ranks: int, steps: int, *extra: str, script: Path = TRAIN
 ) -> list[Growth]:
     """Run that many steps and measure each rank after every EVERY of them."""
-    job = zygote.start(directory, ranks, [*SMALLEST, "--data", str(store), "--steps", str(steps), *extra], script)
+    job = zygote.start(
+        directory, ranks, [*SMALLEST, "--data", str(store), "--steps", str(steps), *extra], script
+    )
     samples: list[list[Sample]] = [[] for _ in range(ranks)]
     due = EVERY
     while job.is_running():
@@ -113,7 +115,9 @@ def test_five_thousand_steps_need_what_the_first_thousand_need(zygote, tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("leak", "culprit"), {"memory": "memory_bytes", "files": "files", "threads": "threads"}.items())
+@pytest.mark.parametrize(
+    ("leak", "culprit"), {"memory": "memory_bytes", "files": "files", "threads": "threads"}.items()
+)
 def test_a_leak_is_found(zygote, tmp_path, random_store, monkeypatch, leak, culprit):
     monkeypatch.setenv("LEAK", leak)
     (growth,) = watch(zygote, tmp_path, random_store, 1, 2500, script=LEAKING)
