@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from alphazero.files import complete_lines
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = (
     *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4"),
@@ -26,7 +28,8 @@ def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    return {**kept, "OMP_NUM_THREADS": str(threads), **visible}
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return {**kept, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, **visible}
 
 
 def command(
@@ -62,7 +65,7 @@ def run_job(
 
 def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
     """The figures of every step of the run in `directory`, the newest word on each."""
-    lines = (directory / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    lines = complete_lines(directory / "runs" / run / "metrics.jsonl")
     by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
     return [by_step[step] for step in sorted(by_step)]
 
