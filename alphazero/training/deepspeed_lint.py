@@ -202,9 +202,9 @@ def read_checked(path: Path) -> Table:
 
 def check_stage(source: str, table: Mapping[str, object], options: Mapping[str, object], stage: int) -> None:
     """ConfigError where options of `table` and its zero_optimization cannot be at the stage that is to be."""
-    if stage == 3 and table.get("prescale_gradients") and options.get("reduce_scatter", True):
+    if stage >= 2 and table.get("prescale_gradients") and options.get("reduce_scatter", True):
         raise ConfigError(
-            f"{source}: prescale_gradients = True contradicts ZeRO stage 3: wanted it absent, or "
+            f"{source}: prescale_gradients = True contradicts ZeRO stage {stage}: wanted it absent, or "
             f"zero_optimization.reduce_scatter = false"
         )
     for lowest, keys in ((3, ZERO_STAGE_3), (2, ZERO_STAGE_2)):
