@@ -8,6 +8,7 @@ threads   a sleeping thread each 100 steps
 import os
 import sys
 import threading
+from pathlib import Path
 
 from deepspeed.runtime.engine import DeepSpeedEngine
 
@@ -23,7 +24,7 @@ def step(self: DeepSpeedEngine, *arguments: object, **named: object) -> None:
     if os.environ["LEAK"] == "memory":
         HOARD.append(os.urandom(2048))
     elif self.global_steps % 100 == 0 and os.environ["LEAK"] == "files":
-        HOARD.append(open(os.devnull))  # noqa: SIM115 - left open on purpose
+        HOARD.append(Path(os.devnull).open())  # noqa: SIM115 - left open on purpose
     elif self.global_steps % 100 == 0:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
 

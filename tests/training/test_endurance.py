@@ -42,7 +42,7 @@ class Sample:
         """Ask the kernel."""
         process = Path("/proc") / str(pid)
         pages = int((process / "statm").read_text().split()[1])
-        files, threads = (len(os.listdir(process / name)) for name in ("fd", "task"))
+        files, threads = (len(list((process / name).iterdir())) for name in ("fd", "task"))
         return cls(step, pages * os.sysconf("SC_PAGE_SIZE"), files, threads)
 
 
