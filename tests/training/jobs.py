@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,12 @@ def command(
     return [*torchrun, str(script), *arguments]
 
 
+def one_core_a_rank(ranks: int) -> Callable[[], None]:
+    """Bind a process to as many cores as it has ranks: the trainer takes a thread for each core of a rank."""
+    cores = sorted(os.sched_getaffinity(0))[:ranks]
+    return lambda: os.sched_setaffinity(0, cores)
+
+
 def run_job(
     directory: Path,
     store: Path,
@@ -57,7 +63,13 @@ def run_job(
     argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        argv, cwd=directory, env=environment(devices, threads), capture_output=True, text=True, timeout=240
+        argv,
+        cwd=directory,
+        env=environment(devices, threads),
+        preexec_fn=one_core_a_rank(ranks) if devices == "" and threads == 1 else None,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == status, done.stderr[-4000:]
     return done.stderr

@@ -1,6 +1,6 @@
 """train_distributed.py that leaks what LEAK names at every step: memory, files or threads.
 
-memory    2 KiB a step
+memory    4 KiB a step
 files     an open file each 100 steps
 threads   a sleeping thread each 100 steps
 """
@@ -22,7 +22,7 @@ def step(self: DeepSpeedEngine, *arguments: object, **named: object) -> None:
     """The engine's step, and the leak."""
     STEP(self, *arguments, **named)
     if os.environ["LEAK"] == "memory":
-        HOARD.append(os.urandom(2048))
+        HOARD.append(os.urandom(4096))
     elif self.global_steps % 100 == 0 and os.environ["LEAK"] == "files":
         HOARD.append(Path(os.devnull).open())  # noqa: SIM115 - left open on purpose
     elif self.global_steps % 100 == 0:
