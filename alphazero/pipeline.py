@@ -176,9 +176,10 @@ def train_to_the_end(
         engine.close()
         if rollbacks == most:
             break
-        resumed = load_shared(
-            job.run.checkpoints, "", crew.writer is not None, session.exchange, console.alarm
-        )
+        if crew.writer:
+            crew.writer.wait()
+        writes = crew.writer is not None
+        resumed = load_shared(job.run.checkpoints, "", writes, session.exchange, console.alarm)
         network = build_network(config, spec, resumed)
         step = resumed.state.step if resumed else 0
         position = Position(step, reached.data_offset + reached.step - step, reached.skipped_steps)
