@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import itertools
 import os
 import statistics
 import tempfile
@@ -21,6 +22,7 @@ from alphazero.cli.main import Parser
 from alphazero.config import Config, load_config
 from alphazero.console import Console
 from alphazero.data.batch import MicroBatch
+from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
 from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters
@@ -73,7 +75,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
-    parser.add_argument("--checkpoint-steps", type=int, default=30, help="steps to measure the pause in")
+    parser.add_argument(
+        "--checkpoint-steps", type=int, default=40, help="steps to measure the pause in, at least 8"
+    )
 
 
 def run(arguments: list[str]) -> dict[str, object]:
@@ -81,6 +85,8 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser = Parser(prog="alphazero bench engine", description=__doc__)
     configure(parser)
     args = parser.parse_args(arguments)
+    if args.checkpoint_steps < 8:
+        raise ConfigError(f"--checkpoint-steps {args.checkpoint_steps}: wanted at least 8")
     environment = lone_process_environment()
     with tempfile.TemporaryDirectory() as directory:
         answer = Path(directory) / "figures"
@@ -216,19 +222,26 @@ class StepClock(Console):
 
 
 def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, object]:
-    """The real trainer with a checkpoint half-way: how much longer the steps around it take."""
-    half = steps // 2
+    """The real trainer with three checkpoints on its way: the steps beside them against all others."""
+    interval = steps // 4
     training = dataclasses.replace(
-        bench.config.training, checkpoint_interval=str(half), validation_interval=0, log_interval=steps
+        bench.config.training, checkpoint_interval=str(interval), validation_interval=0, log_interval=steps
     )
     config = dataclasses.replace(bench.config, training=training)
     bench = dataclasses.replace(bench, config=config)
     run = RunDirectory(directory / "run")
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     clock = StepClock(bench.runtime)
+    begun: list[float] = []
+    ended: list[float] = []
     writer = None
     if bench.runtime.is_main:
-        writer = CheckpointWriter(run.checkpoints, 1, lambda checkpoint: None, lambda text: None)
+        writer = CheckpointWriter(
+            run.checkpoints,
+            1,
+            lambda checkpoint: begun.append(time.perf_counter()),
+            lambda text: ended.append(time.perf_counter()),
+        )
     job = Job(config, bench.runtime, run, steps, 10**9, "")
     crew = Crew(
         repeated(bench),
@@ -242,13 +255,33 @@ def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, obj
         HostMemory(host=bench.runtime.host),
     )
     Trainer(job, bench.plan, Position(0), make_engine(bench, 0), crew).run()
-    lengths = [after - before for before, after in zip(clock.times, clock.times[1:], strict=False)]
-    usual = statistics.median(lengths[1 : half - 1])
+    pauses = [number * interval - 1 for number in (1, 2, 3)]
+    return pause_figures(clock.times, pauses, list(zip(begun, ended, strict=True)))
+
+
+def pause_figures(
+    marks: list[float], pauses: list[int], written: list[tuple[float, float]]
+) -> dict[str, object]:
+    """Lengths of steps in units of the median step without a checkpoint.
+
+    marks: when each step ended. pauses: steps (from 0) after which a checkpoint was taken, which falls
+    into the next step's length. written: from when to when each checkpoint was written.
+    """
+    lengths = [after - before for before, after in itertools.pairwise(marks)]
+    beside, alone = [], []
+    for index, length in enumerate(lengths[1:], start=1):  # the first is to warm up
+        meets = any(marks[index] < end and begin < marks[index + 1] for begin, end in written)
+        (beside if meets or index in pauses else alone).append(length)
+    usual = statistics.median(alone or lengths)
     return {
         "step_s": usual,
-        # The pause itself lies between the marks of the checkpoint's step and the next.
-        "checkpoint_pause_in_steps": lengths[half - 1] / usual - 1,
-        "steps_beside_writing_in_steps": statistics.mean(lengths[half : half + 5]) / usual,
+        "checkpoint_write_s": statistics.median([end - begin for begin, end in written] or [0.0]),
+        "checkpoint_pause_in_steps": statistics.median(lengths[index] for index in pauses) / usual - 1,
+        "steps_with_checkpoint": len(beside),
+        "steps_with_checkpoint_mean_in_steps": statistics.mean(beside) / usual,
+        "steps_with_checkpoint_largest_in_steps": max(beside) / usual,
+        "steps_without_mean_in_steps": statistics.mean(alone or lengths) / usual,
+        "steps_without_largest_in_steps": max(alone or lengths) / usual,
     }
 
 
