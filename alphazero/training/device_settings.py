@@ -33,7 +33,7 @@ def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple
 def _set_tf32(config: TrainingConfig, device: torch.device) -> str:
     """Both of these calls, and no `fp32_precision`: that alone leaves torch's switches at odds.
 
-    torch (2.9 to 2.13) raises "mix of the legacy and new APIs" when its compiler then asks for
+    torch 2.13 raises "mix of the legacy and new APIs" when its compiler then asks for
     get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags.
     """
     has_tf32 = torch.cuda.get_device_capability(device) >= TF32_CAPABILITY
