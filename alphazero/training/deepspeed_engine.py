@@ -31,6 +31,7 @@ from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.deepspeed_config import DeepSpeedSettings, engine_config
 from alphazero.training.ema import WeightAverage
 from alphazero.training.exchange import Exchange
+from alphazero.training.flat_gradients import FlatGradients
 from alphazero.training.gradient_guard import GradientGuard
 from alphazero.training.loss_scale import LossScale
 from alphazero.training.optimizer import make_optimizer
@@ -147,6 +148,10 @@ class Engine:
         if training.channels_last and training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._flat_gradients: FlatGradients | None = None
+        if training.zero_stage == 0 and runtime.world_size > 1:
+            self._flat_gradients = FlatGradients(network.parameters())
+            self._engine.enable_backward_allreduce = False
         self._statistics = RunningStatistics(network, exchange)
         self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
         self._guard = GradientGuard(network.parameters(), runtime.device)
@@ -185,6 +190,8 @@ class Engine:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self._torch_optimizer.skips = skip
+        if self._flat_gradients:
+            self._flat_gradients.average()
         self._engine.step()
         self.loss_scale.update(skip)
         if skip:
