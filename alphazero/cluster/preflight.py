@@ -1,0 +1,249 @@
+"""The checks before a job starts on many hosts: probes compared, one line a failure, a table for people."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from alphazero.cluster import probe as probes
+from alphazero.cluster.fan_out import (
+    CHECKOUT,
+    NO_CHECKOUT,
+    NO_INTERPRETER,
+    SSH_FAILED,
+    Answer,
+    Remote,
+    explain_ssh,
+    run_everywhere,
+)
+from alphazero.cluster.probe import Probe, Question
+
+PROBE_TIMEOUT_S = 25.0
+GIB = 1 << 30
+MIN_FREE_BYTES = 1 * GIB  # a checkpoint of 20x256 with its optimizer state is 0.4 GB, two exist at a time
+MIN_SHM_BYTES = 64 << 20  # gloo and NCCL buffers of a host
+MIN_FILES = 1024
+MAX_CLOCK_S = 2.0
+
+
+@dataclass(frozen=True)
+class JobHost:
+    """A host of the job: how to reach it, how others reach it, and how many ranks it shall run."""
+
+    remote: Remote
+    address: str
+    slots: int
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A host with its answer (None: it gave none) and how far its clock is ahead of ours, in seconds."""
+
+    host: JobHost
+    probe: Probe | None
+    clock_ahead_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong on a host: an error keeps the job from starting, a warning does not."""
+
+    host: str
+    text: str
+    is_error: bool = True
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"{self.host}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a round of probes found."""
+
+    examined: tuple[Examined, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What keeps the job from starting."""
+        return tuple(finding for finding in self.findings if finding.is_error)
+
+    def passed(self) -> tuple[Examined, ...]:
+        """The hosts without an error."""
+        failed = {finding.host for finding in self.errors}
+        return tuple(one for one in self.examined if one.probe and one.host.remote.name not in failed)
+
+
+def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout: Path = CHECKOUT) -> Report:
+    """Probe all hosts at once and compare; the first host is the master."""
+    inputs = [
+        json.dumps(asdict(replace(question, is_master=index == 0))) + "\n" for index in range(len(hosts))
+    ]
+    remotes = [host.remote for host in hosts]
+    asked = time.time()
+    answers = run_everywhere(
+        remotes, python, ["-m", "alphazero.cluster.probe"], inputs, PROBE_TIMEOUT_S, checkout
+    )
+    took_s = time.time() - asked
+    examined, findings = [], []
+    for host, answer in zip(hosts, answers, strict=True):
+        probe = probes.decode(answer.output) if answer.status == 0 else None
+        if probe is None:
+            findings.append(Finding(host.remote.name, _explain(answer, python, checkout)))
+            examined.append(Examined(host, None))
+            continue
+        # The host looked at its clock at some moment while we waited.
+        ahead = max(probe.clock_s - (asked + took_s), 0.0) or min(probe.clock_s - asked, 0.0)
+        examined.append(Examined(host, probe, ahead))
+    return Report(tuple(examined), (*findings, *compare(examined, question)))
+
+
+def _explain(answer: Answer, python: str, checkout: Path) -> str:
+    if answer.status is None:
+        return f"no answer within {PROBE_TIMEOUT_S:.0f} s; wanted a host that is up"
+    if answer.status == NO_CHECKOUT:
+        return f"no checkout at {checkout}; wanted the same path as on the head"
+    if answer.status == NO_INTERPRETER:
+        return f"no interpreter {python}; wanted the same environment as on the head"
+    if answer.status == SSH_FAILED and answer.remote.target:
+        return explain_ssh(answer.errors)
+    lines = answer.errors.strip().splitlines()
+    last = lines[-1] if lines else "it said nothing"
+    return f"its probe ended with exit status {answer.status}: {last}; wanted `make setup` there"
+
+
+def compare(examined: Sequence[Examined], question: Question) -> Iterator[Finding]:
+    """Everything wrong in the answers, host by host; versions are compared with the first that answered."""
+    present = [one for one in examined if one.probe is not None]
+    if not present:
+        return
+    reference = present[0]
+    question = replace(question, device=job_device(examined, question.device))
+    for one in present:
+        for check in (_check_host, _check_devices, _check_space, _check_address):
+            yield from check(one, question)
+        if len(examined) > 1:
+            yield from _check_agreement(one, reference)
+            yield from _check_clock(one)
+
+
+def job_device(examined: Sequence[Examined], wanted: str) -> str:
+    """cuda or cpu for the whole job: auto is cuda where any host has a device to use."""
+    if wanted != "auto":
+        return wanted
+    return "cuda" if any(one.probe and one.probe.visible for one in examined) else "cpu"
+
+
+def _error(one: Examined, text: str) -> Finding:
+    return Finding(one.host.remote.name, text)
+
+
+def _warning(one: Examined, text: str) -> Finding:
+    return Finding(one.host.remote.name, text, is_error=False)
+
+
+def _probe(one: Examined) -> Probe:
+    assert one.probe is not None
+    return one.probe
+
+
+def _check_host(one: Examined, question: Question) -> Iterator[Finding]:
+    probe = _probe(one)
+    if probe.fault:
+        yield _error(one, probe.fault)
+    if not probe.has_directory:
+        yield _error(one, f"no directory {question.directory}; wanted the one the head was started in")
+    for name, found in probe.versions.items():
+        if found == "not installed":
+            yield _error(one, f"{probe.python} has no {name}; wanted `make setup` there")
+
+
+def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
+    probe, slots = _probe(one), one.host.slots
+    if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
+        yield _error(one, f"slots={slots}, but {len(probe.visible)} GPUs found; wanted at most as many slots")
+
+
+def _check_space(one: Examined, question: Question) -> Iterator[Finding]:
+    probe, run = _probe(one), question.run_directory
+    if not probe.run_writable:
+        yield _error(one, f"{run}: cannot be written; wanted a directory for the run")
+    elif 0 <= probe.run_free_bytes < MIN_FREE_BYTES:
+        free, wanted = probe.run_free_bytes / GIB, MIN_FREE_BYTES / GIB
+        yield _warning(one, f"{run}: {free:.2f} GiB free; wanted {wanted:.0f} GiB for checkpoints")
+    if 0 <= probe.shm_free_bytes < MIN_SHM_BYTES:
+        free_mib, wanted_mib = probe.shm_free_bytes >> 20, MIN_SHM_BYTES >> 20
+        yield _error(one, f"/dev/shm: {free_mib} MiB free; wanted {wanted_mib} MiB (docker: --shm-size)")
+    if probe.max_files < MIN_FILES:
+        yield _error(one, f"at most {probe.max_files} open files; wanted {MIN_FILES} (ulimit -n)")
+
+
+def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
+    probe, name = _probe(one), question.master_addr
+    if not name:
+        return
+    if not probe.master_addresses:
+        yield _error(one, f"master address {name} does not resolve; wanted --master-addr ADDRESS that does")
+    for address in probe.master_addresses:
+        if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+            yield _error(
+                one,
+                f"master address {name} is {address} there, which other hosts cannot reach; "
+                "wanted --master-addr with the master's address in the network (or /etc/hosts mended)",
+            )
+            break
+    if not probe.port_is_free:
+        port = question.master_port
+        yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
+
+
+def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:
+    ours, theirs, other = _probe(one), _probe(reference), reference.host.remote.name
+    for name, wanted in theirs.versions.items():
+        found = ours.versions.get(name, "not installed")
+        if found not in (wanted, "not installed"):
+            yield _error(one, f"{name} {found}; wanted {wanted} as on {other}")
+    if ours.commit != theirs.commit:
+        yield _error(one, f"alphazero commit {ours.commit}; wanted {theirs.commit} as on {other}")
+
+
+def _check_clock(one: Examined) -> Iterator[Finding]:
+    if abs(one.clock_ahead_s) > MAX_CLOCK_S:
+        yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; wanted within {MAX_CLOCK_S:.0f} s")
+
+
+def table(report: Report) -> list[str]:
+    """The hosts in columns."""
+    rows = [("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")]
+    failed = {finding.host for finding in report.errors}
+    warned = {finding.host for finding in report.findings}
+    for one in report.examined:
+        name, slots, probe = one.host.remote.name, str(one.host.slots), one.probe
+        verdict = "FAILED" if name in failed else "warning" if name in warned else "ok"
+        if probe is None:
+            rows.append((name, slots, *("-",) * 7, verdict))
+            continue
+        rows.append(
+            (
+                name,
+                slots,
+                str(len(probe.visible)),
+                str(probe.machine.num_cores),
+                probe.versions["torch"],
+                probe.versions["deepspeed"],
+                probe.commit,
+                f"{probe.run_free_bytes / GIB:.0f} GiB",
+                f"{probe.shm_free_bytes / GIB:.0f} GiB",
+                verdict,
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
