@@ -51,15 +51,14 @@ class Outcome:
     """How a start ended.
 
     status: 0, or that of the first failure. lost: hosts that could not be reached any more. advanced: some
-    rank finished a step. newest_checkpoint: its step on any host, -1 without one. signals: what the user
-    sent.
+    rank finished a step. saved: there is a newer checkpoint than before. signals: what the user sent.
     """
 
     status: int
     failure: Failure | None
     lost: frozenset[str]
     advanced: bool
-    newest_checkpoint: int
+    saved: bool
     signals: tuple[signal.Signals, ...]
 
 
@@ -97,7 +96,8 @@ class Attempt:
         self._first_steps: dict[int, int] = {}
         self._reports: list[_Report] = []
         self._lost: set[str] = set()
-        self._newest_checkpoint = -1
+        self._checkpoints_before: dict[str, int] = {}
+        self._saved = False
         self._advanced = False
         self._stop_sent = False
         self._end_at: float | None = None  # when the wish to end goes out
@@ -130,7 +130,7 @@ class Attempt:
             failure,
             frozenset(self._lost),
             self._advanced,
-            self._newest_checkpoint,
+            self._saved,
             tuple(self._inbox.received),
         )
 
@@ -151,7 +151,7 @@ class Attempt:
             self._show(link, message)
         elif isinstance(message, Beat):
             self._states[link.remote.name] = message.ranks
-            self._note_checkpoint(message.newest_checkpoint)
+            self._note_checkpoint(link, message.newest_checkpoint)
             for state in message.ranks:
                 first = (
                     self._first_steps.setdefault(state.rank, state.step) if state.step >= 0 else state.step
@@ -171,12 +171,13 @@ class Attempt:
             sys.stderr.write("".join(f"{clear}{who}: {line}\n" for line in lines))
         sys.stderr.flush()
 
-    def _note_checkpoint(self, step: int) -> None:
-        self._newest_checkpoint = max(self._newest_checkpoint, step)
+    def _note_checkpoint(self, link: AgentLink, step: int) -> None:
+        before = self._checkpoints_before.setdefault(link.remote.name, step)
+        self._saved = self._saved or step > before
 
     def _host_ended(self, link: AgentLink, ended: Ended) -> None:
         self._open.remove(link)
-        self._note_checkpoint(ended.newest_checkpoint)
+        self._note_checkpoint(link, ended.newest_checkpoint)
         if ended.num_left:
             self._say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
         now = time.monotonic()

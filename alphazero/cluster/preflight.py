@@ -186,9 +186,7 @@ def _check_space(one: Examined, question: Question) -> Iterator[Finding]:
 
 def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
     probe, name = _probe(one), question.master_addr
-    if not name:
-        return
-    if not probe.master_addresses:
+    if name and not probe.master_addresses:
         yield _error(one, f"master address {name} does not resolve; wanted --master-addr ADDRESS that does")
     for address in probe.master_addresses:
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
@@ -198,7 +196,7 @@ def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
                 "wanted --master-addr with the master's address in the network (or /etc/hosts mended)",
             )
             break
-    if not probe.port_is_free:
+    if question.port_is_chosen and not probe.port_is_free:
         port = question.master_port
         yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
 

@@ -37,7 +37,7 @@ class Question:
 
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
     nobody is to be reached. stores: game stores that every host needs. is_master: whether the port must be
-    free here. device: auto, cuda or cpu.
+    free here; port_is_chosen: by the user, so that another will not do. device: auto, cuda or cpu.
     """
 
     directory: str
@@ -46,6 +46,7 @@ class Question:
     master_port: int
     is_master: bool
     device: str
+    port_is_chosen: bool = False
     stores: tuple[str, ...] = ()
 
 

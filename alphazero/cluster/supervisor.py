@@ -43,6 +43,7 @@ class Supervision:
     run_directory: str
     master_addr: str
     master_port: int
+    port_is_chosen: bool = False
     device: str = "auto"
     launcher: str = "torchrun"
     stores: tuple[str, ...] = ()
@@ -74,7 +75,6 @@ class Supervisor:
         self._say = say
         self._inbox = SignalInbox()
         self._arguments = job.arguments
-        self._newest_checkpoint: int | None = None
         self._idle_starts = 0  # in a row that finished no step
 
     def run(self) -> int:
@@ -108,11 +108,10 @@ class Supervisor:
         return 128 + int(self._inbox.received[0])
 
     def _may_restart(self, outcome: Outcome) -> bool:
-        self._idle_starts = 0 if outcome.advanced else self._idle_starts + 1
-        if self._newest_checkpoint is not None and outcome.newest_checkpoint > self._newest_checkpoint:
-            # It has gone beyond what --resume named: from now on its own newest checkpoint counts.
+        self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
+        if outcome.saved:
+            # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             self._arguments = tuple(without_resume(self._arguments))
-        self._newest_checkpoint = max(self._newest_checkpoint or -1, outcome.newest_checkpoint)
         if self._job.max_restarts == 0:
             return False
         if outcome.status == MISTAKE and not outcome.advanced:
@@ -144,6 +143,7 @@ class Supervisor:
                 run_directory=job.run_directory,
                 master_addr=master if len(hosts) > 1 else "",
                 master_port=job.master_port,
+                port_is_chosen=job.port_is_chosen and not is_restart,
                 is_master=False,
                 device=job.device,
                 stores=job.stores,
@@ -179,7 +179,7 @@ class Supervisor:
         needed = job.min_nodes or len(job.hosts)
         if len(fit) < needed:
             self._say(
-                f"error: {len(fit)} of {len(job.hosts)} hosts are fit; wanted {needed}: nothing started"
+                f"error: {len(fit)} of {len(job.hosts)} hosts can start; wanted {needed}: nothing started"
             )
             return None
         if len(fit) < len(report.examined):

@@ -33,7 +33,12 @@ def why_not() -> str:
     if SSHD is None:
         return "sshd (openssh-server) is not installed"
     tried = subprocess.run(
-        [*UNSHARE, "sh", "-c", "ip link add test0 type bridge && ip link add test1 type veth peer name test2"],
+        [
+            *UNSHARE,
+            "sh",
+            "-c",
+            "ip link add test0 type bridge && ip link add test1 type veth peer name test2",
+        ],
         capture_output=True,
         text=True,
     )
@@ -112,7 +117,9 @@ class Host:
 
     def processes(self) -> dict[int, str]:
         """Command lines by pid as this host numbers them; its init, sshd and this look are left out."""
-        script = "for p in /proc/[0-9]*; do echo \"${p#/proc/} $(tr '\\0' ' ' < $p/cmdline)\"; done 2>/dev/null"
+        script = (
+            "for p in /proc/[0-9]*; do echo \"${p#/proc/} $(tr '\\0' ' ' < $p/cmdline)\"; done 2>/dev/null"
+        )
         lines = self.run("sh", "-c", script).splitlines()
         found = {int(pid): command.strip() for pid, _, command in (line.partition(" ") for line in lines)}
         ours = ("sshd:", "/usr/sbin/sshd", "sh -c for p in", "nsenter")
@@ -154,7 +161,9 @@ class Network:
     hosts: list[Host] = field(default_factory=list)
 
     @classmethod
-    def build(cls, directory: Path, num_hosts: int, sshd_options: Callable[[int], str] = lambda number: "") -> "Network":
+    def build(
+        cls, directory: Path, num_hosts: int, sshd_options: Callable[[Path], str] = lambda directory: ""
+    ) -> "Network":
         """Make it; end() takes it down."""
         directory.mkdir(parents=True, exist_ok=True)
         bridge = "ip link set lo up && ip link add br0 type bridge && ip link set br0 up && exec sleep 100000"
@@ -162,7 +171,7 @@ class Network:
         try:
             cls._make_keys(directory, num_hosts)
             for number in range(1, num_hosts + 1):
-                network.hosts.append(network._add(number, sshd_options(number)))
+                network.hosts.append(network._add(number, sshd_options))
             for host in network.hosts:
                 network._wait_for_ssh(host)
         except BaseException:
@@ -187,7 +196,7 @@ class Network:
         (ssh / "known_hosts").write_text("".join(known))
         (directory / "hosts").write_text("".join(names))
 
-    def _add(self, number: int, options: str) -> Host:
+    def _add(self, number: int, options: Callable[[Path], str]) -> Host:
         home = self.directory / f"host{number}"
         home.mkdir()
         # Copies: a test may spoil those of one host.
@@ -196,7 +205,7 @@ class Network:
         (home / "sshd_config").write_text(
             f"HostKey {self.directory}/host_key{number}\nPidFile none\nUsePAM no\nStrictModes no\n"
             f"PermitRootLogin yes\nAuthorizedKeysFile /root/.ssh/authorized_keys\n"
-            f"ListenAddress 0.0.0.0\nMaxStartups 100\n{options}\n"
+            f"ListenAddress 0.0.0.0\nMaxStartups 100\n{options(home)}\n"
         )
         words = {name: shlex.quote(str(home / name)) for name in ("ssh", "hosts", "sshd_config", "sshd.log")}
         script = f"""
@@ -214,7 +223,22 @@ class Network:
         host = Host(f"host{number}", f"{NETWORK}.{number}", number, space, home, self)
         port = f"port{number}"
         enter = ["nsenter", "-t", str(self.switch.pid), "-n"]
-        run([*enter, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(space.pid)])
+        run(
+            [
+                *enter,
+                "ip",
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                str(space.pid),
+            ]
+        )
         run([*enter, "ip", "link", "set", port, "master", "br0", "up"])
         return host
 
