@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alphazero.config import TrainingConfig
 from alphazero.data.sampler import Window
 from alphazero.network.resnet import AlphaZeroNet
 from alphazero.network.weights import weights_file_name
 from alphazero.run_directory import read_metrics
-from alphazero.runtime import Runtime
-from alphazero.training.trainer import Job
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.job import Job
 
 RULE = "=" * 78
 
 
 def banner(
     job: Job,
+    plan: BatchPlan,
     network: AlphaZeroNet,
     window: Window,
     held_out: Window,
     notices: Sequence[str],
-    runtimes: Sequence[Runtime],
+    devices: Sequence[str],
 ) -> str:
     """What people want to see before hours of training: who, where, what, on which data."""
     training, shape = job.config.training, job.config.network
@@ -31,19 +33,30 @@ def banner(
         *notices,
         f"run directory     {job.run.path}",
         f"distributed type  {kind}",
-        f"processes         {len(runtimes)}",
-        *(f"  rank {runtime.rank}: {runtime.host} {runtime.device_name}" for runtime in runtimes),
-        f"precision         {training.precision}",
+        f"processes         {len(devices)}",
+        *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
+        f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",
         f"data              {window.num_games:,} games, {window.num_samples:,} positions "
         f"(window {window.id[:12]}); {held_out.num_games:,} games held out",
-        f"batch             {job.plan}",
-        f"length            {job.num_steps:,} steps, {job.num_steps * job.plan.batch_size:,} positions "
-        f"({job.num_steps * job.plan.batch_size / window.num_samples:.2f} epochs)",
+        f"batch             {plan}",
+        f"length            {job.num_steps:,} steps, {job.num_steps * job.batch_size:,} positions "
+        f"({job.num_steps * job.batch_size / window.num_samples:.2f} epochs)",
         RULE,
     ]
     return "\n".join(lines)
+
+
+def _extras(training: TrainingConfig) -> str:
+    """What goes with the precision."""
+    parts = [
+        (training.precision == "fp16", f"loss scale from {training.loss_scale:g}"),
+        (training.compile, "compiled"),
+        (training.deterministic, "deterministic"),
+        (bool(training.ema_decay), f"moving average {training.ema_decay:g} of the weights"),
+    ]
+    return "".join(f", {text}" for holds, text in parts if holds)
 
 
 def summary(job: Job, seconds: float) -> str:

@@ -33,6 +33,11 @@ class Console:
             with self._log.open("a", encoding="utf-8") as log:
                 log.writelines(f"{stamp} {line}\n" for line in text.splitlines())
 
+    def alarm(self, text: str) -> None:
+        """One line from whichever rank: what rank 0 cannot know, as its host's memory."""
+        tqdm.write(text, file=sys.stderr)
+        sys.stderr.flush()
+
     def start_bar(self, done: int, total: int) -> None:
         """Show progress of `total` steps; only where a person looks (a terminal)."""
         self._bar = tqdm(

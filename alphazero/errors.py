@@ -1,4 +1,4 @@
-"""Typed errors: what a user can cause, each shown as one line and ending in exit code 2."""
+"""Typed errors, each shown as one line: what a user can cause (exit code 2), what ends training (3)."""
 
 
 class AlphaZeroError(Exception):
@@ -33,5 +33,11 @@ class LaunchError(AlphaZeroError):
     """Nodes, devices, ports or hostfile that cannot be used."""
 
 
-class DivergedRanksError(AlphaZeroError):
+class TrainingError(AlphaZeroError):
+    """Training that began well and cannot go on; its last checkpoint remains."""
+
+    exit_code = 3
+
+
+class DivergedRanksError(TrainingError):
     """Ranks that should hold the same numbers do not."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,10 +16,11 @@ import torch
 from alphazero.banner import banner, summary
 from alphazero.config import Config
 from alphazero.console import Console
+from alphazero.data.batch import MicroBatch
 from alphazero.data.loader import Loader, WindowEncoder, spread_sample_ids
 from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
-from alphazero.errors import AlphaZeroError, CheckpointError
+from alphazero.errors import AlphaZeroError, CheckpointError, TrainingError
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
@@ -26,16 +28,23 @@ from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters, open_writers
 from alphazero.network.loss import SUM_NAMES
 from alphazero.network.resnet import AlphaZeroNet
+from alphazero.network.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run_directory import RunDirectory, choose_run_directory, create
 from alphazero.runtime import Runtime, default_threads
-from alphazero.training import checkpoint as checkpoints
-from alphazero.training.batch_plan import plan_batches
+from alphazero.training import checkpoint_files
+from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint import Checkpoint
+from alphazero.training.checkpoint_sharing import is_writer, load_shared
+from alphazero.training.checkpoint_writer import CheckpointWriter
 from alphazero.training.deepspeed_config import DeepSpeedSettings
 from alphazero.training.deepspeed_engine import Engine, end_process_group, start_process_group
+from alphazero.training.device_settings import apply_device_settings
 from alphazero.training.exchange import Exchange
+from alphazero.training.host_memory import HostMemory
+from alphazero.training.job import Job
+from alphazero.training.planner import choose_plan, host_weight
 from alphazero.training.stop import StopRequest
-from alphazero.training.trainer import Job, Trainer, Validate
+from alphazero.training.trainer import Crew, Outcome, Position, Trainer, Validate
 
 EMBEDDED_GAMES = Path(__file__).resolve().parent / "assets" / "games"
 VALIDATION_BATCH_SIZE = 512
@@ -45,12 +54,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for beside the settings."""
+    """What the command line asked for beside the settings.
+
+    resume: "", "latest", "best-<metric>" or a checkpoint's path. mixed_precision: bf16, or fp16 where a
+    device has no bf16.
+    """
 
     argv: list[str]
-    resume: str = ""  # "", "latest" or a checkpoint's path
+    resume: str = ""
     fresh_start: bool = False
+    mixed_precision: bool = False
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Session:
+    """This process's part in the job: who it is, and how it reaches the others and the user."""
+
+    settings: DeepSpeedSettings
+    runtime: Runtime
+    request: Request
+    exchange: Exchange
+    console: Console
+    stop: StopRequest
 
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
@@ -58,74 +84,143 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     stop = StopRequest()
     torch.set_num_threads(default_threads(runtime.local_world_size))
     exchange = start_process_group(runtime)
-    console = Console(runtime.is_main)
+    session = Session(settings, runtime, request, exchange, Console(runtime.is_main), stop)
     try:
-        return _train(config, settings, runtime, request, exchange, console, stop)
+        return _train(config, session)
     finally:
-        console.end_bar()
+        session.console.end_bar()
         end_process_group()
 
 
-def _train(
-    config: Config,
-    settings: DeepSpeedSettings,
-    runtime: Runtime,
-    request: Request,
-    exchange: Exchange,
-    console: Console,
-    stop: StopRequest,
-) -> int:
+def _train(config: Config, session: Session) -> int:
     started = time.monotonic()
-    run, resumed = find_run(config, request, exchange, console)
-    plan = plan_batches(
-        config.training.batch_size,
-        config.training.micro_batch_size or (resumed.state.micro_batch_size if resumed else 0),
-        runtime.world_size,
-        runtime.device.type,
-    )
+    runtime, exchange, console = session.runtime, session.exchange, session.console
+    config, notices = choose_precision(config, session)
+    run, writes, resumed = find_run(config, session)
     window, held_out = open_data(config, exchange, console)
-    job = Job(config, runtime, run, plan, count_steps(config, window), window.num_samples, window.id)
-    first_step = resumed.state.step if resumed else 0
-    if resumed:
-        check_resumable(resumed, job, console)
-    if first_step >= job.num_steps:
-        console.say(f"{run.path} is complete at step {first_step}; wanted --steps above it, or --fresh-start")
-        return 0
-    main_first(exchange, lambda: create(run, config, request.argv))
-    console.log_to(run.log)
+    job = Job(config, runtime, run, count_steps(config, window), window.num_samples, window.id)
+    notices += apply_device_settings(config.training, runtime.device)
     spec = get_spec(config.network.game)
-    network = build_network(config, spec, resumed)
-    console.say(banner(job, network, window, held_out, request.notices, exchange.gather(runtime)))
-    engine = Engine(network, spec, config, settings, plan, runtime, exchange)
     if resumed:
-        engine.state.load_optimizer_state(resumed.optimizer)
-        console.say(f"resumed from step {first_step}, saved by {resumed.state.world_size} ranks")
-    writer = open_writers(run, config, first_step) if runtime.is_main else AllWriters([])
-    trainer = Trainer(
-        job,
-        engine,
-        make_loader(job, window, spec).iterate,
+        check_resumable(resumed, job)
+    network = build_network(config, spec, resumed)
+    plan, changes = make_plan(job, network, spec, resumed, exchange)
+    if resumed and resumed.state.step >= job.num_steps:
+        console.say(
+            f"{run.path} is complete at step {resumed.state.step}; wanted --steps above it, or --fresh-start"
+        )
+        return 0
+    on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
+    console.log_to(run.log)
+    notices = (*session.request.notices, *notices, *changes)
+    devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
+    console.say(banner(job, plan, network, window, held_out, notices, devices))
+    metrics = AllWriters([])
+    if runtime.is_main:
+        metrics = open_writers(run, config, resumed.state.step if resumed else 0)
+    writer = make_checkpoint_writer(job, console) if writes else None
+    crew = Crew(
+        make_steps(job, window, spec),
         make_validation(job, held_out, spec, exchange),
         exchange,
-        writer,
+        metrics,
         console,
         HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
-        stop,
+        session.stop,
+        writer,
+        HostMemory(runtime.host),
     )
-    finished = trainer.run(first_step)
-    writer.close()
-    if finished:
-        console.say(summary(job, time.monotonic() - started))
-    return 0 if finished else stop.exit_status(exchange)
+    try:
+        outcome = train_to_the_end(job, plan, network, resumed, crew, session)
+    finally:
+        metrics.close()
+        if writer:
+            writer.wait()
+    if outcome is Outcome.STOPPED:
+        return session.stop.exit_status(exchange)
+    console.say(summary(job, time.monotonic() - started))
+    return 0
 
 
-def find_run(
-    config: Config, request: Request, exchange: Exchange, console: Console
-) -> tuple[RunDirectory, Checkpoint | None]:
-    """The run directory, and the checkpoint to go on from if there is one."""
+def train_to_the_end(
+    job: Job,
+    plan: BatchPlan,
+    network: AlphaZeroNet,
+    resumed: Checkpoint | None,
+    crew: Crew,
+    session: Session,
+) -> Outcome:
+    """Train, and after too many bad steps go back to the last checkpoint with other positions ahead.
+
+    The positions that led there are not used again (as Chowdhery et al. 2022, PaLM, section 5.1): the
+    order of the data moves on by what was lost. Raises TrainingError after max_rollbacks such returns.
+    """
+    config, console = job.config, session.console
+    limit, most = config.training.max_skipped_steps, config.training.max_rollbacks
+    spec = get_spec(config.network.game)
+    position = Position(0)
+    if resumed:
+        position = Position(resumed.state.step, resumed.state.data_offset, resumed.state.skipped_steps)
+        console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
+    for rollbacks in range(most + 1):
+        engine = Engine(network, spec, config, session.settings, plan, session.runtime, session.exchange)
+        if resumed:
+            engine.load(resumed)
+        trainer = Trainer(job, plan, position, engine, crew)
+        outcome = trainer.run()
+        if outcome is not Outcome.DIVERGED:
+            return outcome
+        plan, reached = trainer.plan, trainer.position
+        engine.close()
+        if rollbacks == most:
+            break
+        resumed = load_shared(
+            job.run.checkpoints, "", crew.writer is not None, session.exchange, console.alarm
+        )
+        network = build_network(config, spec, resumed)
+        step = resumed.state.step if resumed else 0
+        position = Position(step, reached.data_offset + reached.step - step, reached.skipped_steps)
+        console.say(
+            f"step {reached.step}: no finite gradients in {limit} steps: back to step {step} "
+            f"with other positions ahead ({rollbacks + 1} of {most} times)"
+        )
+    error = TrainingError(
+        f"training diverges: no finite gradients in {limit} steps in a row, after {most} returns to the last "
+        "checkpoint; wanted a lower --learning-rate or --clip-gradients, or another --precision"
+    )
+    error.found_by_all_ranks = True
+    raise error
+
+
+def choose_precision(config: Config, session: Session) -> tuple[Config, tuple[str, ...]]:
+    """--mixed-precision is bf16, but fp16 for all where one rank's GPU has no bf16."""
+    if not session.request.mixed_precision:
+        return config, ()
+    lacks = session.runtime.device.type == "cuda" and not torch.cuda.is_bf16_supported(
+        including_emulation=False
+    )
+    if not any(session.exchange.numbers(int(lacks))):
+        return config, ()
+    training = dataclasses.replace(config.training, precision="fp16")
+    return dataclasses.replace(config, training=training), (
+        "a GPU of this job has no bf16: training in fp16",
+    )
+
+
+def find_run(config: Config, session: Session) -> tuple[RunDirectory, bool, Checkpoint | None]:
+    """The run directory, whether this rank writes checkpoints there, and the checkpoint to go on from."""
+    request, exchange = session.request, session.exchange
     run = main_first(exchange, lambda: choose_run_directory(config, fresh_start=request.fresh_start))
-    found = main_first(exchange, lambda: find_checkpoint(run, request.resume, console))
-    return run, checkpoints.load(found) if found else None
+    writes = is_writer(run.checkpoints, session.runtime.local_rank, exchange)
+    return run, writes, load_shared(run.checkpoints, request.resume, writes, exchange, session.console.alarm)
+
+
+def start_directory(job: Job, session: Session, resumed: Checkpoint | None) -> None:
+    """Make the run directory; where an older checkpoint is taken up, the newer ones step aside."""
+    create(job.run, job.config, session.request.argv)
+    if resumed:
+        for path in checkpoint_files.set_aside_after(job.run.checkpoints, resumed.state.step):
+            session.console.alarm(f"set aside: {path}: this run goes on from step {resumed.state.step}")
 
 
 def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
@@ -144,15 +239,18 @@ def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
     return result
 
 
-def find_checkpoint(run: RunDirectory, resume: str, console: Console) -> Path | None:
-    """The checkpoint to go on from; raises CheckpointError where one was asked for and none is there."""
-    if resume and resume != "latest":
-        checkpoints.verify(Path(resume))
-        return Path(resume)
-    newest = checkpoints.find_newest(run.checkpoints, console.say)
-    if newest is None and resume:
-        raise CheckpointError(f"--resume latest: {run.checkpoints} holds no complete checkpoint")
-    return newest
+def on_every_writer(exchange: Exchange, writes: bool, action: Callable[[], None]) -> None:
+    """Do `action` on the ranks that write; the first one's AlphaZeroError is raised on all ranks."""
+    fault: AlphaZeroError | None = None
+    if writes:
+        try:
+            action()
+        except AlphaZeroError as error:
+            fault = error
+    for found in exchange.gather(fault):
+        if found is not None:
+            found.found_by_all_ranks = True
+            raise found
 
 
 def open_data(config: Config, exchange: Exchange, console: Console) -> tuple[Window, Window]:
@@ -179,13 +277,13 @@ def count_steps(config: Config, window: Window) -> int:
     return max(1, math.ceil(config.training.epochs * window.num_samples / config.training.batch_size))
 
 
-def check_resumable(resumed: Checkpoint, job: Job, console: Console) -> None:
-    """CheckpointError where going on would be another run; a line where the arithmetic changes."""
+def check_resumable(resumed: Checkpoint, job: Job) -> None:
+    """CheckpointError where going on would be another run."""
     saved, config = resumed.state, job.config
     pairs = (
         ("network", saved.config["network"], dataclasses.asdict(config.network)),
         ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
-        ("batch size", saved.batch_size, job.plan.batch_size),
+        ("batch size", saved.batch_size, job.batch_size),
         ("seed", saved.seed, config.training.seed),
         ("data", saved.window_id[:12], job.window_id[:12]),
     )
@@ -197,10 +295,40 @@ def check_resumable(resumed: Checkpoint, job: Job, console: Console) -> None:
             )
             error.found_by_all_ranks = True
             raise error
-    if saved.micro_batch_size != job.plan.micro_batch_size:
-        console.say(
-            f"changed arithmetic: micro-batches of {job.plan.micro_batch_size}, were {saved.micro_batch_size}"
-        )
+
+
+def make_plan(
+    job: Job, network: AlphaZeroNet, spec: GameSpec, resumed: Checkpoint | None, exchange: Exchange
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """How the batch is cut, and lines on what changes by it."""
+    weights = exchange.gather(host_weight(job.config.training, job.runtime.host, os.environ))
+    saved = resumed.state if resumed else None
+    plan, notices = choose_plan(job, network, spec, saved.micro_batch_size if saved else 0, weights, exchange)
+    if saved and saved.micro_batch_size != plan.micro_batch_size:
+        before, now = saved.micro_batch_size, plan.micro_batch_size
+        notices += (f"changed arithmetic: micro-batches of {now}, were {before}",)
+    if saved and saved.precision != job.config.training.precision:
+        notices += (f"changed arithmetic: {job.config.training.precision}, was {saved.precision}",)
+    return plan, notices
+
+
+def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
+    """Writes checkpoints beside training, and before each the newest weights as a file of their own."""
+    network = job.config.network
+    path = job.run.path / weights_file_name(network)
+
+    def write_newest(checkpoint: Checkpoint) -> None:
+        # First: a run killed between the two finds its checkpoint and makes both again.
+        metadata: Metadata = {
+            "step": checkpoint.state.step,
+            "run": job.run.path.name,
+            "averaged": checkpoint.ema is not None,
+        }
+        write_weights(path, WeightsFile(network, checkpoint.ema or checkpoint.weights, metadata))
+
+    return CheckpointWriter(
+        job.run.checkpoints, job.config.training.keep_checkpoints, write_newest, console.say
+    )
 
 
 def build_network(config: Config, spec: GameSpec, resumed: Checkpoint | None) -> AlphaZeroNet:
@@ -221,19 +349,25 @@ def loader_threads(config: Config, runtime: Runtime) -> int:
     return max(1, min(8, default_threads(runtime.local_world_size) // 2))
 
 
-def make_loader(job: Job, window: Window, spec: GameSpec) -> Loader:
-    """The micro-batches of this rank."""
-    return Loader(
-        window,
-        spec,
-        seed=job.config.training.seed,
-        batch_size=job.plan.batch_size,
-        micro_batch_size=job.plan.micro_batch_size,
-        rank=job.runtime.rank,
-        world_size=job.runtime.world_size,
-        num_threads=loader_threads(job.config, job.runtime),
-        history_fill=job.config.data.history_fill,
-    )
+def make_steps(
+    job: Job, window: Window, spec: GameSpec
+) -> Callable[[BatchPlan, int, int], Iterable[list[MicroBatch]]]:
+    """A function that gives this rank's micro-batches of a stretch of data steps under a plan."""
+
+    def steps(plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
+        loader = Loader(
+            window,
+            spec,
+            seed=job.config.training.seed,
+            batch_size=plan.batch_size,
+            micro_batch_size=plan.micro_batch_size,
+            passes=plan.passes_of(job.runtime.rank),
+            num_threads=loader_threads(job.config, job.runtime),
+            history_fill=job.config.data.history_fill,
+        )
+        return loader.iterate(first, last)
+
+    return steps
 
 
 def make_validation(job: Job, held_out: Window, spec: GameSpec, exchange: Exchange) -> Validate:

@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=_whole, help="draw them at random with this seed (default: evenly spread)"
     )
     parser.add_argument("--batch-size", type=_positive, default=256, metavar="N")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--num-workers", type=_positive, default=1, metavar="N", help="threads that encode")
     parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="where imported PGN is kept")

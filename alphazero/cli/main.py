@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("alphazero.cli.launch", "start training on the devices of this machine"),
     "train": ("alphazero.cli.train", "train in this process (what every rank runs)"),
     "data": ("alphazero.cli.data", "import PGN into a game store, describe and verify stores"),
+    "checkpoint": ("alphazero.cli.checkpoint", "list, verify and prune the checkpoints of a run"),
     "eval": ("alphazero.cli.eval", "policy accuracy, losses and value error on positions"),
     "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
     "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),

@@ -25,9 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"preset ({', '.join(preset_names())}) or TOML file; "
         f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
     )
-    start.add_argument("--resume", nargs="?", const="latest", default="", metavar="latest|PATH")
+    start.add_argument("--resume", nargs="?", const="latest", default="", metavar="latest|best-METRIC|PATH")
     start.add_argument("--fresh-start", action="store_true", help="begin anew beside an existing run")
-    start.add_argument("--mixed-precision", action="store_true", help="bf16, like --precision bf16")
+    start.add_argument("--mixed-precision", action="store_true", help="bf16, or fp16 where a GPU has no bf16")
     start.add_argument("--deepspeed_config", "--deepspeed-config", default="", metavar="FILE")
     start.add_argument("--deepspeed", action="store_true", help="accepted for the deepspeed launcher")
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
@@ -119,7 +119,7 @@ def _train(args: argparse.Namespace) -> int:
     from alphazero.pipeline import Request, train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
-    request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))
+    request = Request(sys.argv, args.resume, args.fresh_start, args.mixed_precision, tuple(notices))
     return train(config, settings, runtime, request)
 
 

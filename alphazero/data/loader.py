@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -86,9 +86,9 @@ class WindowEncoder:
 class Loader:
     """The micro-batches of one rank, step by step, prepared ahead by a background thread.
 
-    Step s is K = batch_size / micro_batch_size micro-batches cut from sample_ids(seed, s, ...); micro-batch
-    j belongs to rank j mod world_size. Every rank gets ceil(K / world_size) of them each step; those beyond
-    K repeat micro-batch 0 and are marked as padding.
+    Step s is K = batch_size / micro_batch_size micro-batches cut from sample_ids(seed, s, ...); `passes`
+    says which of them this rank makes (all K if None). A None in it is a pass that must weigh nothing:
+    micro-batch 0 again, marked as padding.
     """
 
     def __init__(
@@ -99,8 +99,7 @@ class Loader:
         seed: int,
         batch_size: int,
         micro_batch_size: int,
-        rank: int = 0,
-        world_size: int = 1,
+        passes: Sequence[int | None] | None = None,
         num_threads: int = 1,
         history_fill: str = "fen_only",
         prefetch: int = 2,
@@ -113,8 +112,6 @@ class Loader:
             raise ConfigError(
                 f"micro-batch size {micro_batch_size}: wanted a divisor of the batch size {batch_size}"
             )
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank {rank} of {world_size}")
         if window.num_samples == 0:
             raise DataError("the data holds no positions: no game with a result and a move")
         self._window = window
@@ -122,24 +119,13 @@ class Loader:
         self._seed = seed
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
-        self._rank = rank
-        self._world_size = world_size
+        self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
         self._prefetch = prefetch
-
-    @property
-    def micro_batches_per_step(self) -> int:
-        """K, over all ranks and without padding."""
-        return self._batch_size // self._micro_batch_size
-
-    @property
-    def passes_per_step(self) -> int:
-        """Micro-batches that each rank gets in a step, padding included."""
-        return -(-self.micro_batches_per_step // self._world_size)
 
     def step(self, step: int) -> list[MicroBatch]:
         """This rank's micro-batches of one step, encoded now."""
         ids = sample_ids(self._seed, step, self._batch_size, self._window.num_samples)
-        return [self._micro_batch(step, ids, turn) for turn in range(self.passes_per_step)]
+        return [self._micro_batch(step, ids, index) for index in self._passes]
 
     def iterate(self, first_step: int, last_step: int) -> Iterator[list[MicroBatch]]:
         """This rank's micro-batches of steps first_step ... last_step - 1, encoded ahead of time.
@@ -149,12 +135,10 @@ class Loader:
         """
         return prefetched((self.step(step) for step in range(first_step, last_step)), self._prefetch)
 
-    def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], turn: int) -> MicroBatch:
-        index = turn * self._world_size + self._rank
-        is_padding = index >= self.micro_batches_per_step
-        begin = 0 if is_padding else index * self._micro_batch_size
+    def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], index: int | None) -> MicroBatch:
+        begin = (index or 0) * self._micro_batch_size
         batch = self._encoder.encode(ids[begin : begin + self._micro_batch_size])
-        return MicroBatch(step=step, index=index, batch=batch, is_padding=is_padding)
+        return MicroBatch(step=step, index=index or 0, batch=batch, is_padding=index is None)
 
 
 def batches_of(

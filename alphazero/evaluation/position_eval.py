@@ -11,6 +11,7 @@ from alphazero.config import LossConfig
 from alphazero.data.batch import Batch
 from alphazero.network.loss import SUM_NAMES, AlphaZeroLoss
 from alphazero.network.planes import expand_planes, to_device
+from alphazero.network.precision import autocast
 from alphazero.network.resnet import AlphaZeroNet
 
 
@@ -38,14 +39,14 @@ def sum_over_positions(
 ) -> torch.Tensor:
     """Sums over all positions in SUM_NAMES' order, float64 [7] on the CPU; they add up over ranks.
 
-    `network` is used as it is (the caller puts it in eval mode); precision is fp32 or bf16.
+    `network` is used as it is (the caller puts it in eval mode); precision is fp32, bf16 or fp16.
     """
     loss = AlphaZeroLoss(LossConfig())
     total = torch.zeros(len(SUM_NAMES), dtype=torch.float64, device=device)
     for batch in batches:
         on_device = to_device(batch, device)
         planes_BCHW = expand_planes(on_device.packed_BN, network.spec, torch.channels_last)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+        with autocast(device, precision):
             output = network(planes_BCHW)
         total += loss(output, on_device).sums
     return total.cpu()

@@ -13,11 +13,10 @@ from torch import nn
 from alphazero.games.spec import GameSpec
 from alphazero.network.heads import ConvNorm
 from alphazero.network.planes import csr_rows, expand_planes
+from alphazero.network.precision import DTYPES
 from alphazero.network.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Evaluation(NamedTuple):

@@ -25,12 +25,19 @@ class RunningStatistics:
     def __init__(self, network: nn.Module, exchange: Exchange) -> None:
         self._exchange = exchange
         self._buffers: list[torch.Tensor] = []
-        for module in network.modules():
+        self._names: list[str] = []
+        self._counters: list[torch.Tensor] = []
+        for name, module in network.named_modules():
             if isinstance(module, nn.BatchNorm2d):
                 # With momentum 1 a training pass leaves exactly its own statistics in the buffers.
                 module.momentum = 1.0
                 assert module.running_mean is not None and module.running_var is not None
+                assert module.num_batches_tracked is not None
+                self._counters.append(module.num_batches_tracked)
                 self._buffers += [module.running_mean, module.running_var]
+                self._names += [f"{name}.running_mean", f"{name}.running_var"]
+        # Forward passes count on in the modules' counters; ranks may make unlike numbers of them.
+        self._updates = int(self._counters[0]) if self._counters else 0
         self._running = [buffer.clone() for buffer in self._buffers]
         self._sums = [torch.zeros_like(buffer) for buffer in self._buffers]
 
@@ -48,11 +55,18 @@ class RunningStatistics:
         means = torch.split(flat / num_micro_batches, [buffer.numel() for buffer in self._buffers])
         torch._foreach_lerp_(self._running, list(means), MOMENTUM)
         torch._foreach_zero_(self._sums)
+        self._updates += 1
+
+    def named(self) -> dict[str, torch.Tensor]:
+        """The running statistics by buffer name; they change in place."""
+        return dict(zip(self._names, self._running, strict=True))
+
+    def discard(self) -> None:
+        """Forget what was counted since the last step: that step is not to be."""
+        torch._foreach_zero_(self._sums)
 
     def publish(self) -> None:
         """Put the running statistics into the network's buffers."""
         torch._foreach_copy_(self._buffers, self._running)
-
-    def reload(self) -> None:
-        """Take the running statistics from the network's buffers (after weights were loaded)."""
-        torch._foreach_copy_(self._running, self._buffers)
+        for counter in self._counters:
+            counter.fill_(self._updates)

@@ -37,7 +37,7 @@ OWNED_ELSEWHERE = {
     "gradient_accumulation_steps": "it follows from --batch-size and --micro-batch-size",
     "optimizer": "--optimizer owns it",
     "scheduler": "--lr-schedule owns it",
-    "fp16": "fp16 is not supported yet: --precision bf16 or fp32",
+    "fp16": "--precision fp16 owns it",
     "tensorboard": "--tensorboard owns it",
     "wandb": "--wandb owns it",
 }
@@ -114,15 +114,22 @@ def engine_config(config: Config, settings: DeepSpeedSettings, plan: BatchPlan) 
     return {
         "steps_per_print": 2**31 - 1,
         **settings.passed_on,
+        # We count passes and weigh them ourselves: ranks may make unlike numbers of them.
+        "managed_gradient_accumulation": False,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
-        "gradient_accumulation_steps": plan.passes_per_rank,
-        "train_batch_size": plan.micro_batch_size * plan.passes_per_rank * plan.world_size,
+        "gradient_accumulation_steps": 1,
+        "train_batch_size": plan.micro_batch_size * plan.world_size,
         "gradient_clipping": config.optimizer.clip_gradients,
-        "zero_optimization": {**settings.zero_options, "stage": config.training.zero_stage},
+        "zero_optimization": {**settings.zero_options, **_zero_options(config.training.zero_stage)},
         # The optimizer is torch's own: nothing to compile, one arithmetic on every device.
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
+
+
+def _zero_options(stage: int) -> dict[str, Any]:
+    """What our own accumulation needs: DeepSpeed 0.19.8 asserts no overlap with it below stage 2."""
+    return {"stage": stage, **({"overlap_comm": False} if stage < 2 else {})}
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -13,22 +13,27 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import torch
 from torch import nn
 
-from alphazero.config import Config, LossConfig, OptimizerConfig
+from alphazero.config import Config, LossConfig, TrainingConfig
 from alphazero.data.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.network.loss import AlphaZeroLoss, LossTerms
 from alphazero.network.planes import DeviceBatch, expand_planes, to_device
-from alphazero.network.resnet import AlphaZeroNet
+from alphazero.network.precision import autocast
+from alphazero.network.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.runtime import Runtime
 from alphazero.training.batch_norm import RunningStatistics
 from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.deepspeed_config import DeepSpeedSettings, engine_config
+from alphazero.training.ema import WeightAverage
 from alphazero.training.exchange import Exchange
+from alphazero.training.gradient_guard import GradientGuard
+from alphazero.training.loss_scale import LossScale
+from alphazero.training.optimizer import make_optimizer
 from alphazero.training.zero_state import ZeroState
 
 # A rank that is gone is noticed after this long; start-up on slow disks must fit in it.
@@ -85,30 +90,35 @@ class TrainingModule(nn.Module):
     """Network and loss as one module: packed positions in, loss out; what DeepSpeed wraps."""
 
     def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, precision: str, channels_last: bool
+        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, config: TrainingConfig
     ) -> None:
         super().__init__()
         self.network = network
         self._spec = spec
         self._loss = AlphaZeroLoss(loss)
-        self._precision = precision
-        self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        self._precision = config.precision
+        self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+        # A function, not the module: validation keeps the plain network, names stay as they are.
+        self._run = torch.compile(self._run_network) if config.compile else self._run_network
 
     def forward(self, batch: DeviceBatch) -> LossTerms:
         """Mean loss terms of the micro-batch; the network in its precision, the loss in fp32."""
         planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
         with autocast(planes_BCHW.device, self._precision):
-            output = self.network(planes_BCHW)
+            output = self._run(planes_BCHW)
         return self._loss(output, batch)
 
-
-def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 autocast where precision asks for it; BatchNorm and loss stay fp32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
+        output: NetworkOutput = self.network(planes_BCHW)
+        return output
 
 
 class Engine:
-    """Trains one network on one rank of a job."""
+    """Trains one network on one rank of a job.
+
+    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Below ZeRO 2 the
+    ranks exchange nothing before `finish_step`.
+    """
 
     def __init__(
         self,
@@ -122,53 +132,87 @@ class Engine:
     ) -> None:
         import deepspeed
 
-        self._plan = plan
+        training = config.training
         self._device = runtime.device
+        self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
-        module = TrainingModule(
-            network, spec, config.loss, config.training.precision, config.training.channels_last
-        )
+        module = TrainingModule(network, spec, config.loss, training)
         torch_optimizer = make_optimizer(network, config.optimizer)
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
             )
         self._optimizer = optimizer
-        stage = config.training.zero_stage
-        if config.training.channels_last and stage == 0:
+        self._torch_optimizer = torch_optimizer
+        if training.channels_last and training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.statistics = RunningStatistics(network, exchange)
-        self.state = ZeroState(network, optimizer, stage)
+        self._statistics = RunningStatistics(network, exchange)
+        self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
+        self._guard = GradientGuard(network.parameters(), runtime.device)
+        self.loss_scale = (
+            LossScale(training.loss_scale, training.loss_scale_window)
+            if training.precision == "fp16"
+            else LossScale.fixed()
+        )
+        self._average = (
+            WeightAverage(training.ema_decay, self._state, self._statistics.named())
+            if training.ema_decay
+            else None
+        )
 
-    def accumulate(self, micro_batch: MicroBatch) -> LossTerms:
-        """Forward and backward of one micro-batch; gradients add up to the mean over the global batch.
+    def accumulate(self, micro_batch: MicroBatch, num_micro_batches: int) -> LossTerms:
+        """Forward and backward of one micro-batch of the step's `num_micro_batches` over all ranks.
 
-        The engine averages over its passes and ranks, ceil(K/N) * N of them; a real micro-batch
-        weighs that much over K, a padding one nothing.
+        DeepSpeed averages gradients over ranks; a real micro-batch weighs N / K before that, so that
+        they become the mean over the global batch; a padding one weighs nothing.
         """
+        self._guard.scale = self.loss_scale.scale
         terms: LossTerms = self._engine(to_device(micro_batch.batch, self._device))
-        if micro_batch.is_padding:
-            weight = 0.0
-        else:
-            weight = self._plan.passes_per_rank * self._plan.world_size / self._plan.num_micro_batches
-            self.statistics.add_micro_batch()
-        self._engine.backward(terms.total * weight)
+        weight = 0.0 if micro_batch.is_padding else self._world_size / num_micro_batches
+        if weight:
+            self._statistics.add_micro_batch()
+            self._guard.add_loss(terms.total)
+        self._engine.backward(terms.total * (weight * self.loss_scale.scale))
         return terms
 
-    def finish_pass(self, learning_rate: float) -> None:
-        """After each `accumulate`; updates the weights when the step's passes are done."""
+    def gradients_are_finite(self) -> bool:
+        """True if loss and gradients of this rank's passes since the last call were. Waits for the device."""
+        return self._guard.take()
+
+    def finish_step(self, step: int, learning_rate: float, num_micro_batches: int, *, skip: bool) -> None:
+        """Average the gradients over ranks and update the weights; with `skip` all stays as it was."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        is_last = self._engine.is_gradient_accumulation_boundary()
+        self._torch_optimizer.skips = skip
         self._engine.step()
-        if is_last:
-            self.statistics.step(self._plan.num_micro_batches)
+        self.loss_scale.update(skip)
+        if skip:
+            self._statistics.discard()
+            return
+        self._statistics.step(num_micro_batches)
+        if self._average:
+            self._average.update(step)
+
+    def abandon_step(self) -> None:
+        """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
+        self._engine.zero_grad()
+        self._guard.take()
+        self._statistics.discard()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[AlphaZeroNet]:
-        """The network in inference mode with its running statistics in place."""
-        self.statistics.publish()
+        """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
+        if self._average:
+            with torch.device("meta"):
+                averaged = AlphaZeroNet(self.network.config, self.network.spec)
+            tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
+            averaged.load_state_dict(tensors, assign=True)
+            yield averaged.eval()
+            return
+        self._statistics.publish()
         self.network.eval()
         try:
             yield self.network
@@ -177,27 +221,32 @@ class Engine:
 
     def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every parameter and buffer of the network, whole; collective."""
-        self.statistics.publish()
-        yield from self.state.weights()
+        self._statistics.publish()
+        yield from self._state.weights()
         persistent = self.network.state_dict().keys()
         for name, buffer in self.network.named_buffers():
             if name in persistent:
                 yield name, buffer
 
+    def averaged_tensors(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
+        """`tensors` (of `named_tensors`) with the moving averages in place; None without any. Collective."""
+        return {**tensors, **dict(self._average.named_tensors())} if self._average else None
 
-def make_optimizer(network: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """torch's AdamW or SGD with Nesterov momentum; no decay on biases and BatchNorm (all vectors)."""
-    matrices = [parameter for parameter in network.parameters() if parameter.ndim > 1]
-    vectors = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    if config.optimizer == "sgd":
-        nesterov = config.momentum > 0
-        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov)
-    betas = (config.adam_beta1, config.adam_beta2)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas)
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """Consolidated, see ZeroState; collective."""
+        return self._state.optimizer_state()
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take up all but the weights, which the network was built with."""
+        self._state.load_optimizer_state(checkpoint.optimizer)
+        if self._average and checkpoint.ema:
+            self._average.load(checkpoint.ema)
+        if checkpoint.state.loss_scale:
+            self.loss_scale.load(checkpoint.state.loss_scale)
+
+    def close(self) -> None:
+        """Release what DeepSpeed holds, so that another engine can take its place."""
+        self._engine.destroy()
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
-"""The learning rate as a function of the step."""
+"""What follows from the step number: the learning rate, and what is done every so often."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from alphazero.config import OptimizerConfig
 
@@ -36,3 +37,24 @@ def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps
         low = peak * config.lr_final_share
         return low + (peak - low) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
     return peak
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """Something done every `steps` steps, or every `seconds`; the other one is 0."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Rhythm:
+        """From a setting: `1000` (steps) or `30m` (minutes)."""
+        return cls(seconds=60.0 * int(text[:-1])) if text.endswith("m") else cls(steps=int(text))
+
+    def is_due(self, step: int) -> bool:
+        """True after `step` steps where steps are counted."""
+        return bool(self.steps) and step % self.steps == 0
+
+    def is_over(self, seconds: float) -> bool:
+        """True `seconds` after the last time where time is counted."""
+        return bool(self.seconds) and seconds >= self.seconds

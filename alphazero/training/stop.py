@@ -1,4 +1,4 @@
-"""A wish to stop: Ctrl-C or SIGTERM, answered with a checkpoint."""
+"""A wish to stop: Ctrl-C, SIGTERM or SIGUSR1 (SLURM's warning), answered with a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from alphazero.training.exchange import Exchange
 
 
 class StopRequest:
-    """Remembers the first SIGINT or SIGTERM; a second SIGINT ends the process at once."""
+    """Remembers the first of these signals; a second SIGINT ends the process at once."""
 
     def __init__(self) -> None:
         self.signal: int = 0
-        signal.signal(signal.SIGINT, self._receive)
-        signal.signal(signal.SIGTERM, self._receive)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self._receive)
 
     @property
     def requested(self) -> bool:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
-# Per-parameter tensors of torch's optimizers, by class name; `step` is a counter apart.
-STATE_KEYS = {"AdamW": ("exp_avg", "exp_avg_sq"), "SGD": ("momentum_buffer",)}
+from alphazero.training.optimizer import STATE_KEYS
 
 
 class ZeroState:
@@ -25,11 +25,17 @@ class ZeroState:
     Every method is collective: all ranks call it, all get the same.
     """
 
-    def __init__(self, network: nn.Module, optimizer: Any, stage: int) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: Any,  # noqa: ANN401 - DeepSpeed has no types
+        optimizer_name: str,
+        stage: int,
+    ) -> None:
         self._parameters = dict(network.named_parameters())
         self._optimizer = optimizer  # torch's at stage 0, DeepSpeed's wrapper above
         self._torch_optimizer: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
-        self._keys = STATE_KEYS[type(self._torch_optimizer).__name__]
+        self._keys = STATE_KEYS[optimizer_name]
         self._stage = stage
         # Not left to the first step: DeepSpeed links stages 1 and 2 when the first parameter group
         # has made its step, and misses the state of the others. Zeros are what torch begins with.
@@ -39,6 +45,34 @@ class ZeroState:
         """Every parameter by name, one at a time."""
         for name, parameter in self._parameters.items():
             yield name, self._whole(parameter, None) if self._stage == 3 else parameter.detach()
+
+    def local_weights(self) -> dict[str, torch.Tensor]:
+        """What this rank holds of every parameter, live: all of it, or its padded partition at stage 3."""
+        if self._stage == 3:
+            return {name: self._partition(name) for name in self._parameters}
+        return {name: parameter.data for name, parameter in self._parameters.items()}
+
+    def _partition(self, name: str) -> torch.Tensor:
+        parameter: Any = self._parameters[name]  # DeepSpeed adds attributes at stage 3
+        partition: torch.Tensor = parameter.ds_tensor
+        return partition
+
+    def whole(self, name: str, local: torch.Tensor) -> torch.Tensor:
+        """A tensor of parameter `name`'s shape from what each rank holds of it; no copy below stage 3."""
+        if self._stage < 3:
+            return local
+        parameter: Any = self._parameters[name]
+        parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, local)
+        return torch.cat(parts)[: parameter.ds_numel].view(parameter.ds_shape)
+
+    def part(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """What this rank holds of a tensor of parameter `name`'s shape: the inverse of `whole`."""
+        if self._stage < 3:
+            return whole
+        size = self.local_weights()[name].numel()
+        own = whole.flatten()[dist.get_rank() * size : (dist.get_rank() + 1) * size]
+        return torch.nn.functional.pad(own, (0, size - own.numel()))
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
         """`<parameter>/<key>` -> tensor of the parameter's shape; and `step`, the updates made."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
+from typing import Any
 
 import chess
 import numpy as np
@@ -17,6 +18,7 @@ from alphazero.data.prefetch import prefetched
 from alphazero.data.sampler import Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import get_spec, history_fill
+from alphazero.training.batch_plan import plan_batches
 from tests.data.windows import Game, random_games, shard_of, window_of
 from tests.games.chess_reference import core_move, identity, positions_of, slow_planes, unpack
 
@@ -33,7 +35,7 @@ def window(shards: list[list[Game]]) -> Window:
     return window_of(*shards)
 
 
-def make_loader(window: Window, **settings: int) -> Loader:
+def make_loader(window: Window, **settings: Any) -> Loader:
     defaults = {"seed": 3, "batch_size": 96, "micro_batch_size": 16}
     return Loader(window, CHESS, **{**defaults, **settings})
 
@@ -139,14 +141,14 @@ def test_an_empty_batch_is_empty(window: Window):
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6, 7])
 def test_ranks_together_hold_the_global_batch(window: Window, world_size: int):
-    loaders = [make_loader(window, rank=rank, world_size=world_size) for rank in range(world_size)]
+    plan = plan_batches(96, 16, [1.0] * world_size, "cpu", equal_passes=True)
+    loaders = [make_loader(window, passes=plan.passes_of(rank)) for rank in range(world_size)]
     for step in (0, 5):
         per_rank = [loader.step(step) for loader in loaders]
         assert {len(micro_batches) for micro_batches in per_rank} == {-(-6 // world_size)}
         real = [m for micro_batches in per_rank for m in micro_batches if not m.is_padding]
         for rank, micro_batches in enumerate(per_rank):
-            assert [m.index % world_size for m in micro_batches] == [rank] * len(micro_batches)
-            assert all(m.is_padding == (m.index >= 6) and m.step == step for m in micro_batches)
+            assert [m.index for m in micro_batches if not m.is_padding] == list(range(rank, 6, world_size))
         ordered = sorted(real, key=lambda m: m.index)
         assert [m.index for m in ordered] == list(range(6))
         joined = np.concatenate([m.batch.sample_id for m in ordered])

@@ -2,10 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = (
@@ -16,7 +18,7 @@ TINY = (
 )
 
 
-def environment(devices: str | None = "") -> dict[str, str]:
+def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     """One thread a process, so that sums have one order, and none of an outer job's variables.
 
     devices: CUDA_VISIBLE_DEVICES; "" hides all, None leaves it as it is.
@@ -24,7 +26,7 @@ def environment(devices: str | None = "") -> dict[str, str]:
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    return {**kept, "OMP_NUM_THREADS": "1", **visible}
+    return {**kept, "OMP_NUM_THREADS": str(threads), **visible}
 
 
 def command(
@@ -44,15 +46,17 @@ def run_job(
     *extra: str,
     script: Path | None = None,
     devices: str | None = "",
+    threads: int = 1,
+    status: int = 0,
 ) -> str:
-    """Run to the end in `directory`; what it printed. Fails the test on another exit status than 0."""
+    """Run to the end in `directory`; what it printed. Fails the test on another exit status than `status`."""
     arguments = [*TINY, "--data", str(store), *extra]
     argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        argv, cwd=directory, env=environment(devices), capture_output=True, text=True, timeout=240
+        argv, cwd=directory, env=environment(devices, threads), capture_output=True, text=True, timeout=240
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == status, done.stderr[-4000:]
     return done.stderr
 
 
@@ -61,3 +65,17 @@ def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
     lines = (directory / "runs" / run / "metrics.jsonl").read_text().splitlines()
     by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
     return [by_step[step] for step in sorted(by_step)]
+
+
+def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
+    """state.json of the checkpoint after `step` of the run in `directory`/`name`."""
+    path = directory / name / "runs" / "job" / "checkpoints" / f"step-{step:08d}" / "state.json"
+    state: dict[str, Any] = json.loads(path.read_text())
+    return state
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

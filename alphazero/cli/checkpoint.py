@@ -1,0 +1,117 @@
+"""`alphazero checkpoint list|verify|prune`: what a run has saved, whether it is whole, what may go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from alphazero.errors import CheckpointError
+from alphazero.training import checkpoint_files as files
+
+
+@dataclass(frozen=True)
+class Row:
+    """One checkpoint. fault: "" where it is complete. best: metrics it is marked best in."""
+
+    name: str
+    step: int
+    time_s: float
+    size_bytes: int
+    precision: str
+    world_size: int
+    figures: dict[str, float]
+    best: list[str]
+    fault: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The three actions."""
+    actions = parser.add_subparsers(dest="action", metavar="list|verify|prune", required=True)
+    texts = {
+        "list": "what there is; sizes are checked, contents are not read",
+        "verify": "read and check every byte; exit status 2 where something is damaged",
+        "prune": "remove all but the newest and the best ones",
+    }
+    for name, text in texts.items():
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("path", type=Path, help="a run, its checkpoints directory or one checkpoint")
+        action.add_argument("--json", action="store_true", help="for machines")
+        if name == "prune":
+            action.add_argument("--keep", type=_positive, default=3, help="newest to keep (default 3)")
+            action.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action."""
+    directory, paths = find(args.path)
+    if args.action == "prune":
+        removed = files.prune(directory, args.keep, dry_run=args.dry_run)
+        if args.json:
+            print(json.dumps([path.name for path in removed]))
+        else:
+            verb = "would remove" if args.dry_run else "removed"
+            print("\n".join(f"{verb} {path}" for path in removed) or "nothing to remove")
+        return 0
+    rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
+    if args.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        print(table(rows))
+    return CheckpointError.exit_code if any(row.fault for row in rows) else 0
+
+
+def find(path: Path) -> tuple[Path, list[Path]]:
+    """The directory of checkpoints that `path` means, and those of them; CheckpointError if none."""
+    if (path / files.MANIFEST).exists():
+        return path.parent, [path]
+    directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    paths = [*files.superseded_in(directory), *files.checkpoints_in(directory)]
+    if not paths:
+        raise CheckpointError(f"{path}: holds no checkpoint; wanted a run or its checkpoints directory")
+    return directory, paths
+
+
+def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
+    """What is to be said of one checkpoint."""
+    fault, state = "", {}
+    try:
+        files.verify(path, hash_files=hash_files)
+        state = files.read_json(path / files.STATE)
+    except CheckpointError as error:
+        fault = str(error)
+    contents = [file for file in path.iterdir() if file.is_file()]
+    return Row(
+        name=path.name,
+        step=files.step_of(path),
+        time_s=path.stat().st_mtime,
+        size_bytes=sum(file.stat().st_size for file in contents),
+        precision=state.get("precision", "?"),
+        world_size=state.get("world_size", 0),
+        figures=state.get("figures", {}),
+        best=files.pointers(directory).get(path.name, []),
+        fault=fault,
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """One line a checkpoint."""
+    lines = [f"{'checkpoint':<28} {'saved':<16} {'MB':>8} {'precision':<9} {'ranks':>5}  state"]
+    for row in rows:
+        saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.time_s))
+        figures = [f"top-1 {row.figures['policy_top1']:.2%}"] if "policy_top1" in row.figures else []
+        best = [f"best {', '.join(row.best)}"] if row.best else []
+        state = row.fault or "; ".join(["complete", *figures, *best])
+        lines.append(
+            f"{row.name:<28} {saved:<16} {row.size_bytes / 1e6:>8.1f} {row.precision:<9} "
+            f"{row.world_size:>5}  {state}"
+        )
+    return "\n".join(lines)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,231 @@
+"""The files of a checkpoint and the directory that holds many: names, manifest, which to find and keep.
+
+Nothing here needs torch, so that `alphazero checkpoint` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from alphazero.errors import CheckpointError
+from alphazero.files import fsync_directory, sha256_of, write_json
+
+MAGIC = "alphazero-checkpoint"
+VERSION = 1
+WEIGHTS, EMA, OPTIMIZER, STATE, MANIFEST = (
+    "weights.safetensors",
+    "ema.safetensors",
+    "optimizer.safetensors",
+    "state.json",
+    "manifest.json",
+)
+LATEST = "latest"
+PREFIX = "step-"
+SUPERSEDED = "superseded"
+# What `--resume best-METRIC` may name, and whether more of it is better.
+BEST_METRICS = {"policy_top1": True, "policy_loss": False, "value_mse": False, "composite": False}
+BEST_MAGIC = "alphazero-best"
+
+
+def checkpoints_in(directory: Path) -> list[Path]:
+    """Checkpoint directories, oldest first."""
+    return sorted(path for path in directory.glob(f"{PREFIX}*") if path.is_dir())
+
+
+def superseded_in(directory: Path) -> list[Path]:
+    """Checkpoints that `set_aside_after` put away."""
+    return sorted(path for path in directory.glob(f"{SUPERSEDED}-*-{PREFIX}*") if path.is_dir())
+
+
+def find_newest(directory: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest complete checkpoint; `say` gets a line about each one passed over."""
+    for path in reversed(checkpoints_in(directory)):
+        try:
+            verify(path)
+        except CheckpointError as error:
+            say(f"passed over: {error}")
+        else:
+            return path
+    return None
+
+
+def verify(path: Path, *, hash_files: bool = True) -> None:
+    """Check magic, version, sizes and checksums; CheckpointError names the file and the fault."""
+    for name, expected in read_manifest(path).items():
+        file = path / name
+        if not file.is_file():
+            raise CheckpointError(f"{file}: missing; wanted {expected['size_bytes']} bytes")
+        if file.stat().st_size != expected["size_bytes"]:
+            raise CheckpointError(f"{file}: {file.stat().st_size} bytes; wanted {expected['size_bytes']}")
+        if hash_files and (digest := sha256_of(file)) != expected["sha256"]:
+            raise CheckpointError(f"{file}: sha256 {digest[:12]}...; wanted {expected['sha256'][:12]}...")
+
+
+def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
+    """size_bytes and sha256 of every file of a checkpoint."""
+    manifest = read_json(path / MANIFEST)
+    if manifest.get("magic") != MAGIC:
+        raise CheckpointError(f"{path / MANIFEST}: magic {manifest.get('magic')!r}: wanted {MAGIC!r}")
+    if manifest.get("version") != VERSION:
+        raise CheckpointError(f"{path / MANIFEST}: version {manifest.get('version')!r}: wanted {VERSION}")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not {WEIGHTS, OPTIMIZER, STATE} <= files.keys():
+        raise CheckpointError(f"{path / MANIFEST}: files {files!r}: wanted {WEIGHTS}, {OPTIMIZER}, {STATE}")
+    for name, entry in files.items():
+        if name not in (WEIGHTS, EMA, OPTIMIZER, STATE) or not _is_entry(entry):
+            raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: wanted size_bytes and sha256")
+    return files
+
+
+def _is_entry(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("size_bytes"), int)
+        and isinstance(entry.get("sha256"), str)
+    )
+
+
+def write_manifest(directory: Path, names: list[str]) -> None:
+    """Describe the files `names` of `directory`."""
+    files = {
+        name: {"size_bytes": (directory / name).stat().st_size, "sha256": sha256_of(directory / name)}
+        for name in names
+    }
+    write_json(directory / MANIFEST, {"magic": MAGIC, "version": VERSION, "files": files})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; CheckpointError for anything else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}; wanted JSON") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: wanted a JSON object")
+    return value
+
+
+def improved(directory: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
+    """The metrics in which `figures` beats every checkpoint marked best so far."""
+    return tuple(
+        metric
+        for metric, more_is_better in BEST_METRICS.items()
+        if metric in figures and _beats(figures[metric], best_value(directory, metric), more_is_better)
+    )
+
+
+def _beats(value: float, best: float | None, more_is_better: bool) -> bool:
+    if math.isnan(value) or best is None:
+        return not math.isnan(value)
+    return value > best if more_is_better else value < best
+
+
+def best_value(directory: Path, metric: str) -> float | None:
+    """The figure of the checkpoint marked best, None where there is none that stands."""
+    try:
+        path, value = _read_best(directory, metric)
+        verify(path, hash_files=False)
+    except CheckpointError:
+        return None
+    return value
+
+
+def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
+    """Point at `path` as the best in every metric in which its `figures` are; the metrics."""
+    metrics = improved(directory, figures)
+    for metric in metrics:
+        pointer = {"magic": BEST_MAGIC, "checkpoint": path.name, "value": figures[metric]}
+        write_json(directory / f"best-{metric}", pointer)
+    return metrics
+
+
+def find_best(directory: Path, metric: str) -> Path:
+    """The complete checkpoint marked best in `metric`; CheckpointError where there is none."""
+    if metric not in BEST_METRICS:
+        raise CheckpointError(f"best-{metric}: no such metric; wanted one of {', '.join(BEST_METRICS)}")
+    if not (directory / f"best-{metric}").exists():
+        marked = [name for name in BEST_METRICS if (directory / f"best-{name}").exists()]
+        raise CheckpointError(f"{directory}: no best-{metric}; there is {', '.join(marked) or 'none yet'}")
+    path, _ = _read_best(directory, metric)
+    verify(path)
+    return path
+
+
+def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
+    file = directory / f"best-{metric}"
+    pointer = read_json(file)
+    name, value = pointer.get("checkpoint"), pointer.get("value")
+    is_name = isinstance(name, str) and name.startswith(PREFIX) and "/" not in name
+    if pointer.get("magic") != BEST_MAGIC or not is_name or not isinstance(value, (int, float)):
+        raise CheckpointError(f"{file}: {pointer!r}: wanted {BEST_MAGIC!r} with checkpoint and value")
+    return directory / str(name), float(value)
+
+
+def pointers(directory: Path) -> dict[str, list[str]]:
+    """Names of the metrics each checkpoint (by directory name) is marked best in."""
+    by_name: dict[str, list[str]] = {}
+    for metric in BEST_METRICS:
+        try:
+            path, _ = _read_best(directory, metric)
+        except CheckpointError:
+            continue
+        by_name.setdefault(path.name, []).append(metric)
+    return by_name
+
+
+def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
+    """Remove all but the newest `keep` checkpoints and the best ones; what was removed."""
+    best = pointers(directory)
+    doomed = [path for path in checkpoints_in(directory)[:-keep] if path.name not in best]
+    if not dry_run:
+        for path in doomed:
+            remove(path)
+        clean(directory)
+    return doomed
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint; killed half-way, what is left does not look like one."""
+    trash = path.with_name(f".{path.name}.removed.tmp")
+    shutil.rmtree(trash, ignore_errors=True)
+    path.rename(trash)
+    fsync_directory(path.parent)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def clean(directory: Path) -> None:
+    """Remove what killed saves and removals left; only the one writer of `directory` may call it."""
+    for path in directory.glob(f".{PREFIX}*.before.tmp"):
+        # A save was killed between its two renames: what it replaced is the newest there is.
+        final = directory / path.name.removeprefix(".").removesuffix(".before.tmp")
+        if not final.exists():
+            path.rename(final)
+    for path in directory.glob(f".{PREFIX}*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def set_aside_after(directory: Path, step: int) -> list[Path]:
+    """Put the checkpoints newer than `step` away: kept, but never found again; their new names."""
+    newer = [path for path in checkpoints_in(directory) if step_of(path) > step]
+    number = 1 + len({path.name.split("-")[1] for path in superseded_in(directory)})
+    moved = []
+    for path in newer:
+        for metric in pointers(directory).get(path.name, []):
+            (directory / f"best-{metric}").unlink()
+        moved.append(path.rename(directory / f"{SUPERSEDED}-{number}-{path.name}"))
+    if moved:
+        fsync_directory(directory)
+    return moved
+
+
+def step_of(path: Path) -> int:
+    """The step in a checkpoint's name."""
+    digits = path.name.rpartition(PREFIX)[2]
+    return int(digits) if digits.isdecimal() else -1

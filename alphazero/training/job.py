@@ -1,0 +1,26 @@
+"""What one rank trains, and with whom: fixed from the start to the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alphazero.config import Config
+from alphazero.run_directory import RunDirectory
+from alphazero.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Job:
+    """num_samples: positions of the window, an epoch. window_id: hash of the data."""
+
+    config: Config
+    runtime: Runtime
+    run: RunDirectory
+    num_steps: int
+    num_samples: int
+    window_id: str
+
+    @property
+    def batch_size(self) -> int:
+        """Positions a step over all ranks."""
+        return self.config.training.batch_size

@@ -1,0 +1,66 @@
+"""`alphazero checkpoint`: what people and machines are told."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from saving import checkpoint_of
+
+from alphazero.cli.main import main
+from alphazero.training import checkpoint_files
+from alphazero.training.checkpoint import save
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    directory = tmp_path / "runs" / "job" / "checkpoints"
+    paths = [save(directory, checkpoint_of(step, {"policy_top1": 0.3 - step / 100})) for step in (1, 2, 3, 4)]
+    checkpoint_files.mark_best(directory, paths[0], {"policy_top1": 0.29})
+    return directory.parent
+
+
+def test_list_says_what_there_is(run_directory, capsys):
+    assert main(["checkpoint", "list", str(run_directory)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [f"step-0000000{step}" for step in (1, 2, 3, 4)]
+    assert lines[1].endswith("complete; top-1 29.00%; best policy_top1")
+    assert main(["checkpoint", "list", str(run_directory / "checkpoints"), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["step"], row["world_size"], row["fault"]) for row in rows] == [
+        (step, 2, "") for step in (1, 2, 3, 4)
+    ]
+
+
+def test_verify_finds_a_changed_byte_that_list_does_not_read(run_directory, capsys):
+    file = run_directory / "checkpoints" / "step-00000002" / "weights.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert main(["checkpoint", "list", str(run_directory)]) == 0
+    assert main(["checkpoint", "verify", str(run_directory)]) == 2
+    assert "weights.safetensors: sha256" in capsys.readouterr().out
+    assert main(["checkpoint", "verify", str(run_directory / "checkpoints" / "step-00000003")]) == 0
+
+
+def test_prune_keeps_the_newest_and_the_best(run_directory, capsys):
+    arguments = ["checkpoint", "prune", str(run_directory), "--keep", "1"]
+    assert main([*arguments, "--dry-run"]) == 0
+    assert len(checkpoint_files.checkpoints_in(run_directory / "checkpoints")) == 4
+    assert main(arguments) == 0
+    assert "removed" in capsys.readouterr().out
+    left = checkpoint_files.checkpoints_in(run_directory / "checkpoints")
+    assert [path.name for path in left] == ["step-00000001", "step-00000004"]
+
+
+def test_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):
+    assert main(["checkpoint", "list", str(tmp_path)]) == 2
+    assert "holds no checkpoint" in capsys.readouterr().err
+
+
+def test_it_needs_no_torch(run_directory):
+    code = (
+        "import sys; from alphazero.cli.main import main; "
+        f"main(['checkpoint', 'verify', {str(run_directory)!r}]); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
