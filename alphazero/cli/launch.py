@@ -7,8 +7,16 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from alphazero.cluster.health import Machine
+from alphazero.cluster.hostfile import Host
+from alphazero.cluster.resolve import LOOPBACK, LaunchPlan, is_this_machine
 from alphazero.errors import LaunchError
+
+if TYPE_CHECKING:
+    from alphazero.cluster.supervisor import ChosenRun
+    from alphazero.config import Config
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
 PASSES_ON_UNKNOWN_FLAGS = True
@@ -40,6 +48,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--launcher", choices=("auto", "torchrun", "deepspeed"), default="auto")
     parser.add_argument(
+        "--max-restarts", type=_integer, default=0, metavar="N", help="start again after a failure, N times"
+    )
+    parser.add_argument(
+        "--min-nodes", type=_integer, default=0, metavar="N", help="go on with N hosts (default: all)"
+    )
+    parser.add_argument(
+        "--no-preflight", action="store_true", help="start in spite of what the checks of the hosts find"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
     )
 
@@ -62,31 +79,95 @@ def run(args: argparse.Namespace) -> int:
     machine = health.look_at_this_machine(device=args.device)
     plan = resolve.resolve(request, machine, os.environ, health.port_is_free, health.find_free_port)
     if isinstance(plan, resolve.HandLaunch):
-        for host, line in commands.hand_commands(plan.hosts, plan.master_port, trainer_arguments):
-            print(f"{line}   # on {host.name}")
         if args.dry_run:
+            for host, line in commands.hand_commands(plan.hosts, plan.master_port, trainer_arguments):
+                print(f"{line}   # on {host.name}")
             return 0
-        names = ", ".join(host.name for host in plan.hosts)
-        raise LaunchError(
-            f"--hostfile {args.hostfile}: names {names}; this launcher starts this machine only: "
-            "wanted the command above on each"
-        )
+        return _start(args, machine, trainer_arguments, plan.hosts, plan.master_port)
     interface = ""
     if plan.num_nodes > 1:
         interface = health.interface_towards(plan.master_addr, machine.addresses)
-    trainer = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
     command = commands.build_command(
-        plan, machine, interface, os.environ, sys.executable, trainer, trainer_arguments
+        plan, machine, interface, os.environ, sys.executable, _trainer(), trainer_arguments
     )
     if args.dry_run:
         for notice in plan.notices:
             launch.say(notice)
         print(command.shown())
         return 0
+    here = (Host(LOOPBACK, plan.num_processes),)
+    return _start(args, machine, trainer_arguments, here, plan.master_port, plan)
+
+
+def _start(
+    args: argparse.Namespace,
+    machine: Machine,
+    trainer_arguments: list[str],
+    hosts: tuple[Host, ...],
+    master_port: int,
+    plan: LaunchPlan | None = None,
+) -> int:
+    """Start the job and see it to its end: on this machine (`plan`), or on several hosts from here."""
+    from alphazero.cluster import launch
+    from alphazero.cluster.fan_out import Remote
+    from alphazero.cluster.preflight import JobHost
+    from alphazero.cluster.supervisor import Supervision, Supervisor
+
     _require_modules()
-    for line in launch.banner(plan, machine, command):
-        launch.say(line)
-    return launch.run_command(command, plan.num_processes, launch.say)
+    if plan is not None and plan.num_nodes > 1 and args.max_restarts:
+        raise LaunchError("--max-restarts: starts all hosts again; wanted --hostfile beside it, not --nodes")
+    if not 0 <= args.min_nodes <= len(hosts):
+        raise LaunchError(f"--min-nodes {args.min_nodes}: wanted at most {len(hosts)}, as many as hosts")
+    if args.max_restarts < 0:
+        raise LaunchError(f"--max-restarts {args.max_restarts}: wanted 0 or more")
+
+    def reached(host: Host) -> JobHost:
+        is_here = plan is not None or is_this_machine(host, machine)
+        name = machine.host_name if plan is not None else host.address
+        return JobHost(Remote(name, "" if is_here else host.name), host.address, host.slots)
+
+    job = Supervision(
+        hosts=tuple(map(reached, hosts)),
+        trainer=_trainer(),
+        choose_run=lambda device: _choose_run(trainer_arguments, device),
+        directory=str(Path.cwd()),
+        runs_directory=str(Path(_settings(trainer_arguments, "cpu").run.runs_dir).absolute()),
+        master_addr=args.master_addr or "",
+        master_port=master_port,
+        port_is_chosen=args.master_port is not None,
+        plan=plan,
+        device=plan.device if plan else args.device,
+        launcher="deepspeed" if args.launcher == "deepspeed" else "torchrun",
+        max_restarts=args.max_restarts,
+        min_nodes=args.min_nodes,
+        check=not args.no_preflight,
+    )
+    return Supervisor(job, sys.executable, os.environ, launch.say).run()
+
+
+def _trainer() -> tuple[str, ...]:
+    return (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
+
+
+def _settings(arguments: list[str], device: str) -> Config:
+    from alphazero.cli import train
+    from alphazero.cli.main import build_parser
+
+    preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
+    return train.read_settings(build_parser("train").parse_args(arguments), preset)[0]
+
+
+def _choose_run(arguments: list[str], device: str) -> ChosenRun:
+    """The run's directory by name, so that a restart continues what a fresh start began."""
+    from alphazero.cluster.supervisor import ChosenRun
+    from alphazero.run_directory import choose_run_directory
+
+    fresh_start = "--fresh-start" in arguments
+    path = choose_run_directory(_settings(arguments, device), fresh_start=fresh_start).path
+    named = [argument for argument in arguments if argument != "--fresh-start"]
+    if fresh_start:
+        named += ["--run-name", path.name]
+    return ChosenRun(str(path.absolute()), tuple(named))
 
 
 def _integer(text: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,14 +68,19 @@ def build_command(
     python: str,
     trainer: Sequence[str],
     arguments: Sequence[str],
+    slots: Sequence[int] = (),
 ) -> Command:
     """What to start on this node.
 
-    interface: the network interface towards the other nodes, "" where unknown or alone.
+    interface: the network interface towards the other nodes, "" where unknown or alone. slots: processes of
+    every node, needed for deepspeed on several.
     trainer: a script's path, or ("--module", NAME, ...); arguments follow it.
     """
-    build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
-    command = build(plan, python, trainer, arguments)
+    if plan.launcher == "deepspeed" and plan.num_nodes > 1:
+        command = deepspeed_node_command(plan, slots, python, trainer, arguments)
+    else:
+        build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
+        command = build(plan, python, trainer, arguments)
     variables = (*choose_environment(plan, machine, interface, environment), *command.variables)
     removed = tuple(name for name in RANK_VARIABLES if name in environment)
     return replace(command, variables=variables, removed=removed)
@@ -114,6 +121,25 @@ def deepspeed_command(
     else:
         options.append(f"--num_gpus={plan.num_processes}")
     return Command((python, "-m", "deepspeed.launcher.runner", *options, *trainer, *arguments), variables)
+
+
+def deepspeed_node_command(
+    plan: LaunchPlan, slots: Sequence[int], python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """DeepSpeed's launcher of one node among several, started on each host by us.
+
+    Its runner would start them too, but ends a job with `pkill -f`, which hits others' jobs on the hosts.
+    slots: processes of every node, in order of node rank.
+    """
+    world = {f"node{rank}": list(range(count)) for rank, count in enumerate(slots)}
+    options = (
+        f"--world_info={base64.urlsafe_b64encode(json.dumps(world).encode()).decode()}",
+        f"--node_rank={plan.node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+        "--no_local_rank",
+    )
+    return Command((python, "-m", "deepspeed.launcher.launch", *options, *trainer, *arguments))
 
 
 def choose_environment(

@@ -90,6 +90,8 @@ def run_everywhere(
         finally:
             kill_group(process)
 
+    if not remotes:
+        return []
     with ThreadPoolExecutor(min(len(remotes), MAX_PARALLEL)) as pool:
         return list(pool.map(ask, remotes, inputs))
 

@@ -82,24 +82,29 @@ class Report:
 
 def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout: Path = CHECKOUT) -> Report:
     """Probe all hosts at once and compare; the first host is the master."""
-    inputs = [
-        json.dumps(asdict(replace(question, is_master=index == 0))) + "\n" for index in range(len(hosts))
-    ]
-    remotes = [host.remote for host in hosts]
-    asked = time.time()
+    asked = [host for host in hosts if host.remote.target]
+    questions = [replace(question, is_master=host is hosts[0]) for host in asked]
+    inputs = [json.dumps(asdict(one)) + "\n" for one in questions]
+    remotes = [host.remote for host in asked]
+    began = time.time()
     answers = run_everywhere(
         remotes, python, ["-m", "alphazero.cluster.probe"], inputs, PROBE_TIMEOUT_S, checkout
     )
-    took_s = time.time() - asked
+    ended = time.time()
+    by_name = {answer.remote.name: answer for answer in answers}
     examined, findings = [], []
-    for host, answer in zip(hosts, answers, strict=True):
+    for host in hosts:
+        answer = by_name.get(host.remote.name)
+        if answer is None:  # this machine
+            examined.append(Examined(host, probes.look(replace(question, is_master=host is hosts[0]))))
+            continue
         probe = probes.decode(answer.output) if answer.status == 0 else None
         if probe is None:
             findings.append(Finding(host.remote.name, _explain(answer, python, checkout)))
             examined.append(Examined(host, None))
             continue
         # The host looked at its clock at some moment while we waited.
-        ahead = max(probe.clock_s - (asked + took_s), 0.0) or min(probe.clock_s - asked, 0.0)
+        ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         examined.append(Examined(host, probe, ahead))
     return Report(tuple(examined), (*findings, *compare(examined, question)))
 

@@ -72,7 +72,7 @@ def resolve(
     if request.hostfile is not None:
         hosts = read_hostfile(request.hostfile)
         _refuse_beside_hostfile(request)
-        if len(hosts) > 1 or not _is_this_machine(hosts[0], machine):
+        if len(hosts) > 1 or not is_this_machine(hosts[0], machine):
             return HandLaunch(hosts, request.master_port or DEFAULT_PORT)
         slots = hosts[0].slots
     num_nodes, node_rank = _resolve_nodes(request)
@@ -108,7 +108,8 @@ def _refuse_beside_hostfile(request: LaunchRequest) -> None:
             )
 
 
-def _is_this_machine(host: Host, machine: Machine) -> bool:
+def is_this_machine(host: Host, machine: Machine) -> bool:
+    """True where the host's name or address is this machine's own."""
     name = host.address.lower()
     own_names = (*LOOPBACK_NAMES, machine.host_name.lower())
     return name in own_names or any(name == address for _, address in machine.addresses)

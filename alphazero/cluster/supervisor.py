@@ -6,14 +6,16 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from alphazero.cluster.agent_protocol import NodeJob
 from alphazero.cluster.attempt import Attempt, Outcome, Say
 from alphazero.cluster.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.fan_out import AgentLink
 from alphazero.cluster.hang_watch import Limits
+from alphazero.cluster.health import interface_towards
+from alphazero.cluster.launch import banner
 from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, table
 from alphazero.cluster.probe import Question
 from alphazero.cluster.resolve import LaunchPlan
@@ -27,23 +29,34 @@ PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTOR
 
 
 @dataclass(frozen=True)
+class ChosenRun:
+    """Where a run lives, and what the trainer is told; starting again with that continues the run."""
+
+    directory: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Supervision:
     """What to start, where, and how often.
 
     hosts: in order of node rank. master_addr: "" for the first host's name. directory: where the job runs
-    on every host; run_directory: absolute. arguments: of the trainer. stores: that every host must have.
+    on every host. choose_run: from the device (cuda or cpu) to the run's absolute directory and the
+    arguments of the trainer. plan: of this machine's part where it is decided already (one machine, or one
+    of several that are started by hand), else None. stores: that every host must have.
     min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors
     keep hosts out.
     """
 
     hosts: tuple[JobHost, ...]
     trainer: tuple[str, ...]
-    arguments: tuple[str, ...]
+    choose_run: Callable[[str], ChosenRun]
     directory: str
-    run_directory: str
+    runs_directory: str
     master_addr: str
     master_port: int
     port_is_chosen: bool = False
+    plan: LaunchPlan | None = None
     device: str = "auto"
     launcher: str = "torchrun"
     stores: tuple[str, ...] = ()
@@ -74,7 +87,7 @@ class Supervisor:
         self._environment = environment
         self._say = say
         self._inbox = SignalInbox()
-        self._arguments = job.arguments
+        self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
 
     def run(self) -> int:
@@ -111,7 +124,8 @@ class Supervisor:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
-            self._arguments = tuple(without_resume(self._arguments))
+            assert self._run is not None
+            self._run = replace(self._run, arguments=tuple(without_resume(self._run.arguments)))
         if self._job.max_restarts == 0:
             return False
         if outcome.status == MISTAKE and not outcome.advanced:
@@ -140,7 +154,7 @@ class Supervisor:
             master = job.master_addr if hosts[0] is job.hosts[0] and job.master_addr else hosts[0].address
             question = Question(
                 directory=job.directory,
-                run_directory=job.run_directory,
+                run_directory=self._run.directory if self._run else job.runs_directory,
                 master_addr=master if len(hosts) > 1 else "",
                 master_port=job.master_port,
                 port_is_chosen=job.port_is_chosen and not is_restart,
@@ -157,7 +171,9 @@ class Supervisor:
             hosts = tuple(one.host for one in fit)  # asked again: the master may be another now
         first = fit[0].probe
         assert first is not None
-        fresh = is_restart or not first.port_is_free
+        # Started by hand on several machines, all were told the port.
+        by_hand = job.plan is not None and job.plan.num_nodes > 1
+        fresh = not by_hand and (is_restart or not first.port_is_free)
         return _Ready(
             fit,
             job_device(fit, job.device),
@@ -188,53 +204,72 @@ class Supervisor:
         return fit
 
     def _start(self, ready: _Ready) -> Outcome:
-        links = [AgentLink(job_of.remote, node, self._python) for job_of, node in self._node_jobs(ready)]
+        # Chosen once: a fresh start begins anew only the first time.
+        run = self._run = self._run or self._job.choose_run(ready.device)
+        nodes = self._node_jobs(ready, run)
+        links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
         return Attempt(links, self._inbox, self._job.limits, self._say).run()
 
-    def _node_jobs(self, ready: _Ready) -> list[tuple[JobHost, NodeJob]]:
-        job, jobs, first_rank = self._job, [], 0
+    def _node_jobs(self, ready: _Ready, run: ChosenRun) -> list[tuple[JobHost, NodeJob]]:
+        job = self._job
         token = uuid.uuid4().hex
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+        slots = [one.host.slots for one in ready.hosts]
+        jobs = []
         for node_rank, one in enumerate(ready.hosts):
+            plan = job.plan or self._plan(ready, node_rank)
+            plan = replace(plan, master_port=ready.port)
             assert one.probe is not None
-            plan = LaunchPlan(
-                num_nodes=len(ready.hosts),
-                node_rank=node_rank,
-                num_processes=one.host.slots,
-                device=ready.device,
-                visible=one.probe.visible[: one.host.slots],
-                master_addr=ready.master_addr,
-                master_port=ready.port,
-                launcher=job.launcher,
-            )
+            interface = one.probe.interface
+            if job.plan and job.plan.num_nodes > 1:
+                interface = interface_towards(job.plan.master_addr, one.probe.machine.addresses)
             command = build_command(
                 plan,
                 one.probe.machine,
-                one.probe.interface,
+                interface,
                 self._environment,
                 self._python,
                 job.trainer,
-                self._arguments,
+                run.arguments,
+                slots,
             )
+            if job.plan:
+                for line in banner(plan, one.probe.machine, command):
+                    self._say(line)
             passed_on = passed_on_variables(self._environment) if one.host.remote.target else {}
-            variables = passed_on | {variable.name: variable.value for variable in command.variables}
             node = NodeJob(
                 token=token,
                 host=one.host.remote.name,
                 argv=command.argv,
-                variables=variables,
+                variables=passed_on | {variable.name: variable.value for variable in command.variables},
                 removed=RANK_VARIABLES,
                 directory=job.directory,
-                run_directory=job.run_directory,
-                first_rank=first_rank,
+                run_directory=run.directory,
+                first_rank=plan.node_rank * plan.num_processes if job.plan else sum(slots[:node_rank]),
                 num_ranks=one.host.slots,
                 silence_s=job.limits.silence_s,
                 grace_s=job.grace_s,
                 columns=columns,
             )
             jobs.append((one.host, node))
-            first_rank += one.host.slots
+        if not job.plan:
+            on = "1 host" if len(jobs) == 1 else f"{len(jobs)} hosts"
+            self._say(f"{sum(slots)} processes on {on}, master {ready.master_addr}:{ready.port}")
         return jobs
+
+    def _plan(self, ready: _Ready, node_rank: int) -> LaunchPlan:
+        one = ready.hosts[node_rank]
+        assert one.probe is not None
+        return LaunchPlan(
+            num_nodes=len(ready.hosts),
+            node_rank=node_rank,
+            num_processes=one.host.slots,
+            device=ready.device,
+            visible=one.probe.visible[: one.host.slots],
+            master_addr=ready.master_addr,
+            master_port=ready.port,
+            launcher=self._job.launcher,
+        )
 
 
 def passed_on_variables(environment: Mapping[str, str]) -> dict[str, str]:

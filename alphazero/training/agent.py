@@ -36,11 +36,12 @@ def main(arguments: Sequence[str]) -> int:
 def report(failures: dict[int, ProcessFailure]) -> int:
     """Say which rank failed first and how; returns its exit status (128 + N for signal N)."""
     rank = min(failures, key=lambda rank: _precedence(failures[rank]))
-    if file := os.environ.get(FAILURE_VARIABLE):
+    host = socket.gethostname()
+    if file := os.environ.get(FAILURE_VARIABLE):  # the head says it, of all hosts
         account = {"rank": rank, "fate": _fate(failures[rank]), "time_s": failures[rank].timestamp}
         Path(file).write_text(json.dumps(account), encoding="utf-8")
-    host = socket.gethostname()
-    print(f"alphazero: error: rank {rank} on {host} {_fate(failures[rank])}", file=sys.stderr)
+    else:
+        print(f"alphazero: error: rank {rank} on {host} {_fate(failures[rank])}", file=sys.stderr)
     others = [f"rank {other} {_fate(failures[other])}" for other in sorted(failures) if other != rank]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)

@@ -15,12 +15,12 @@ from alphazero.cluster.fan_out import Remote
 from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.launch import say
 from alphazero.cluster.preflight import JobHost
-from alphazero.cluster.supervisor import Supervision, Supervisor
+from alphazero.cluster.supervisor import ChosenRun, Supervision, Supervisor
 
 HERE = Path(__file__).resolve().parent
 
 
-def fake_command(plan, machine, interface, environment, python, trainer, arguments) -> Command:
+def fake_command(plan, machine, interface, environment, python, trainer, arguments, slots) -> Command:
     """In place of commands.build_command: the fake launcher, told what torchrun is told."""
     values = {
         "NUM_RANKS": plan.num_processes,
@@ -42,9 +42,9 @@ def main() -> int:
     job = Supervision(
         hosts=hosts,
         trainer=(str(HERE / "fake_rank.py"),),
-        arguments=arguments,
+        choose_run=lambda device: ChosenRun(arguments[0], arguments),
         directory=str(Path.cwd()),
-        run_directory=arguments[0],
+        runs_directory=str(Path(arguments[0]).parent),
         master_addr="",
         master_port=23456,
         limits=limits,
