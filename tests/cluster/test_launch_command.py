@@ -99,13 +99,12 @@ def test_several_hosts_are_told_what_to_type_on_each(
 ):
     hostfile = tmp_path / "hostfile"
     hostfile.write_text("gpu1 slots=8\ngpu2 slots=8\n")
-    assert main(["launch", "--hostfile", str(hostfile), "--batch-size", "512"]) == 2
+    assert main(["launch", "--hostfile", str(hostfile), "--batch-size", "512", "--dry-run"]) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1] == (
         "./launch_distributed_training.sh --gpus 8 --nodes 2 --node-rank 1 --master-addr gpu1 "
         "--master-port 12355 --batch-size 512   # on gpu2"
     )
-    assert "this launcher starts this machine only" in captured.err
 
 
 def test_the_shipped_hostfile_runs_on_this_machine(no_gpu, capsys: pytest.CaptureFixture[str]):
