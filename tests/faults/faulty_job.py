@@ -82,13 +82,7 @@ class FaultyJob:
 
     def rank_process(self, host: Host, rank: int) -> int:
         """pid, on its host, of a rank."""
-        found = [
-            pid
-            for pid, line in host.python_processes().items()
-            if "fake_rank" in line
-            and "fake_launcher" not in line
-            and f"RANK={rank}" in host.run("sh", "-c", f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines()
-        ]
+        found = [pid for pid in host.python_processes() if host.environment_of(pid).get("RANK") == str(rank)]
         assert len(found) == 1, found
         return found[0]
 
