@@ -57,6 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-preflight", action="store_true", help="start in spite of what the checks of the hosts find"
     )
     parser.add_argument(
+        "--sync-data", action="store_true", help="send --data to the hosts of the hostfile that lack it"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
     )
 
@@ -126,12 +129,13 @@ def _start(
         name = machine.host_name if plan is not None else host.address
         return JobHost(Remote(name, "" if is_here else host.name), host.address, host.slots)
 
+    config = _settings(trainer_arguments, "cpu")
     job = Supervision(
         hosts=tuple(map(reached, hosts)),
         trainer=_trainer(),
         choose_run=lambda device: _choose_run(trainer_arguments, device),
         directory=str(Path.cwd()),
-        runs_directory=str(Path(_settings(trainer_arguments, "cpu").run.runs_dir).absolute()),
+        runs_directory=str(Path(config.run.runs_dir).absolute()),
         master_addr=args.master_addr or "",
         master_port=master_port,
         port_is_chosen=args.master_port is not None,
@@ -141,6 +145,8 @@ def _start(
         max_restarts=args.max_restarts,
         min_nodes=args.min_nodes,
         check=not args.no_preflight,
+        data=(*config.data.data, *config.data.validation_data),
+        sync_data=args.sync_data,
     )
     return Supervisor(job, sys.executable, os.environ, launch.say).run()
 

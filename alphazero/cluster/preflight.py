@@ -131,7 +131,7 @@ def compare(examined: Sequence[Examined], question: Question) -> Iterator[Findin
     reference = present[0]
     question = replace(question, device=job_device(examined, question.device))
     for one in present:
-        for check in (_check_host, _check_devices, _check_space, _check_address):
+        for check in (_check_host, _check_devices, _check_space, _check_address, _check_data):
             yield from check(one, question)
         if len(examined) > 1:
             yield from _check_agreement(one, reference)
@@ -204,6 +204,18 @@ def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
     if question.port_is_chosen and not probe.port_is_free:
         port = question.master_port
         yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
+
+
+def _check_data(one: Examined, question: Question) -> Iterator[Finding]:
+    for path, wanted in question.data.items():
+        if (found := _probe(one).data.get(path, "")) != wanted:
+            state = f"is {found[:12]} there, {wanted[:12]} on the head" if found else "is not there"
+            yield _error(one, f"data {path} {state}; wanted the same: --sync-data sends it")
+
+
+def lacks_data(one: Examined, question: Question) -> bool:
+    """True for a host whose data differs from the head's."""
+    return one.probe is not None and any(one.probe.data.get(path) != it for path, it in question.data.items())
 
 
 def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:

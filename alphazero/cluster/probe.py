@@ -17,12 +17,13 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from alphazero.cluster import health
 from alphazero.cluster.health import Device, Machine
+from alphazero.cluster.sync import data_digest
 from alphazero.errors import AlphaZeroError
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
@@ -36,8 +37,9 @@ class Question:
     """What the head wants to know beside the host itself.
 
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
-    nobody is to be reached. stores: game stores that every host needs. is_master: whether the port must be
-    free here; port_is_chosen: by the user, so that another will not do. device: auto, cuda or cpu.
+    nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
+    whether the port must be free here; port_is_chosen: by the user, so that another will not do. device:
+    auto, cuda or cpu.
     """
 
     directory: str
@@ -47,7 +49,7 @@ class Question:
     is_master: bool
     device: str
     port_is_chosen: bool = False
-    stores: tuple[str, ...] = ()
+    data: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Probe:
     """A host's answer. Free space in bytes, -1 unknown; clock_s: seconds since the epoch, here, now.
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
-    CUDA_VISIBLE_DEVICES entries a job may use. stores: manifest digest by path, "" where there is none.
+    CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
     free_port: one that nobody here listens on. fault: what kept the host from answering in full.
     """
 
@@ -74,7 +76,7 @@ class Probe:
     interface: str
     port_is_free: bool
     free_port: int
-    stores: dict[str, str]
+    data: dict[str, str]
     fault: str = ""
 
 
@@ -108,17 +110,9 @@ def look(question: Question) -> Probe:
         interface=_interface(question.master_addr, machine),
         port_is_free=not question.is_master or health.port_is_free(question.master_port),
         free_port=health.find_free_port(),
-        stores={path: manifest_digest(Path(path)) for path in question.stores},
+        data={path: data_digest(Path(path)) for path in question.data},
         fault=fault,
     )
-
-
-def manifest_digest(store: Path) -> str:
-    """sha256 of a store's manifest, which holds those of its shards; "" where there is no store."""
-    try:
-        return hashlib.sha256((store / "manifest.json").read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 def commit_of(checkout: Path) -> str:
@@ -205,7 +199,7 @@ def decode(output: str) -> Probe | None:
 def main() -> int:
     """Answer one question."""
     table = json.loads(sys.stdin.readline())
-    print(encode(look(Question(**{**table, "stores": tuple(table["stores"])}))))
+    print(encode(look(Question(**table))))
     return 0
 
 

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from alphazero.cluster.agent_protocol import NodeJob
 from alphazero.cluster.attempt import Attempt, Outcome, Say
@@ -16,10 +17,12 @@ from alphazero.cluster.fan_out import AgentLink
 from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.health import interface_towards
 from alphazero.cluster.launch import banner
-from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, table
+from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, lacks_data, table
 from alphazero.cluster.probe import Question
 from alphazero.cluster.resolve import LaunchPlan
 from alphazero.cluster.signals import SignalInbox
+from alphazero.cluster.sync import data_digest, send
+from alphazero.errors import LaunchError
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
@@ -43,7 +46,8 @@ class Supervision:
     hosts: in order of node rank. master_addr: "" for the first host's name. directory: where the job runs
     on every host. choose_run: from the device (cuda or cpu) to the run's absolute directory and the
     arguments of the trainer. plan: of this machine's part where it is decided already (one machine, or one
-    of several that are started by hand), else None. stores: that every host must have.
+    of several that are started by hand), else None. data: paths that every host must have as the head does;
+    sync_data: send it where it is missing.
     min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors
     keep hosts out.
     """
@@ -59,7 +63,8 @@ class Supervision:
     plan: LaunchPlan | None = None
     device: str = "auto"
     launcher: str = "torchrun"
-    stores: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    sync_data: bool = False
     max_restarts: int = 0
     min_nodes: int = 0
     check: bool = True
@@ -160,9 +165,11 @@ class Supervisor:
                 port_is_chosen=job.port_is_chosen and not is_restart,
                 is_master=False,
                 device=job.device,
-                stores=job.stores,
+                data={path: data_digest(Path(path)) for path in job.data} if len(job.hosts) > 1 else {},
             )
             report = examine(hosts, question, self._python)
+            if job.sync_data and self._send_data(report, question):
+                report = examine(hosts, question, self._python)
             fit = self._judge(report, is_restart)
             if fit is None:
                 return None
@@ -180,6 +187,18 @@ class Supervisor:
             master if len(hosts) > 1 else "127.0.0.1",
             first.free_port if fresh else job.master_port,
         )
+
+    def _send_data(self, report: Report, question: Question) -> bool:
+        """Send data to hosts that lack it; True if any did."""
+        lacking = [one.host.remote for one in report.examined if lacks_data(one, question)]
+        for remote in lacking:
+            try:
+                size = send([Path(path) for path in question.data], remote, self._python)
+            except LaunchError as error:
+                self._say(f"error: {error}")
+            else:
+                self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
+        return bool(lacking)
 
     def _judge(self, report: Report, is_restart: bool) -> tuple[Examined, ...] | None:
         """The hosts to use, None where they are too few; says what was found."""
