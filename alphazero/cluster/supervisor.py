@@ -94,6 +94,7 @@ class Supervisor:
         self._inbox = SignalInbox()
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
+        self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
         """The exit status: 0, that of the first failure, or 128 + N after the user's signal N."""
@@ -103,6 +104,7 @@ class Supervisor:
                 ready = self._prepare(is_restart=num_restarts > 0)
                 if ready is None:
                     status = MISTAKE
+                    self._vain += 1
                 else:
                     outcome = self._start(ready)
                     if self._inbox.received or outcome.failure is None:
@@ -127,6 +129,7 @@ class Supervisor:
 
     def _may_restart(self, outcome: Outcome) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
+        self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             assert self._run is not None
@@ -142,7 +145,7 @@ class Supervisor:
 
     def _wait(self, num_restarts: int) -> bool:
         """The pause before a restart; False if the user wants the end meanwhile."""
-        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2 ** max(self._idle_starts, 0))
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**self._vain)
         self._say(f"restart {num_restarts} of {self._job.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
