@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from alphazero.cluster.health import Machine
 from alphazero.cluster.hostfile import Host
 from alphazero.cluster.resolve import LOOPBACK, LaunchPlan, is_this_machine
+from alphazero.config import Config
 from alphazero.errors import LaunchError
 
 if TYPE_CHECKING:
     from alphazero.cluster.supervisor import ChosenRun
-    from alphazero.config import Config
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
 PASSES_ON_UNKNOWN_FLAGS = True
@@ -67,8 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
     from alphazero.cluster import commands, health, launch, resolve
+    from alphazero.training.batch_plan import plan_batches
 
-    trainer_arguments = _trainer_arguments(args)
+    trainer_arguments, config = _trainer_arguments(args)
     request = resolve.LaunchRequest(
         gpus=args.gpus,
         device=args.device,
@@ -87,6 +88,13 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{line}   # on {host.name}")
             return 0
         return _start(args, machine, trainer_arguments, plan.hosts, plan.master_port)
+    # Batch arithmetic: a slip is one line here, not one a rank after seconds.
+    plan_batches(
+        config.training.batch_size,
+        max(config.training.micro_batch_size, 0),
+        [1.0] * (plan.num_nodes * plan.num_processes),
+        plan.device,
+    )
     interface = ""
     if plan.num_nodes > 1:
         interface = health.interface_towards(plan.master_addr, machine.addresses)
@@ -183,16 +191,16 @@ def _integer(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number") from error
 
 
-def _trainer_arguments(args: argparse.Namespace) -> list[str]:
-    """What goes to the trainer, checked here: a slip is one line, not one a rank after seconds."""
+def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config]:
+    """What goes to the trainer, and its settings, checked here."""
     from alphazero.cli import train
     from alphazero.cli.main import build_parser
 
     arguments = [*args.passed_on]
     if args.device != "auto":
         arguments += ["--device", args.device]
-    train.read_settings(build_parser("train").parse_args(arguments), train.CPU_PRESET)
-    return arguments
+    config, _ = train.read_settings(build_parser("train").parse_args(arguments), train.CPU_PRESET)
+    return arguments, config
 
 
 def _require_modules() -> None:
