@@ -45,7 +45,8 @@ class Finding:
         uuid = f" ({self.uuid})" if self.uuid else ""
         value = "" if self.value is None else f" = {shown(self.value)}"
         limit = "" if self.threshold is None else f" (limit {shown(self.threshold)})"
-        return f"health {self.severity.word}: {self.host}{device}{uuid}: {self.name}{value}{limit}: {self.advice}"
+        where = f"{self.host}{device}{uuid}"
+        return f"health {self.severity.word}: {where}: {self.name}{value}{limit}: {self.advice}"
 
     def to_json(self) -> dict[str, object]:
         """The keys of docs/health.md."""

@@ -170,7 +170,9 @@ def _judge_memory_faults(judge: Judge, reading: GpuReading, thresholds: GpuThres
         Severity.FAIL,
         f"data on the device was wrong: {reset}; run diagnostics if it comes again",
     )
-    judge.must_not("remap_pending", reading.remap_pending, Severity.FAIL, f"rows wait to be remapped: {reset}")
+    judge.must_not(
+        "remap_pending", reading.remap_pending, Severity.FAIL, f"rows wait to be remapped: {reset}"
+    )
     judge.must_not("remap_failed", reading.remap_failed, Severity.FAIL, "no spare rows: replace the device")
     judge.at_most(
         "retired_pages",
@@ -295,9 +297,7 @@ def _judge_others(
 def describe(process: Process) -> str:
     """pid, name and memory of a process."""
     name = process.name or "outside this container"
-    memory = (
-        "memory not told" if process.memory_bytes is None else f"{process.memory_bytes // MIB} MiB"
-    )
+    memory = "memory not told" if process.memory_bytes is None else f"{process.memory_bytes // MIB} MiB"
     return f"pid {process.pid} ({name}, {memory})"
 
 

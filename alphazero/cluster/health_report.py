@@ -183,7 +183,9 @@ def _of_nvml(report: HealthReport) -> list[Finding]:
 
 def _verdict(report: HealthReport) -> str:
     severities = [finding.severity for finding in report.findings]
-    counts = [(severities.count(kind), kind.word) for kind in (Severity.FAIL, Severity.WARN, Severity.UNKNOWN)]
+    counts = [
+        (severities.count(kind), kind.word) for kind in (Severity.FAIL, Severity.WARN, Severity.UNKNOWN)
+    ]
     said = ", ".join(f"{count} {word}" for count, word in counts if count)
     healthy = "healthy" if report.exit_status == 0 else "not healthy"
     return f"{healthy} ({said})" if said else healthy
@@ -215,7 +217,9 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def _machine_line(machine: HostReading) -> str:
@@ -244,5 +248,7 @@ def _fault_lines(report: HealthReport) -> list[str]:
     for finding in report.findings:
         if finding.severity is Severity.UNKNOWN:
             unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
-    rows += [("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()]
+    rows += [
+        ("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()
+    ]
     return ["", *_aligned(rows)] if rows else []
