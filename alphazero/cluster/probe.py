@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import shutil
 import socket
 import subprocess
@@ -22,8 +21,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from alphazero.cluster import health
+from alphazero.cluster.findings import Severity
 from alphazero.cluster.health import Device, Machine
+from alphazero.cluster.health_report import check_this_host
 from alphazero.cluster.sync import data_digest
+from alphazero.cluster.thresholds import load_thresholds
 from alphazero.errors import AlphaZeroError
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
@@ -53,12 +55,21 @@ class Question:
 
 
 @dataclass(frozen=True)
+class HealthFault:
+    """What `alphazero health` finds wrong there: a failure, or a GPU's warning."""
+
+    text: str
+    is_failure: bool
+
+
+@dataclass(frozen=True)
 class Probe:
     """A host's answer. Free space in bytes, -1 unknown; clock_s: seconds since the epoch, here, now.
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
-    free_port: one that nobody here listens on. fault: what kept the host from answering in full.
+    free_port: one that nobody here listens on. health: faults of GPUs and host. fault: what kept the host
+    from answering in full.
     """
 
     machine: Machine
@@ -69,7 +80,6 @@ class Probe:
     run_free_bytes: int
     run_writable: bool
     shm_free_bytes: int
-    max_files: int
     visible: tuple[str, ...]
     clock_s: float
     master_addresses: tuple[str, ...]
@@ -77,6 +87,7 @@ class Probe:
     port_is_free: bool
     free_port: int
     data: dict[str, str]
+    health: tuple[HealthFault, ...] = ()
     fault: str = ""
 
 
@@ -103,7 +114,6 @@ def look(question: Question) -> Probe:
         run_free_bytes=_free_bytes(run),
         run_writable=os.access(run, os.W_OK),
         shm_free_bytes=_free_bytes(SHARED_MEMORY),
-        max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         visible=visible,
         clock_s=time.time(),
         master_addresses=_addresses_of(question.master_addr),
@@ -111,7 +121,22 @@ def look(question: Question) -> Probe:
         port_is_free=not question.is_master or health.port_is_free(question.master_port),
         free_port=health.find_free_port(),
         data={path: data_digest(Path(path)) for path in question.data},
+        health=_health(question, run),
         fault=fault,
+    )
+
+
+def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
+    """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        report = check_this_host(load_thresholds(None), run, question.device, visible)
+    except AlphaZeroError as error:
+        return (HealthFault(str(error), is_failure=True),)
+    return tuple(
+        HealthFault(finding.line(), finding.severity >= Severity.FAIL)
+        for finding in report.faults()
+        if finding.device or finding.severity >= Severity.FAIL
     )
 
 
@@ -189,6 +214,7 @@ def decode(output: str) -> Probe | None:
         machine["devices"] = tuple(devices)
         machine["addresses"] = tuple((name, address) for name, address in machine["addresses"])
         table["machine"] = Machine(**machine)
+        table["health"] = tuple(HealthFault(**fault) for fault in table["health"])
         table["visible"] = tuple(table["visible"])
         table["master_addresses"] = tuple(table["master_addresses"])
         return Probe(**table)

@@ -120,11 +120,19 @@ def test_the_second_ctrl_c_ends_all_at_once(start):
     assert "ending at once" in said
 
 
-def test_a_full_disk_is_named_with_its_file(start, tmp_path):
+def mount_small_disk(host: Host, path: Path, size: str) -> None:
+    """A file system of its own at `path` on that host."""
+    path.mkdir(exist_ok=True)
+    host.run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path))
+
+
+def test_a_disk_that_fills_up_is_named_with_its_file(start, tmp_path):
     job = start(
-        before=lambda hosts: fill_disk(hosts[0], tmp_path / "runs"),
+        before=lambda hosts: mount_small_disk(hosts[0], tmp_path / "runs", "8g"),
         environment={"ALPHAZERO_TEST_BYTES": "9000000"},
     )
+    job.wait_for_output("rank 0 begins")
+    job.hosts[0].run("mount", "-o", "remount,size=4m", str(tmp_path / "runs"))
     status, said = job.end()
     assert status == 2
     line = error_line(said)
@@ -132,10 +140,11 @@ def test_a_full_disk_is_named_with_its_file(start, tmp_path):
     assert "No space left on device" in line
 
 
-def fill_disk(host: Host, path: Path) -> None:
-    """A file system of 4 MiB at `path` on that host."""
-    path.mkdir(exist_ok=True)
-    host.run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path))
+def test_a_disk_too_small_from_the_start_starts_nothing(start, tmp_path):
+    job = start(before=lambda hosts: mount_small_disk(hosts[1], tmp_path / "runs", "4m"))
+    status, said = job.end()
+    assert status == 2
+    assert re.search("error: host2: health fail: host2: disk_free_mib = [0-9]", said)
 
 
 def spoil_known_hosts(hosts: list[Host]) -> None:
