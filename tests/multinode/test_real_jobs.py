@@ -7,19 +7,15 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from hosts import REPOSITORY, Host, Network
-from jobs import TINY, environment, run_job, step_lines
+from hosts import Network
+from jobs import run_job, step_lines
+from real_job import STEPS, Job, assert_idle, rank_names, write_hostfile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-STEPS = 30
-LAUNCH = str(REPOSITORY / "launch_distributed_training.sh")
-JOB_LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -42,54 +38,6 @@ def assert_same_training(directory: Path, reference: list[dict[str, float]]) -> 
 def assert_logs(directory: Path, names: list[str]) -> None:
     logs = directory / "runs" / "job" / "logs"
     assert sorted(path.name for path in logs.iterdir() if "-rank" in path.name) == names
-
-
-class Job:
-    """The launcher on one host of a network, as a user types it."""
-
-    def __init__(self, host: Host, directory: Path, store: Path, *arguments: str) -> None:
-        self.output = directory / f"said-{host.name}"
-        self.process = host.popen(
-            LAUNCH,
-            *TINY,
-            *("--data", str(store), "--steps", str(STEPS)),
-            *arguments,
-            cwd=directory,
-            env={**environment(), "VIRTUAL_ENV": sys.prefix, "PYTHONPATH": ""},
-            stdout=self.output.open("w"),
-            stderr=subprocess.STDOUT,
-        )
-
-    def end(self) -> tuple[int, str]:
-        """Exit status and what was said."""
-        try:
-            status = self.process.wait(JOB_LIMIT_S)
-        finally:
-            if self.process.poll() is None:
-                os.killpg(self.process.pid, 9)
-        return status, self.output.read_text()
-
-    def wait_for(self, pattern: str) -> None:
-        """Until it has been said."""
-        deadline = time.monotonic() + JOB_LIMIT_S
-        while not re.search(pattern, self.output.read_text()):
-            assert self.process.poll() is None, self.output.read_text()
-            assert time.monotonic() < deadline, f"no {pattern}: {self.output.read_text()}"
-            time.sleep(0.1)
-
-
-def write_hostfile(directory: Path, num_hosts: int) -> None:
-    lines = [f"host{number} slots=2\n" for number in range(1, num_hosts + 1)]
-    (directory / "hostfile").write_text("".join(lines))
-
-
-def rank_names(num_hosts: int) -> list[str]:
-    return [f"host{rank // 2 + 1}-rank{rank}.log" for rank in range(2 * num_hosts)]
-
-
-def assert_idle(network: Network) -> None:
-    for host in network.hosts:
-        host.wait_until_idle(limit_s=15)
 
 
 @pytest.mark.parametrize(("num_hosts", "launcher"), [(2, "torchrun"), (3, "torchrun"), (2, "deepspeed")])
