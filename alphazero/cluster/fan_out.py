@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -138,6 +139,7 @@ class AgentLink:
         self.ended: protocol.Ended | None = None
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
+        self._sending = threading.Lock()  # beats come from a thread of their own
         self.process = subprocess.Popen(
             remote_argv(remote, python, ["-m", "alphazero.cluster.node_agent"], checkout),
             stdin=subprocess.PIPE,
@@ -160,16 +162,19 @@ class AgentLink:
 
     def send(self, wish: str) -> None:
         """Say something to the agent; what the connection does not take now goes with the next call."""
-        if wish:
-            self._unsent += f"{wish}\n".encode()
         assert self.process.stdin is not None
-        try:
-            while self._unsent:
-                del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
-        except BlockingIOError:
-            pass
-        except OSError:  # gone: seen when its end is read
-            self._unsent.clear()
+        with self._sending:
+            if self.process.stdin.closed:
+                return
+            if wish:
+                self._unsent += f"{wish}\n".encode()
+            try:
+                while self._unsent:
+                    del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
+            except BlockingIOError:
+                pass
+            except OSError:  # gone: seen when its end is read
+                self._unsent.clear()
 
     def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
         """Take what has come; False at the end of that pipe."""

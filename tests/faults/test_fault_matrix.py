@@ -4,6 +4,7 @@ The head, ssh, agents and supervisor are the real ones on two hosts in namespace
 are stand-ins without torch (fake_launcher.py, fake_rank.py). test_faults_of_real_jobs.py has the real ones.
 """
 
+import os
 import re
 import signal
 import time
@@ -235,3 +236,26 @@ def test_fewer_gpus_than_slots_start_nothing(start):
     assert "error: host1: slots=2, but 0 GPUs found; wanted at most as many slots" in said
     assert "error: host2: slots=2, but 0 GPUs found; wanted at most as many slots" in said
     assert not job.run.exists()
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_held_does_not_end_the_job(start):
+    """Nobody reads what the head says for longer than agents wait for a silent head."""
+    reader, writer = os.pipe()
+    chatter = {"ALPHAZERO_TEST_CHATTER": "1"}
+    job = start(num_steps=150, step_s=0.1, environment=chatter, output=writer, limits={"silence_s": 4.0})
+    os.close(writer)
+    time.sleep(12)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    assert job.end()[0] == 0, said
+    assert (job.run / "result").exists()
+
+
+def test_a_terminal_that_is_closed_does_not_end_the_job(start):
+    reader, writer = os.pipe()
+    job = start(num_steps=30, environment={"ALPHAZERO_TEST_CHATTER": "1"}, output=writer)
+    os.close(writer)
+    os.close(reader)
+    assert job.end()[0] == 0
+    assert (job.run / "result").exists()
