@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,42 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
         raise
     fsync_directory(path.parent)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what killed writers left in `directory`; only its one writer may call this.
+
+    What a killed replacement of a directory moved aside (`.before.tmp`) is not touched.
+    """
+    for path in directory.glob(".*.tmp"):
+        if path.name.endswith(".before.tmp"):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def complete_lines(path: Path) -> list[str]:
+    """Lines of a text file whose writer may have been killed: all but an unfinished last one."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+
+
+def cut_unfinished_line(path: Path) -> None:
+    """Remove the beginning of a line that a killed writer left at the end of a file."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        kept = file.seek(0, os.SEEK_END)
+        while kept > 0:
+            first = max(0, kept - CHUNK_BYTES)
+            file.seek(first)
+            newline = file.read(kept - first).rfind(b"\n")
+            if newline >= 0:
+                kept = first + newline + 1
+                break
+            kept = first
+        file.truncate(kept)
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - anything json can hold

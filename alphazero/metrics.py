@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from alphazero.config import Config, to_table
 from alphazero.errors import ConfigError
+from alphazero.files import cut_unfinished_line
 from alphazero.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class JsonLinesWriter:
     """One JSON object a line; floats keep all their digits."""
 
     def __init__(self, run: RunDirectory) -> None:
+        # Else the first line written now would end the one that a killed run began.
+        cut_unfinished_line(run.metrics)
         self._file = run.metrics.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:

@@ -109,6 +109,8 @@ def _train(config: Config, session: Session) -> int:
         console.say(
             f"{run.path} is complete at step {resumed.state.step}; wanted --steps above it, or --fresh-start"
         )
+        if writes:
+            checkpoint_files.settle(run.checkpoints, config.training.keep_checkpoints)
         return 0
     on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
     console.log_to(run.log)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from alphazero.config import Config, to_table
 from alphazero.errors import ConfigError
-from alphazero.files import write_json
+from alphazero.files import complete_lines, remove_unfinished, write_json
 
 REPORTED_PACKAGES = ("alphazero", "torch", "deepspeed", "numpy", "pyarrow", "safetensors")
 
@@ -56,7 +56,10 @@ class RunDirectory:
 
 
 def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
-    """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...)."""
+    """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...).
+
+    What killed writers left in a run that is continued is removed.
+    """
     name = config.run.run_name or config.preset or "run"
     if "/" in name or name in (".", ".."):
         raise ConfigError(f"--run-name {name!r}: wanted a name without '/'")
@@ -69,7 +72,10 @@ def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
             number += 1
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path}: is a file; wanted a directory for the run")
-    return RunDirectory(path)
+    run = RunDirectory(path)
+    for directory in (run.path, run.checkpoints):
+        remove_unfinished(directory)
+    return run
 
 
 def create(run: RunDirectory, config: Config, argv: list[str]) -> None:
@@ -99,9 +105,7 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
 
 def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
     """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest word on each step."""
-    if not run.metrics.exists():
-        return []
-    lines = map(json.loads, run.metrics.read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, complete_lines(run.metrics))
     by_step = {line["step"]: line for line in lines if line["kind"] == kind}
     return [by_step[step] for step in sorted(by_step)]
 

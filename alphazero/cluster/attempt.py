@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import signal
-import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,11 @@ from alphazero.cluster import agent_protocol as protocol
 from alphazero.cluster.agent_protocol import Beat, Ended, Message, Output, RankState
 from alphazero.cluster.fan_out import AgentLink, explain_ssh
 from alphazero.cluster.hang_watch import Hang, Limits, find_hang
+from alphazero.cluster.launch import show
 from alphazero.cluster.signals import SignalInbox
 
 TICK_S = 0.1
+HELD_S = 1.0  # a longer turn means that our own output was held up
 SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
 CONNECT_S = 30.0  # until an agent's first word
 END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
@@ -109,19 +111,25 @@ class Attempt:
         for link in self._links:
             for descriptor in link.descriptors:
                 self._selector.register(descriptor, selectors.EVENT_READ, link)
-        next_beat = 0.0
+        over = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        beats.start()
+        next_look = 0.0
         try:
             while self._open:
+                began = time.monotonic()
                 self._read()
                 now = time.monotonic()
-                if now >= next_beat:
-                    next_beat = now + protocol.BEAT_S
-                    self._send(protocol.BEAT)
+                if now >= next_look:
+                    next_look = now + protocol.BEAT_S
                     self._look_for_hangs(now)
                 self._pass_signals_on(now)
-                self._look_for_lost_hosts(now)
+                if now - began < HELD_S:  # else what hosts have said meanwhile is still to be read
+                    self._look_for_lost_hosts(now)
                 self._end_when_due(now)
         finally:
+            over.set()
+            beats.join()
             for link in self._links:
                 link.close()
         failure = min(self._reports, key=lambda report: report.key).failure if self._reports else None
@@ -133,6 +141,12 @@ class Attempt:
             self._saved,
             tuple(self._inbox.received),
         )
+
+    def _beat(self, over: threading.Event) -> None:
+        """A thread of its own: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
+        while not over.wait(protocol.BEAT_S):
+            for link in self._links:
+                link.send(protocol.BEAT)
 
     def _send(self, wish: str) -> None:
         for link in self._open:
@@ -163,13 +177,12 @@ class Attempt:
     def _show(self, link: AgentLink, output: Output) -> None:
         """Rank 0 speaks to people as it is; what others say is marked."""
         if output.rank == 0 or (output.rank is None and len(self._links) == 1):
-            sys.stderr.write(output.text)
+            show(output.text)
         else:
             who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
             clear = "\r\x1b[K" if link.job.columns else ""  # a progress bar may stand there
             lines = output.text.splitlines()
-            sys.stderr.write("".join(f"{clear}{who}: {line}\n" for line in lines))
-        sys.stderr.flush()
+            show("".join(f"{clear}{who}: {line}\n" for line in lines))
 
     def _note_checkpoint(self, link: AgentLink, step: int) -> None:
         before = self._checkpoints_before.setdefault(link.remote.name, step)

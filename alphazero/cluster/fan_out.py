@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from alphazero.cluster.agent_protocol import Message, NodeJob, Output
 from alphazero.cluster.transport import SshOptions, srun_argv, ssh_argv
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+AGENT_MODULE = "alphazero.cluster.node_agent"
 CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
@@ -140,8 +142,9 @@ class AgentLink:
         self.ended: protocol.Ended | None = None
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
+        self._sending = threading.Lock()  # beats come from a thread of their own
         self.process = subprocess.Popen(
-            remote_argv(remote, python, ["-m", "alphazero.cluster.node_agent"], checkout),
+            remote_argv(remote, python, ["-m", AGENT_MODULE], checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -162,16 +165,19 @@ class AgentLink:
 
     def send(self, wish: str) -> None:
         """Say something to the agent; what the connection does not take now goes with the next call."""
-        if wish:
-            self._unsent += f"{wish}\n".encode()
         assert self.process.stdin is not None
-        try:
-            while self._unsent:
-                del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
-        except BlockingIOError:
-            pass
-        except OSError:  # gone: seen when its end is read
-            self._unsent.clear()
+        with self._sending:
+            if self.process.stdin.closed:
+                return
+            if wish:
+                self._unsent += f"{wish}\n".encode()
+            try:
+                while self._unsent:
+                    del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
+            except BlockingIOError:
+                pass
+            except OSError:  # gone: seen when its end is read
+                self._unsent.clear()
 
     def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
         """Take what has come; False at the end of that pipe."""

@@ -17,7 +17,8 @@ class Limits:
 
     step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
     been timed (imports of data, compilation). pause_s: a validation or checkpoint. shutdown_s: from a rank's
-    last word to the end of all processes. silence_s: a host or head that says nothing is gone.
+    last word to the end of its process. exit_s: from there to the end of the launcher above it, which waits
+    for other hosts. silence_s: a host or head that says nothing is gone.
     """
 
     step_s: float = 10.0
@@ -25,6 +26,7 @@ class Limits:
     start_s: float = 1800.0
     pause_s: float = 600.0
     shutdown_s: float = 60.0
+    exit_s: float = 20.0
     silence_s: float = 10.0
 
 
@@ -38,6 +40,8 @@ class Hang:
     @property
     def fate(self) -> str:
         """For people."""
+        if self.state.phase == "end" and not self.state.pid:
+            return f"has ended, but its launcher still waits for other hosts after {self.state.age_s:.0f} s"
         where = f"step {self.state.step} ({self.state.phase})" if self.state.phase else "start"
         process = {"T": ", its process is stopped", "D": ", its process hangs in the system"}
         how = process.get(self.state.state, "")
@@ -62,7 +66,7 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> float:
     if state.phase in ("validate", "checkpoint"):
         limit = limits.pause_s
     elif state.phase == "end":
-        limit = limits.shutdown_s
+        limit = limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase in ("step", "data") and median_s:
         limit = max(limits.step_s, limits.step_medians * median_s)
     else:

@@ -21,7 +21,7 @@ def is_this_machine(address: str, machine: Machine) -> bool:
     if any(name == address for _, address in machine.addresses):
         return True
     # One of the two may carry its domain.
-    return bool(name) and ("." in name) != ("." in own) and _short(name) == _short(own) and not _is_ip(name)
+    return bool(name) and ("." in name) != ("." in own) and _short(name) == _short(own) and not is_ip(name)
 
 
 def is_slurm_node(host: str, slurm: SlurmJob, machine: Machine) -> bool:
@@ -33,7 +33,7 @@ def _short(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _is_ip(name: str) -> bool:
+def is_ip(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -45,7 +45,7 @@ def is_loopback_name(address: str) -> bool:
     """True for localhost and loopback addresses, as written."""
     if address.lower() in LOOPBACK_NAMES:
         return True
-    return _is_ip(address) and ipaddress.ip_address(address).is_loopback
+    return is_ip(address) and ipaddress.ip_address(address).is_loopback
 
 
 def refuse_loopback(

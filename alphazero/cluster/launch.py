@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,14 @@ Say = Callable[[str], None]
 
 def say(text: str) -> None:
     """A line of the launcher, on stderr: stdout belongs to the job and to --dry-run."""
-    print(f"alphazero: {text}", file=sys.stderr, flush=True)
+    show(f"alphazero: {text}\n")
+
+
+def show(text: str) -> None:
+    """Text on stderr; where nobody reads it any more (a closed terminal or pipe), the job goes on without."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def banner(plan: LaunchPlan, machine: Machine, command: Command) -> list[str]:

@@ -24,9 +24,6 @@ from alphazero.cluster.probe import Probe, Question
 
 PROBE_TIMEOUT_S = 25.0
 GIB = 1 << 30
-MIN_FREE_BYTES = 1 * GIB  # a checkpoint of 20x256 with its optimizer state is 0.4 GB, two exist at a time
-MIN_SHM_BYTES = 64 << 20  # gloo and NCCL buffers of a host
-MIN_FILES = 1024
 MAX_CLOCK_S = 2.0
 
 
@@ -154,7 +151,8 @@ def compare(examined: Sequence[Examined], question: Question) -> Iterator[Findin
     reference = present[0]
     question = replace(question, device=job_device(examined, question.device))
     for one in present:
-        for check in (_check_host, _check_devices, _check_space, _check_address):
+        checks = (_check_host, _check_devices, _check_health, _check_address, _check_interface, _check_data)
+        for check in checks:
             yield from check(one, question)
         if len(examined) > 1:
             yield from _check_agreement(one, reference)
@@ -198,18 +196,13 @@ def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
         yield _error(one, f"slots={slots}, but {len(probe.visible)} GPUs found; wanted at most as many slots")
 
 
-def _check_space(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_health(one: Examined, question: Question) -> Iterator[Finding]:
     probe, run = _probe(one), question.run_directory
     if not probe.run_writable:
         yield _error(one, f"{run}: cannot be written; wanted a directory for the run")
-    elif 0 <= probe.run_free_bytes < MIN_FREE_BYTES:
-        free, wanted = probe.run_free_bytes / GIB, MIN_FREE_BYTES / GIB
-        yield _warning(one, f"{run}: {free:.2f} GiB free; wanted {wanted:.0f} GiB for checkpoints")
-    if 0 <= probe.shm_free_bytes < MIN_SHM_BYTES:
-        free_mib, wanted_mib = probe.shm_free_bytes >> 20, MIN_SHM_BYTES >> 20
-        yield _error(one, f"/dev/shm: {free_mib} MiB free; wanted {wanted_mib} MiB (docker: --shm-size)")
-    if probe.max_files < MIN_FILES:
-        yield _error(one, f"at most {probe.max_files} open files; wanted {MIN_FILES} (ulimit -n)")
+    for fault in probe.health:
+        finding = _error if fault.is_failure else _warning
+        yield finding(one, fault.text)
 
 
 def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
@@ -227,6 +220,24 @@ def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
     if question.port_is_chosen and not probe.port_is_free:
         port = question.master_port
         yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
+
+
+def _check_interface(one: Examined, question: Question) -> Iterator[Finding]:
+    names = list(dict.fromkeys(name for name, _ in _probe(one).machine.addresses))
+    if question.interface and question.interface not in names:
+        yield _error(one, f"no network interface {question.interface}; wanted one of {', '.join(names)}")
+
+
+def _check_data(one: Examined, question: Question) -> Iterator[Finding]:
+    for path, wanted in question.data.items():
+        if (found := _probe(one).data.get(path, "")) != wanted:
+            state = f"is {found[:12]} there, {wanted[:12]} on the head" if found else "is not there"
+            yield _error(one, f"data {path} {state}; wanted the same: --sync-data sends it")
+
+
+def lacks_data(one: Examined, question: Question) -> bool:
+    """True for a host whose data differs from the head's."""
+    return one.probe is not None and any(one.probe.data.get(path) != it for path, it in question.data.items())
 
 
 def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:

@@ -11,18 +11,21 @@ import hashlib
 import json
 import os
 import platform
-import resource
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from alphazero.cluster import health
+from alphazero.cluster.findings import Severity
 from alphazero.cluster.health import Device, Machine
+from alphazero.cluster.health_report import check_this_host
+from alphazero.cluster.sync import data_digest
+from alphazero.cluster.thresholds import load_thresholds
 from alphazero.errors import AlphaZeroError
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
@@ -36,8 +39,9 @@ class Question:
     """What the head wants to know beside the host itself.
 
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
-    nobody is to be reached. stores: game stores that every host needs. is_master: whether the port must be
-    free here; port_is_chosen: by the user, so that another will not do. device: auto, cuda or cpu.
+    nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
+    whether the port must be free here; port_is_chosen: by the user, so that another will not do. device:
+    auto, cuda or cpu. interface: of the network, where the user chose it.
     """
 
     directory: str
@@ -47,7 +51,16 @@ class Question:
     is_master: bool
     device: str
     port_is_chosen: bool = False
-    stores: tuple[str, ...] = ()
+    interface: str = ""
+    data: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HealthFault:
+    """What `alphazero health` finds wrong there: a failure, or a GPU's warning."""
+
+    text: str
+    is_failure: bool
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,9 @@ class Probe:
     """A host's answer. Free space in bytes, -1 unknown; clock_s: seconds since the epoch, here, now.
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
-    CUDA_VISIBLE_DEVICES entries a job may use. stores: manifest digest by path, "" where there is none.
-    free_port: one that nobody here listens on. fault: what kept the host from answering in full.
+    CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
+    free_port: one that nobody here listens on. health: faults of GPUs and host. fault: what kept the host
+    from answering in full.
     """
 
     machine: Machine
@@ -67,14 +81,14 @@ class Probe:
     run_free_bytes: int
     run_writable: bool
     shm_free_bytes: int
-    max_files: int
     visible: tuple[str, ...]
     clock_s: float
     master_addresses: tuple[str, ...]
     interface: str
     port_is_free: bool
     free_port: int
-    stores: dict[str, str]
+    data: dict[str, str]
+    health: tuple[HealthFault, ...] = ()
     fault: str = ""
 
 
@@ -101,24 +115,30 @@ def look(question: Question) -> Probe:
         run_free_bytes=_free_bytes(run),
         run_writable=os.access(run, os.W_OK),
         shm_free_bytes=_free_bytes(SHARED_MEMORY),
-        max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         visible=visible,
         clock_s=time.time(),
         master_addresses=_addresses_of(question.master_addr),
         interface=_interface(question.master_addr, machine),
         port_is_free=not question.is_master or health.port_is_free(question.master_port),
         free_port=health.find_free_port(),
-        stores={path: manifest_digest(Path(path)) for path in question.stores},
+        data={path: data_digest(Path(path)) for path in question.data},
+        health=_health(question, run),
         fault=fault,
     )
 
 
-def manifest_digest(store: Path) -> str:
-    """sha256 of a store's manifest, which holds those of its shards; "" where there is no store."""
+def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
+    """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        return hashlib.sha256((store / "manifest.json").read_bytes()).hexdigest()
-    except OSError:
-        return ""
+        report = check_this_host(load_thresholds(None), run, question.device, visible)
+    except AlphaZeroError as error:
+        return (HealthFault(str(error), is_failure=True),)
+    return tuple(
+        HealthFault(finding.line(), finding.severity >= Severity.FAIL)
+        for finding in report.faults()
+        if finding.device or finding.severity >= Severity.FAIL
+    )
 
 
 def commit_of(checkout: Path) -> str:
@@ -195,6 +215,7 @@ def decode(output: str) -> Probe | None:
         machine["devices"] = tuple(devices)
         machine["addresses"] = tuple((name, address) for name, address in machine["addresses"])
         table["machine"] = Machine(**machine)
+        table["health"] = tuple(HealthFault(**fault) for fault in table["health"])
         table["visible"] = tuple(table["visible"])
         table["master_addresses"] = tuple(table["master_addresses"])
         return Probe(**table)
@@ -205,7 +226,7 @@ def decode(output: str) -> Probe | None:
 def main() -> int:
     """Answer one question."""
     table = json.loads(sys.stdin.readline())
-    print(encode(look(Question(**{**table, "stores": tuple(table["stores"])}))))
+    print(encode(look(Question(**table))))
     return 0
 
 

@@ -20,8 +20,12 @@ from alphazero.cluster.agent_protocol import Output
 
 CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16
-# What names a cause: our own one-line errors, and the last line of a traceback.
-ERROR_LINE = re.compile(r"alphazero: error: .*|([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit)\b.*")
+MAX_ERROR = 500
+# What names a cause: our own one-line errors, and the last line of a traceback (which torch marks).
+ERROR_LINE = re.compile(
+    r"alphazero: error: .*|(\[rank\d+\]: )?([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit)\b.*"
+)
+MARK = re.compile(r"^\[rank\d+\]: ")
 
 
 class OutputStream:
@@ -53,7 +57,7 @@ class OutputStream:
         self._rest = rest[-MAX_LINE:]
         for line in lines:
             if ERROR_LINE.fullmatch(bare := line.strip().rpartition("\r")[2]):
-                self.error = bare
+                self.error = MARK.sub("", bare)[:MAX_ERROR]
         if not self._by_lines:
             self._tell(Output(self.rank, text))
         elif lines:

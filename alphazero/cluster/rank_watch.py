@@ -73,7 +73,8 @@ class RankWatch:
                     step=progress.step,
                     phase=progress.phase,
                     age_s=round(now - progress.changed_at, 3),
-                    median_step_s=statistics.median(times) if len(times) >= 3 else 0.0,
+                    # The first step compiles and tunes: a few say little.
+                    median_step_s=statistics.median_high(times) if times else 0.0,
                     pid=process.pid if process else 0,
                     state=letter,
                 )

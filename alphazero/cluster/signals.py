@@ -18,8 +18,11 @@ class SignalInbox:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[SignalInbox]:
-        """Catch them within; a hang-up that was ignored before (nohup) stays ignored."""
-        previous = {}
+        """Catch them within; a hang-up that was ignored before (nohup) stays ignored.
+
+        Ctrl-Z is ignored: a head that is stopped is taken for dead, and its job is ended.
+        """
+        previous = {signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN)}
         for number in STOP_SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 previous[number] = signal.signal(number, self._receive)

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from alphazero.cluster.agent_protocol import NodeJob
 from alphazero.cluster.attempt import Attempt, Outcome, Say
@@ -17,9 +18,11 @@ from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.health import interface_towards
 from alphazero.cluster.launch import banner
 from alphazero.cluster.plan import LaunchPlan
-from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, table
+from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, lacks_data, table
 from alphazero.cluster.probe import Question
 from alphazero.cluster.signals import SignalInbox
+from alphazero.cluster.sync import data_digest, send
+from alphazero.errors import LaunchError
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
@@ -43,7 +46,8 @@ class Supervision:
     hosts: in order of node rank. master_addr: "" for the first host's name. directory: where the job runs
     on every host. choose_run: from the device (cuda or cpu) to the run's absolute directory and the
     arguments of the trainer. plan: of this machine's part where it is decided already (one machine, or one
-    of several that are started by hand), else None. stores: that every host must have.
+    of several that are started by hand), else None. data: paths that every host must have as the head does;
+    sync_data: send it where it is missing.
     interface: of gloo and NCCL, "" for the one on each host's route to the master.
     min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors
     keep hosts out.
@@ -61,7 +65,8 @@ class Supervision:
     device: str = "auto"
     launcher: str = "torchrun"
     interface: str = ""
-    stores: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    sync_data: bool = False
     max_restarts: int = 0
     min_nodes: int = 0
     check: bool = True
@@ -91,6 +96,7 @@ class Supervisor:
         self._inbox = SignalInbox()
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
+        self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
         """The exit status: 0, that of the first failure, or 128 + N after the user's signal N."""
@@ -100,6 +106,7 @@ class Supervisor:
                 ready = self._prepare(is_restart=num_restarts > 0)
                 if ready is None:
                     status = MISTAKE
+                    self._vain += 1
                 else:
                     outcome = self._start(ready)
                     if self._inbox.received or outcome.failure is None:
@@ -124,6 +131,7 @@ class Supervisor:
 
     def _may_restart(self, outcome: Outcome) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
+        self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             assert self._run is not None
@@ -139,7 +147,7 @@ class Supervisor:
 
     def _wait(self, num_restarts: int) -> bool:
         """The pause before a restart; False if the user wants the end meanwhile."""
-        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2 ** max(self._idle_starts, 0))
+        delay_s = min(LONGEST_DELAY_S, self._job.first_delay_s * 2**self._vain)
         self._say(f"restart {num_restarts} of {self._job.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
@@ -162,9 +170,12 @@ class Supervisor:
                 port_is_chosen=job.port_is_chosen and not is_restart,
                 is_master=False,
                 device=job.device,
-                stores=job.stores,
+                interface=job.interface,
+                data={path: data_digest(Path(path)) for path in job.data} if len(job.hosts) > 1 else {},
             )
             report = examine(hosts, question, self._python)
+            if job.sync_data and self._send_data(report, question):
+                report = examine(hosts, question, self._python)
             fit = self._judge(report, is_restart)
             if fit is None:
                 return None
@@ -182,6 +193,18 @@ class Supervisor:
             master if len(hosts) > 1 else "127.0.0.1",
             first.free_port if fresh else job.master_port,
         )
+
+    def _send_data(self, report: Report, question: Question) -> bool:
+        """Send data to hosts that lack it; True if any did."""
+        lacking = [one.host.remote for one in report.examined if lacks_data(one, question)]
+        for remote in lacking:
+            try:
+                size = send([Path(path) for path in question.data], remote, self._python)
+            except LaunchError as error:
+                self._say(f"error: {error}")
+            else:
+                self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
+        return bool(lacking)
 
     def _judge(self, report: Report, is_restart: bool) -> tuple[Examined, ...] | None:
         """The hosts to use, None where they are too few; says what was found."""

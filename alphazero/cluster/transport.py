@@ -1,4 +1,4 @@
-"""How a command reaches another host: ssh or srun, as argument lists; nothing of a user's is ever shell text."""
+"""How a command reaches another host: ssh or srun, as argument lists; no input is ever shell text."""
 
 from __future__ import annotations
 

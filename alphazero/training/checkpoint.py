@@ -21,14 +21,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from alphazero.errors import CheckpointError
-from alphazero.files import fsync_directory, fsync_file, replacing, write_json
+from alphazero.files import fsync_directory, fsync_file, write_json
 from alphazero.training.checkpoint_files import (
     EMA,
-    LATEST,
     OPTIMIZER,
     PREFIX,
     STATE,
     WEIGHTS,
+    point_latest,
     read_json,
     read_manifest,
     verify,
@@ -92,8 +92,7 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         fsync_directory(temporary)
         _rename_over(temporary, final)
         fsync_directory(directory)
-        with replacing(directory / LATEST) as file:
-            file.write(f"{final.name}\n".encode())
+        point_latest(directory, final)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) else str(error)

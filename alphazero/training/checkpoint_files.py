@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.errors import CheckpointError
-from alphazero.files import fsync_directory, sha256_of, write_json
+from alphazero.files import fsync_directory, replacing, sha256_of, write_json
 
 MAGIC = "alphazero-checkpoint"
 VERSION = 1
@@ -209,6 +209,29 @@ def clean(directory: Path) -> None:
             path.rename(final)
     for path in directory.glob(f".{PREFIX}*.tmp"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def settle(directory: Path, keep: int) -> None:
+    """Do what a killed save left undone: marks of the best, `latest`, removals; for the one writer alone."""
+    clean(directory)
+    newest = None
+    for path in checkpoints_in(directory):
+        try:
+            verify(path, hash_files=False)
+            figures = read_json(path / STATE).get("figures", {})
+        except CheckpointError:
+            continue
+        mark_best(directory, path, figures)
+        newest = path
+    if newest:
+        point_latest(directory, newest)
+    prune(directory, keep)
+
+
+def point_latest(directory: Path, path: Path) -> None:
+    """Name `path` as the newest complete checkpoint of `directory`."""
+    with replacing(directory / LATEST) as file:
+        file.write(f"{path.name}\n".encode())
 
 
 def set_aside_after(directory: Path, step: int) -> list[Path]:

@@ -7,7 +7,6 @@ default; a TOML file and ds_config.json that contradict each other are an error.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,31 +15,16 @@ from typing import Any
 from alphazero.config import Config
 from alphazero.errors import ConfigError
 from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.deepspeed_lint import PASSED_ON, check_stage, read_checked
 
-# Passed to DeepSpeed as they are.
-PASSED_ON = (
-    "communication_data_type",
-    "prescale_gradients",
-    "gradient_predivide_factor",
-    "comms_logger",
-    "flops_profiler",
-    "wall_clock_breakdown",
-    "steps_per_print",
-    "dump_state",
+# Settings that both we and ds_config.json name, by section.
+SHARED_SETTINGS = (
+    ("training", "precision"),
+    ("training", "loss_scale"),
+    ("training", "loss_scale_window"),
+    ("training", "zero_stage"),
+    ("optimizer", "clip_gradients"),
 )
-# Understood and translated by us.
-TRANSLATED = ("zero_optimization", "gradient_clipping", "bf16", "torch_autocast")
-# Known to DeepSpeed, owned elsewhere here.
-OWNED_ELSEWHERE = {
-    "train_batch_size": "--batch-size owns it",
-    "train_micro_batch_size_per_gpu": "--micro-batch-size owns it",
-    "gradient_accumulation_steps": "it follows from --batch-size and --micro-batch-size",
-    "optimizer": "--optimizer owns it",
-    "scheduler": "--lr-schedule owns it",
-    "fp16": "--precision fp16 owns it",
-    "tensorboard": "--tensorboard owns it",
-    "wandb": "--wandb owns it",
-}
 
 
 @dataclass(frozen=True)
@@ -50,6 +34,8 @@ class DeepSpeedSettings:
     source: str = ""
     zero_stage: int | None = None
     precision: str | None = None
+    loss_scale: float | None = None
+    loss_scale_window: int | None = None
     clip_gradients: float | None = None
     zero_options: Mapping[str, Any] = field(default_factory=dict)
     passed_on: Mapping[str, Any] = field(default_factory=dict)
@@ -57,26 +43,15 @@ class DeepSpeedSettings:
 
 def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     """Read and check ds_config.json; ConfigError names file, key, value and what was wanted."""
-    table = _read_object(path)
-    # "auto" is how other trainers say "you decide".
-    table = {key: value for key, value in table.items() if value != "auto"}
-    for key, value in table.items():
-        if key in OWNED_ELSEWHERE and value != {"enabled": False}:
-            raise ConfigError(f"{path}: {key!r} = {value!r}: wanted it absent: {OWNED_ELSEWHERE[key]}")
-        if key not in (*PASSED_ON, *TRANSLATED, *OWNED_ELSEWHERE):
-            wanted = ", ".join((*TRANSLATED, *PASSED_ON))
-            raise ConfigError(f"{path}: {key!r} = {value!r}: no such key; wanted one of {wanted}")
-    zero = dict(_object(path, table, "zero_optimization"))
-    stage = zero.pop("stage", None)
-    if stage is not None and (not isinstance(stage, int) or stage not in range(4)):
-        raise ConfigError(f"{path}: zero_optimization.stage = {stage!r}: wanted 0, 1, 2 or 3")
-    clip = table.get("gradient_clipping")
-    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, (int, float)) or clip < 0):
-        raise ConfigError(f"{path}: gradient_clipping = {clip!r}: wanted a number of at least 0")
+    table = read_checked(path)
+    zero = dict(table.get("zero_optimization", {}))
+    clip, fp16 = table.get("gradient_clipping"), table.get("fp16", {})
     return DeepSpeedSettings(
         source=str(path),
-        zero_stage=stage,
-        precision=_precision(path, table),
+        zero_stage=zero.pop("stage", None),
+        precision=_precision(table),
+        loss_scale=2.0 ** fp16["initial_scale_power"] if "initial_scale_power" in fp16 else None,
+        loss_scale_window=fp16.get("loss_scale_window"),
         clip_gradients=None if clip is None else float(clip),
         zero_options=zero,
         passed_on={key: table[key] for key in PASSED_ON if key in table},
@@ -86,8 +61,7 @@ def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
 def merge(config: Config, settings: DeepSpeedSettings) -> Config:
     """`config` with what ds_config.json says of precision, ZeRO stage and clipping."""
     changes: dict[str, dict[str, Any]] = {"training": {}, "optimizer": {}}
-    owners = (("training", "precision"), ("training", "zero_stage"), ("optimizer", "clip_gradients"))
-    for section, name in owners:
+    for section, name in SHARED_SETTINGS:
         said = getattr(settings, name)
         current = getattr(getattr(config, section), name)
         if said is None or name in config.set_by_flag or said == current:
@@ -98,9 +72,11 @@ def merge(config: Config, settings: DeepSpeedSettings) -> Config:
                 f"of {config.preset}.toml; wanted one of them absent"
             )
         changes[section][name] = said
+    training = dataclasses.replace(config.training, **changes["training"])
+    check_stage(settings.source, settings.passed_on, settings.zero_options, training.zero_stage)
     return dataclasses.replace(
         config,
-        training=dataclasses.replace(config.training, **changes["training"]),
+        training=training,
         optimizer=dataclasses.replace(config.optimizer, **changes["optimizer"]),
     )
 
@@ -132,33 +108,12 @@ def _zero_options(stage: int) -> dict[str, Any]:
     return {"stage": stage, **({"overlap_comm": False} if stage < 2 else {})}
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: {error.msg}; wanted JSON") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; wanted JSON") from error
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {table!r}: wanted an object")
-    return table
-
-
-def _object(path: Path, table: dict[str, Any], key: str) -> dict[str, Any]:
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: {key} = {value!r}: wanted an object")
-    return value
-
-
-def _precision(path: Path, table: dict[str, Any]) -> str | None:
-    """bf16 where either of DeepSpeed's ways asks for it, fp32 where both are switched off."""
-    autocast, bf16 = _object(path, table, "torch_autocast"), _object(path, table, "bf16")
-    dtype = autocast.get("dtype", "bfloat16")
-    if autocast.get("enabled") and dtype not in ("bfloat16", "torch.bfloat16"):
-        raise ConfigError(f"{path}: torch_autocast.dtype = {dtype!r}: wanted 'bfloat16'")
-    if autocast.get("enabled") or bf16.get("enabled"):
-        return "bf16"
-    return "fp32" if autocast or bf16 else None
+def _precision(table: Mapping[str, Any]) -> str | None:
+    """The one that a block asks for, fp32 where bf16 is there and switched off."""
+    autocast = table.get("torch_autocast", {})
+    if autocast.get("enabled"):
+        return "bf16" if autocast.get("dtype", "bfloat16").endswith("bfloat16") else "fp16"
+    for block in ("bf16", "fp16"):
+        if table.get(block, {}).get("enabled"):
+            return block
+    return "fp32" if "torch_autocast" in table or "bf16" in table else None

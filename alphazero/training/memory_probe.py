@@ -98,13 +98,13 @@ class MemoryProbe:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         plain = dataclasses.replace(training, compile=False)
         module = TrainingModule(network, self._spec, self._config.loss, plain)
-        batch = to_device(_made_up_batch(self._spec, micro_batch_size), device)
+        batch = to_device(made_up_batch(self._spec, micro_batch_size), device)
         module(batch).total.backward()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
-def _made_up_batch(spec: GameSpec, size: int) -> Batch:
+def made_up_batch(spec: GameSpec, size: int) -> Batch:
     """`size` empty boards with as many legal moves as a position of the game can have at most."""
     moves = spec.max_legal_moves
     return Batch(

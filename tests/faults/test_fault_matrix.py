@@ -4,6 +4,7 @@ The head, ssh, agents and supervisor are the real ones on two hosts in namespace
 are stand-ins without torch (fake_launcher.py, fake_rank.py). test_faults_of_real_jobs.py has the real ones.
 """
 
+import os
 import re
 import signal
 import time
@@ -120,11 +121,19 @@ def test_the_second_ctrl_c_ends_all_at_once(start):
     assert "ending at once" in said
 
 
-def test_a_full_disk_is_named_with_its_file(start, tmp_path):
+def mount_small_disk(host: Host, path: Path, size: str) -> None:
+    """A file system of its own at `path` on that host."""
+    path.mkdir(exist_ok=True)
+    host.run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path))
+
+
+def test_a_disk_that_fills_up_is_named_with_its_file(start, tmp_path):
     job = start(
-        before=lambda hosts: fill_disk(hosts[0], tmp_path / "runs"),
+        before=lambda hosts: mount_small_disk(hosts[0], tmp_path / "runs", "8g"),
         environment={"ALPHAZERO_TEST_BYTES": "9000000"},
     )
+    job.wait_for_output("rank 0 begins")
+    job.hosts[0].run("mount", "-o", "remount,size=4m", str(tmp_path / "runs"))
     status, said = job.end()
     assert status == 2
     line = error_line(said)
@@ -132,10 +141,11 @@ def test_a_full_disk_is_named_with_its_file(start, tmp_path):
     assert "No space left on device" in line
 
 
-def fill_disk(host: Host, path: Path) -> None:
-    """A file system of 4 MiB at `path` on that host."""
-    path.mkdir(exist_ok=True)
-    host.run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path))
+def test_a_disk_too_small_from_the_start_starts_nothing(start, tmp_path):
+    job = start(before=lambda hosts: mount_small_disk(hosts[1], tmp_path / "runs", "4m"))
+    status, said = job.end()
+    assert status == 2
+    assert re.search("error: host2: health fail: host2: disk_free_mib = [0-9]", said)
 
 
 def spoil_known_hosts(hosts: list[Host]) -> None:
@@ -226,3 +236,26 @@ def test_fewer_gpus_than_slots_start_nothing(start):
     assert "error: host1: slots=2, but 0 GPUs found; wanted at most as many slots" in said
     assert "error: host2: slots=2, but 0 GPUs found; wanted at most as many slots" in said
     assert not job.run.exists()
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_held_does_not_end_the_job(start):
+    """Nobody reads what the head says for longer than agents wait for a silent head."""
+    reader, writer = os.pipe()
+    chatter = {"ALPHAZERO_TEST_CHATTER": "1"}
+    job = start(num_steps=150, step_s=0.1, environment=chatter, output=writer, limits={"silence_s": 4.0})
+    os.close(writer)
+    time.sleep(12)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    assert job.end()[0] == 0, said
+    assert (job.run / "result").exists()
+
+
+def test_a_terminal_that_is_closed_does_not_end_the_job(start):
+    reader, writer = os.pipe()
+    job = start(num_steps=30, environment={"ALPHAZERO_TEST_CHATTER": "1"}, output=writer)
+    os.close(writer)
+    os.close(reader)
+    assert job.end()[0] == 0
+    assert (job.run / "result").exists()

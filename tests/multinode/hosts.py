@@ -129,6 +129,11 @@ class Host:
         """Those of a job: whatever our interpreter runs."""
         return {pid: line for pid, line in self.processes().items() if sys.executable in line}
 
+    def environment_of(self, pid: int) -> dict[str, str]:
+        """The environment a process of this host was started with."""
+        lines = self.run("sh", "-c", f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
     def wait_until_idle(self, limit_s: float) -> None:
         """Until nothing of a job runs here."""
         deadline = time.monotonic() + limit_s

@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from alphazero.files import complete_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = (
@@ -26,7 +28,8 @@ def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    return {**kept, "OMP_NUM_THREADS": str(threads), **visible}
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return {**kept, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path, **visible}
 
 
 def command(
@@ -37,6 +40,12 @@ def command(
         return [sys.executable, str(script), *arguments]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return [*torchrun, str(script), *arguments]
+
+
+def one_core_a_rank(ranks: int) -> Callable[[], None]:
+    """Bind a process to as many cores as it has ranks: the trainer takes a thread for each core of a rank."""
+    cores = sorted(os.sched_getaffinity(0))[:ranks]
+    return lambda: os.sched_setaffinity(0, cores)
 
 
 def run_job(
@@ -54,7 +63,13 @@ def run_job(
     argv = command(ranks, arguments, *([script] if script else []))
     directory.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        argv, cwd=directory, env=environment(devices, threads), capture_output=True, text=True, timeout=240
+        argv,
+        cwd=directory,
+        env=environment(devices, threads),
+        preexec_fn=one_core_a_rank(ranks) if devices == "" and threads == 1 else None,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == status, done.stderr[-4000:]
     return done.stderr
@@ -62,7 +77,7 @@ def run_job(
 
 def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:
     """The figures of every step of the run in `directory`, the newest word on each."""
-    lines = (directory / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    lines = complete_lines(directory / "runs" / run / "metrics.jsonl")
     by_step = {line["step"]: line for line in map(json.loads, lines) if line["kind"] == "step"}
     return [by_step[step] for step in sorted(by_step)]
 

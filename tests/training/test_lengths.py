@@ -4,18 +4,18 @@ import json
 import math
 
 import pytest
-from jobs import run_job, step_lines
+from jobs import step_lines
 
 from alphazero.data.sampler import Window
 from alphazero.data.store import GameStore
 from tests.conftest import write_random_store
 
 
-def test_epochs_are_counted_in_samples_and_their_means_are_those_of_their_steps(tmp_path):
+def test_epochs_are_counted_in_samples_and_their_means_are_those_of_their_steps(zygote, tmp_path):
     store = tmp_path / "eight"
     write_random_store(store, num_games=8)
     train, _ = Window.of_stores([GameStore.open(store)]).split(0.05)
-    output = run_job(tmp_path, store, 1, "--epochs", "1.5")
+    output = zygote.run_job(tmp_path, store, 1, "--epochs", "1.5")
     steps = step_lines(tmp_path)
     assert len(steps) == math.ceil(1.5 * train.num_samples / 128)
     lines = map(json.loads, (tmp_path / "runs/job/metrics.jsonl").read_text().splitlines())

@@ -1,24 +1,23 @@
 """A run that was stopped or killed goes on as if nothing had happened."""
 
 import json
-import os
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from jobs import TINY, command, environment, run_job, step_lines
+from jobs import TINY, command, environment, one_core_a_rank, run_job, step_lines
 from safetensors.torch import load_file
+
+ARGUMENTS = ("--steps", "24", "--checkpoint-interval", "6", "--optimizer", "adamw")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, random_store):
+def undisturbed(zygote, tmp_path_factory, random_store):
     directory = tmp_path_factory.mktemp("undisturbed")
-    run_job(directory, random_store, 2, "--steps", "24", "--checkpoint-interval", "6", "--optimizer", "adamw")
+    zygote.run_job(directory, random_store, 2, *ARGUMENTS)
     return directory
-
-
-ARGUMENTS = ("--steps", "24", "--checkpoint-interval", "6", "--optimizer", "adamw")
 
 
 def tensors(directory):
@@ -32,12 +31,16 @@ def tensors(directory):
 
 
 def test_a_killed_run_ends_bit_for_bit_as_an_undisturbed_one(tmp_path, random_store, undisturbed):
-    """kill -9 of all ranks once a checkpoint is there; then the same command again."""
+    """kill -9 of all ranks once a checkpoint is there; then the same command again.
+
+    torchrun starts these ranks, the zygote forked those of the undisturbed run: both compute the same bits.
+    """
     arguments = [*TINY, "--data", str(random_store), *ARGUMENTS]
     job = subprocess.Popen(
         command(2, arguments),
         cwd=tmp_path,
         env=environment(),
+        preexec_fn=one_core_a_rank(2),
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
@@ -64,18 +67,17 @@ def kill_tree(job: subprocess.Popen) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(tmp_path, random_store, number):
+def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(
+    zygote, tmp_path, random_store, number
+):
     arguments = [*TINY, "--data", str(random_store), "--steps", "100000", "--log-interval", "1"]
-    job = subprocess.Popen(
-        command(1, arguments), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
-    )
+    job = zygote.start(tmp_path, 1, arguments)
     metrics = tmp_path / "runs" / "job" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(job.pid, number)
-    _, output = job.communicate(timeout=60)
-    assert job.returncode == 128 + number, output[-2000:]
+    job.send(number)
+    assert job.wait(60) == [128 + number], job.output()[-2000:]
     done = step_lines(tmp_path)[-1]["step"]
     state = json.loads((tmp_path / f"runs/job/checkpoints/step-{done:08d}/state.json").read_text())
     assert state["step"] == done
@@ -83,15 +85,30 @@ def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(tmp_pa
     assert (heartbeat["phase"], heartbeat["step"]) == ("end", done)
 
 
-def test_a_run_at_other_ranks_and_zero_stages_goes_on(tmp_path, random_store, undisturbed):
-    for ranks, stage, steps in ((1, 0, "8"), (2, 1, "16"), (2, 2, "24")):
-        run_job(tmp_path, random_store, ranks, *ARGUMENTS, "--steps", steps, "--zero-stage", str(stage))
+def test_a_run_killed_and_resumed_at_other_ranks_and_zero_stages_goes_on(
+    zygote, tmp_path, random_store, undisturbed
+):
+    """The same run: 2 ranks at ZeRO 0, killed; 1 at ZeRO 1, killed; 3 at ZeRO 2, killed; 2 at ZeRO 0."""
+    checkpoints = tmp_path / "runs" / "job" / "checkpoints"
+    saved_by: list[str] = []
+    for ranks, stage in ((2, 0), (1, 1), (3, 2), (2, 0)):
+        arguments = [*TINY, "--data", str(random_store), *ARGUMENTS, "--zero-stage", str(stage)]
+        job = zygote.start(tmp_path, ranks, arguments)
+        is_last, known = len(saved_by) == 3, set(checkpoints.glob("step-*"))
+        while not is_last and job.is_running() and set(checkpoints.glob("step-*")) == known:
+            time.sleep(0.002)
+        if not is_last:
+            job.kill()
+        assert job.wait() == [0 if is_last else -signal.SIGKILL] * ranks, job.output()[-4000:]
+        saved_by += re.findall(r"resumed from step \d+, saved by (\d) ranks", job.output()) or ["none"]
+    assert saved_by == ["none", "2", "1", "3"]
     for line, expected in zip(step_lines(tmp_path), step_lines(undisturbed), strict=True):
+        assert line["sample_id_sum"] == expected["sample_id_sum"]
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
-def test_a_fresh_start_goes_beside_the_run(tmp_path, random_store):
+def test_a_fresh_start_goes_beside_the_run(zygote, tmp_path, random_store):
     for extra in ((), ("--fresh-start",)):
-        run_job(tmp_path, random_store, 1, "--steps", "2", *extra)
+        zygote.run_job(tmp_path, random_store, 1, "--steps", "2", *extra)
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["job", "job-2"]
     assert step_lines(tmp_path) == step_lines(tmp_path, "job-2")

@@ -1,0 +1,268 @@
+"""The engine against a plain DistributedDataParallel loop, and what a checkpoint costs beside training."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+from alphazero.cli.main import Parser
+from alphazero.config import Config, load_config
+from alphazero.console import Console
+from alphazero.data.batch import MicroBatch
+from alphazero.games.registry import get_spec
+from alphazero.heartbeat import HeartbeatWriter
+from alphazero.metrics import AllWriters
+from alphazero.network.planes import to_device
+from alphazero.network.resnet import AlphaZeroNet
+from alphazero.run_directory import RunDirectory
+from alphazero.runtime import Runtime, default_threads, lone_process_environment, read_runtime
+from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.checkpoint_writer import CheckpointWriter
+from alphazero.training.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_engine import (
+    Engine,
+    TrainingModule,
+    end_process_group,
+    start_process_group,
+)
+from alphazero.training.exchange import Exchange
+from alphazero.training.host_memory import HostMemory
+from alphazero.training.job import Job
+from alphazero.training.memory_probe import made_up_batch
+from alphazero.training.optimizer import make_optimizer
+from alphazero.training.stop import StopRequest
+from alphazero.training.trainer import Crew, Position, Trainer
+
+SPEC = get_spec("chess")
+CLIP = 10.0
+RATE = 1e-3
+# One step of a contender.
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a rank needs to build contenders."""
+
+    config: Config
+    runtime: Runtime
+    plan: BatchPlan
+    exchange: Exchange
+    micro_batches: list[MicroBatch]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of this benchmark."""
+    parser.add_argument("--gpus", type=int, default=2, help="ranks; CPU ranks where there is no GPU")
+    parser.add_argument("--blocks", type=int, default=20, help="residual blocks")
+    parser.add_argument("--filters", type=int, default=256, help="channels of the tower")
+    parser.add_argument("--batch", type=int, default=64, help="positions a step over all ranks")
+    parser.add_argument("--micro-batch", type=int, default=16, help="positions a pass")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
+    parser.add_argument("--steps", type=int, default=4, help="steps a turn")
+    parser.add_argument("--checkpoint-steps", type=int, default=30, help="steps to measure the pause in")
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Positions/s of each contender (medians over turns, in alternation), ratios, and the pause in steps."""
+    parser = Parser(prog="alphazero bench engine", description=__doc__)
+    configure(parser)
+    args = parser.parse_args(arguments)
+    environment = lone_process_environment()
+    with tempfile.TemporaryDirectory() as directory:
+        answer = Path(directory) / "figures"
+        multiprocessing.spawn(  # type: ignore[no-untyped-call]
+            measure_rank, (args, environment["MASTER_PORT"], directory), nprocs=args.gpus
+        )
+        figures: dict[str, object] = torch.load(answer, weights_only=True)
+    return figures
+
+
+def measure_rank(rank: int, args: argparse.Namespace, port: str, directory: str) -> None:
+    """All measurements of one rank; rank 0 leaves the figures in `directory`."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": args.gpus, "LOCAL_WORLD_SIZE": args.gpus}
+    os.environ.update({name: str(value) for name, value in place.items()})
+    os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+    runtime = read_runtime(os.environ)
+    torch.set_num_threads(default_threads(args.gpus))
+    exchange = start_process_group(runtime)
+    flags = {"blocks": str(args.blocks), "filters": str(args.filters), "precision": args.precision}
+    config = load_config("", {**flags, "batch_size": str(args.batch)})
+    plan = plan_batches(args.batch, args.micro_batch, [1.0] * args.gpus, runtime.device.type)
+    passes = plan.passes_of(rank)
+    batch = made_up_batch(SPEC, args.micro_batch)
+    micro_batches = [MicroBatch(0, index or 0, batch, index is None) for index in passes]
+    bench = Bench(config, runtime, plan, exchange, micro_batches)
+    try:
+        figures = compare(bench, args.rounds, args.steps)
+        figures |= checkpoint_pause(bench, args.checkpoint_steps, Path(directory))
+        if rank == 0:
+            torch.save(figures, Path(directory) / "figures")
+        exchange.barrier()
+    finally:
+        end_process_group()
+
+
+def compare(bench: Bench, rounds: int, steps: int) -> dict[str, object]:
+    """Engine at ZeRO 0 and 1 and plain DDP, turn and turn about."""
+    contenders = {"zero0": engine_step(bench, 0), "zero1": engine_step(bench, 1), "ddp": ddp_step(bench)}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, step in contenders.items():
+            bench.exchange.barrier()
+            started = time.perf_counter()
+            for _ in range(steps):
+                step()
+            wait(bench.runtime)
+            if turn:  # the first is to warm up
+                seconds[name].append((time.perf_counter() - started) / steps)
+    figures: dict[str, object] = {}
+    for name, taken in seconds.items():
+        figures[f"{name}_positions_per_s"] = bench.plan.batch_size / statistics.median(taken)
+    for name in ("zero0", "zero1"):
+        # Neighbours in time are compared, so that a slow moment of the machine hits both.
+        ratios = [ddp / own for ddp, own in zip(seconds["ddp"], seconds[name], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        figures |= {f"{name}_to_ddp": middle, f"{name}_to_ddp_quartiles": f"{low:.3f}-{high:.3f}"}
+    return figures
+
+
+def engine_step(bench: Bench, stage: int) -> Step:
+    """A step as the trainer makes it, with all it asks the other ranks."""
+    engine = make_engine(bench, stage)
+    count = bench.plan.num_micro_batches
+
+    def step() -> None:
+        sums = torch.zeros(7, dtype=torch.float64, device=bench.runtime.device)
+        for micro_batch in bench.micro_batches:
+            sums += engine.accumulate(micro_batch, count).sums
+        is_bad = not engine.gradients_are_finite()
+        bench.exchange.numbers(int(is_bad))
+        engine.finish_step(0, RATE, count, skip=is_bad)
+
+    return step
+
+
+def make_engine(bench: Bench, stage: int) -> Engine:
+    """A fresh network in an engine."""
+    training = dataclasses.replace(bench.config.training, zero_stage=stage)
+    config = dataclasses.replace(bench.config, training=training)
+    network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
+    settings = DeepSpeedSettings(zero_options={"reduce_bucket_size": 50_000_000})
+    return Engine(network, SPEC, config, settings, bench.plan, bench.runtime, bench.exchange)
+
+
+def ddp_step(bench: Bench) -> Step:
+    """The loop one would write by hand: no_sync but for the last pass, clipping, torch's AdamW."""
+    config, device = bench.config, bench.runtime.device
+    network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0)).to(device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    module = TrainingModule(network, SPEC, config.loss, config.training)
+    optimizer = make_optimizer(network, config.optimizer)
+    ids = [device] if device.type == "cuda" else None
+    ddp = DistributedDataParallel(module, device_ids=ids)
+    share = 1 / len(bench.micro_batches)
+
+    def step() -> None:
+        sums = torch.zeros(7, dtype=torch.float64, device=device)
+        for micro_batch in bench.micro_batches[:-1]:
+            with ddp.no_sync():
+                sums += backward(ddp, micro_batch, share, device)
+        sums += backward(ddp, bench.micro_batches[-1], share, device)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        for group in optimizer.param_groups:
+            group["lr"] = RATE
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def backward(
+    ddp: DistributedDataParallel, micro_batch: MicroBatch, share: float, device: torch.device
+) -> torch.Tensor:
+    """One pass of the DDP loop."""
+    terms = ddp(to_device(micro_batch.batch, device))
+    (terms.total * share).backward()
+    sums: torch.Tensor = terms.sums
+    return sums
+
+
+class StepClock(Console):
+    """Notes when each step of a trainer ends."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(is_main=False)
+        self._runtime = runtime
+        self.times: list[float] = []
+
+    def advance_bar(self) -> None:
+        """A step is done."""
+        wait(self._runtime)
+        self.times.append(time.perf_counter())
+
+
+def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, object]:
+    """The real trainer with a checkpoint half-way: how much longer the steps around it take."""
+    half = steps // 2
+    training = dataclasses.replace(
+        bench.config.training, checkpoint_interval=str(half), validation_interval=0, log_interval=steps
+    )
+    config = dataclasses.replace(bench.config, training=training)
+    bench = dataclasses.replace(bench, config=config)
+    run = RunDirectory(directory / "run")
+    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    clock = StepClock(bench.runtime)
+    writer = None
+    if bench.runtime.is_main:
+        writer = CheckpointWriter(run.checkpoints, 1, lambda checkpoint: None, lambda text: None)
+    job = Job(config, bench.runtime, run, steps, 10**9, "")
+    crew = Crew(
+        repeated(bench),
+        lambda network: {},
+        bench.exchange,
+        AllWriters([]),
+        clock,
+        HeartbeatWriter(run.heartbeats, bench.runtime.rank, bench.runtime.host),
+        StopRequest(),
+        writer,
+        HostMemory(bench.runtime.host),
+    )
+    Trainer(job, bench.plan, Position(0), make_engine(bench, 0), crew).run()
+    lengths = [after - before for before, after in zip(clock.times, clock.times[1:], strict=False)]
+    usual = statistics.median(lengths[1 : half - 1])
+    return {
+        "step_s": usual,
+        # The pause itself lies between the marks of the checkpoint's step and the next.
+        "checkpoint_pause_in_steps": lengths[half - 1] / usual - 1,
+        "steps_beside_writing_in_steps": statistics.mean(lengths[half : half + 5]) / usual,
+    }
+
+
+def repeated(bench: Bench) -> Callable[[BatchPlan, int, int], Iterator[list[MicroBatch]]]:
+    """The same micro-batches in every step."""
+
+    def steps(plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
+        for _ in range(first, last):
+            yield copy.copy(bench.micro_batches)
+
+    return steps
+
+
+def wait(runtime: Runtime) -> None:
+    """Until the device has done all it was given."""
+    if runtime.device.type == "cuda":
+        torch.cuda.synchronize(runtime.device)
