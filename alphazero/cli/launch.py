@@ -110,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.cluster import health, launch, resolve
     from alphazero.cluster.cluster_config import read_cluster
 
+    ssh = _ssh_options(args)
     trainer_arguments, config, source = _trainer_arguments(args)
     request = LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
     machine = health.look_at_this_machine(device=args.device)
@@ -131,10 +132,11 @@ def run(args: argparse.Namespace) -> int:
         for notice in plan.notices:
             launch.say(notice)
         job = (sys.executable, _trainer(), trainer_arguments)
-        for line in dry_run_lines(plan, machine, os.environ, *job, _ssh_options(args)):
+        for line in dry_run_lines(plan, machine, os.environ, *job, ssh):
             print(line)
         return 0
-    return _start(args, machine, plan, trainer_arguments, config)
+    hosts = _job_hosts(plan, machine, ssh)
+    return _start(args, machine, plan, hosts, trainer_arguments, config)
 
 
 def _check_batches(plan: ClusterPlan, config: Config) -> None:
@@ -168,6 +170,7 @@ def _start(
     args: argparse.Namespace,
     machine: Machine,
     plan: ClusterPlan,
+    hosts: tuple[JobHost, ...],
     trainer_arguments: list[str],
     config: Config,
 ) -> int:
@@ -187,7 +190,7 @@ def _start(
         # Ranks change as machines come and go: torchrun sees failures, nobody looks for hangs.
         limits = Limits(step_s=math.inf, start_s=math.inf, pause_s=math.inf)
     job = Supervision(
-        hosts=_job_hosts(args, machine, plan),
+        hosts=hosts,
         trainer=_trainer(),
         choose_run=lambda device: _choose_run(trainer_arguments, device),
         directory=str(Path.cwd()),
@@ -219,7 +222,7 @@ def _ssh_options(args: argparse.Namespace) -> SshOptions:
     return SshOptions(args.ssh_port, args.ssh_config)
 
 
-def _job_hosts(args: argparse.Namespace, machine: Machine, plan: ClusterPlan) -> tuple[JobHost, ...]:
+def _job_hosts(plan: ClusterPlan, machine: Machine, ssh: SshOptions) -> tuple[JobHost, ...]:
     """The hosts that this process starts: all of them, or this machine alone."""
     from alphazero.cluster.fan_out import Remote
     from alphazero.cluster.identity import LOOPBACK
@@ -227,7 +230,6 @@ def _job_hosts(args: argparse.Namespace, machine: Machine, plan: ClusterPlan) ->
 
     if plan.node is not None:
         return (JobHost(Remote(machine.host_name), LOOPBACK, plan.node.num_processes),)
-    ssh = _ssh_options(args)
 
     def reached(part: HostPlan) -> JobHost:
         host, by_srun = part.host, plan.role == SLURM

@@ -29,7 +29,9 @@ def dry_run_lines(
         return
     for part in plan.hosts:
         yield from _lines_of_host(plan, part, python, trainer, arguments, ssh)
-    if all(part.num_processes is not None and not part.slots for part in plan.hosts) and plan.role != SLURM:
+    # Weights and chosen slots need the hostfile on each of them: --hostfile FILE --node-rank auto.
+    plain = all(part.num_processes is not None and not part.slots for part in plan.hosts)
+    if plain and not plan.has_weights and plan.role != SLURM:
         yield "# by hand, on each of them:"
         for host, line in hand_commands([part.host for part in plan.hosts], plan.master_port, arguments):
             yield f"#   {line}   # on {host.name}"

@@ -8,6 +8,7 @@ from alphazero.cli import bench
 from alphazero.cli.main import main
 
 SMALL = {
+    "launcher": ["--rounds", "1"],
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
     "pgn_import": ["--rounds", "1", "--games", "5"],
