@@ -88,23 +88,22 @@ def build_command(
     trainer: Sequence[str],
     arguments: Sequence[str],
     slots: Sequence[int] = (),
-    interface_reason: str = "",
 ) -> Command:
     """What to start on this node.
 
-    interface: the network interface towards the other nodes, "" where unknown or alone; interface_reason:
-    who chose it, "" for the route. slots: processes of every node, needed for deepspeed on several.
+    interface: the one on the way to the master, "" where unknown or alone; the plan's own beats it. slots:
+    processes of every node, needed for deepspeed on several.
     trainer: a script's path, or ("--module", NAME, ...); arguments follow it.
     """
     if plan.launcher == "deepspeed" and plan.num_nodes > 1:
         command = deepspeed_node_command(plan, slots, python, trainer, arguments)
     elif plan.elastic is not None:
-        local_addr = address_of(interface, machine)
+        local_addr = address_of(plan.interface or interface, machine)
         command = elastic_command(plan, local_addr, python, trainer, arguments)
     else:
         build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
         command = build(plan, python, trainer, arguments)
-    chosen = choose_environment(plan, machine, interface, environment, interface_reason)
+    chosen = choose_environment(plan, machine, interface, environment)
     variables = (*chosen, *command.variables)
     removed = tuple(name for name in RANK_VARIABLES if name in environment)
     return replace(command, variables=variables, removed=removed)
@@ -200,13 +199,9 @@ def deepspeed_node_command(
 
 
 def choose_environment(
-    plan: LaunchPlan,
-    machine: Machine,
-    interface: str,
-    environment: Mapping[str, str],
-    interface_reason: str = "",
+    plan: LaunchPlan, machine: Machine, interface: str, environment: Mapping[str, str]
 ) -> tuple[Variable, ...]:
-    """Variables that ranks want and the user has not set; interface_reason "" where the route chose it."""
+    """Variables that ranks want and the user has not set."""
     chosen = []
     threads = max(1, machine.num_cores // plan.num_processes)
     cores = f"{machine.num_cores} cores, processes: {plan.num_processes}"
@@ -219,8 +214,8 @@ def choose_environment(
         chosen += _device_variables(plan, environment)
     if plan.num_nodes == 1:
         chosen.append(Variable("GLOO_SOCKET_IFNAME", "lo", "one node"))
-    elif interface:
-        route = interface_reason or f"the route to {plan.master_addr}"
+    elif interface := plan.interface or interface:
+        route = "--interface" if plan.interface else f"the route to {plan.master_addr}"
         chosen.append(Variable("GLOO_SOCKET_IFNAME", interface, route))
         if plan.device == "cuda":
             chosen.append(Variable("NCCL_SOCKET_IFNAME", interface, route))

@@ -52,9 +52,8 @@ def _lines_of_this_node(
             interface = interface_towards(node.master_addr, machine.addresses)
         else:
             yield f"# interface: the one towards {node.master_addr}, looked up at the start"
-    slots = [part.num_processes or node.num_processes for part in plan.hosts]
-    reason = "--interface" if plan.interface else ""
-    command = build_command(node, machine, interface, environment, python, trainer, arguments, slots, reason)
+    slots = node.processes_by_node
+    command = build_command(node, machine, interface, environment, python, trainer, arguments, slots)
     yield command.shown()
 
 

@@ -45,7 +45,8 @@ class LaunchPlan:
 
     device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
     empty on cpu. launcher: torchrun or deepspeed. notices: what a person must be told. weight: this host's
-    share of the work beside others, None where all are alike. elastic: see LaunchRequest; nodes then have no
+    share of the work beside others, None where all are alike. interface: of the network, "" where the user
+    chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest; nodes then have no
     fixed rank, node 0 keeps the meeting point.
     """
 
@@ -59,8 +60,15 @@ class LaunchPlan:
     launcher: str
     notices: tuple[str, ...] = ()
     weight: float | None = None
+    interface: str = ""
+    processes: tuple[int, ...] = ()
     elastic: tuple[int, int] | None = None
     max_restarts: int = 0
+
+    @property
+    def processes_by_node(self) -> tuple[int, ...]:
+        """Processes of every node, in order of node rank."""
+        return self.processes or (self.num_processes,) * self.num_nodes
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,8 @@ def _with_this_node(
         launcher=plan.launcher,
         notices=notices,
         weight=own.weight if plan.has_weights else None,
+        interface=plan.interface,
+        processes=tuple(part.num_processes or devices.num_processes for part in plan.hosts),
         elastic=sources.request.elastic,
         max_restarts=plan.max_restarts if sources.request.elastic else 0,
     )

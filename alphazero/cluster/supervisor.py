@@ -240,13 +240,15 @@ class Supervisor:
         token = uuid.uuid4().hex
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
         slots = [one.host.num_ranks for one in ready.hosts]
+        if job.plan:
+            slots = list(job.plan.processes_by_node)
         jobs = []
         for node_rank, one in enumerate(ready.hosts):
             plan = job.plan or self._plan(ready, node_rank)
             plan = replace(plan, master_port=ready.port)
             assert one.probe is not None
-            interface = job.interface or one.probe.interface
-            if not job.interface and job.plan and job.plan.num_nodes > 1:
+            interface = one.probe.interface
+            if job.plan and job.plan.num_nodes > 1:
                 interface = interface_towards(job.plan.master_addr, one.probe.machine.addresses)
             passed_on = passed_on_variables(self._environment) if one.host.remote.target else {}
             command = build_command(
@@ -258,7 +260,6 @@ class Supervisor:
                 job.trainer,
                 run.arguments,
                 slots,
-                "--interface" if job.interface else "",
             )
             if job.plan:
                 for line in banner(plan, one.probe.machine, command):
@@ -271,7 +272,7 @@ class Supervisor:
                 removed=RANK_VARIABLES,
                 directory=job.directory,
                 run_directory=run.directory,
-                first_rank=plan.node_rank * plan.num_processes if job.plan else sum(slots[:node_rank]),
+                first_rank=sum(slots[: plan.node_rank]),
                 num_ranks=one.host.num_ranks,
                 silence_s=job.limits.silence_s,
                 grace_s=job.grace_s,
@@ -296,6 +297,7 @@ class Supervisor:
             master_port=ready.port,
             launcher=self._job.launcher,
             weight=one.host.weight,
+            interface=self._job.interface,
         )
 
 

@@ -111,8 +111,8 @@ def test_a_weight_reaches_the_ranks_of_its_host_alone_and_beats_a_leftover():
 
 def test_the_interface_a_user_chose_says_so():
     plan = replace(CPU, num_nodes=2, master_addr="10.0.0.5")
-    chosen = choose_environment(plan, MACHINE, "ib0", {}, "--interface")
-    assert [one.reason for one in chosen if one.name == "GLOO_SOCKET_IFNAME"] == ["--interface"]
+    chosen = choose_environment(replace(plan, interface="ib0"), MACHINE, "eth0", {})
+    assert [one.reason for one in chosen if one.value == "ib0"] == ["--interface"]
     by_route = choose_environment(plan, MACHINE, "ib0", {})
     assert [one.reason for one in by_route if one.value == "ib0"] == ["the route to 10.0.0.5"]
 

@@ -1,5 +1,7 @@
 """`alphazero launch` and the shell launcher as a user types them."""
 
+import base64
+import json
 import os
 import resource
 import shlex
@@ -161,6 +163,15 @@ def test_a_dry_run_by_hand_does_not_look_the_master_s_name_up(
     assert lines[0] == "# interface: the one towards gpu1, looked up at the start"
     assert "--master_addr=gpu1" in shlex.split(lines[1])
     assert "GLOO_SOCKET_IFNAME=lo" in shlex.split(dry_run(capsys, *by_hand, "--interface", "lo")[0])
+
+
+def test_by_hand_deepspeed_is_told_of_the_processes_of_all_machines(
+    no_gpu, no_network, capsys: pytest.CaptureFixture[str]
+):
+    by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.5")
+    words = shlex.split(dry_run(capsys, *by_hand, "--interface", "lo", "--launcher", "deepspeed")[0])
+    world = next(word.partition("=")[2] for word in words if word.startswith("--world_info"))
+    assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["0", "1"]}
 
 
 def test_a_dry_run_in_an_allocation_shows_srun(

@@ -51,12 +51,13 @@ def test_no_flags_on_a_machine_without_gpus_is_one_cpu_rank_said_loudly():
         "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 CPU rank "
         "(more with --gpus N; 4 cores here)"
     )
-    assert found == LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", 12355, "torchrun", (notice,))
+    assert found == LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", 12355, "torchrun", (notice,), processes=(1,))
 
 
 def test_no_flags_on_a_machine_with_gpus_is_a_rank_for_each():
     found = plan(LaunchRequest(), GPUS)
-    assert found == LaunchPlan(1, 0, 4, "cuda", ("0", "1", "2", "3"), "127.0.0.1", 12355, "torchrun")
+    visible = ("0", "1", "2", "3")
+    assert found == LaunchPlan(1, 0, 4, "cuda", visible, "127.0.0.1", 12355, "torchrun", processes=(4,))
     assert plan(LaunchRequest(gpus=-1), GPUS) == found
 
 
@@ -211,6 +212,7 @@ def test_by_hand_with_a_hostfile_each_machine_finds_its_own_line(hostfile):
         assert (found.role, found.node_rank, found.num_nodes) == ("node", 1, 2)
         assert found.node is not None
         assert (found.node.num_processes, found.node.master_addr, found.node.weight) == (3, "a", 1.0)
+        assert found.node.processes_by_node == (4, 3)
     with pytest.raises(LaunchError, match=r"does not name this machine \(box, 10.0.0.5\)"):
         cluster(LaunchRequest(hostfile=hostfile("a slots=1\nb slots=1\n"), node_rank="auto"))
     with pytest.raises(LaunchError, match="names 2 times this machine"):
