@@ -99,8 +99,10 @@ def without(arguments: list[str], flag: str) -> list[str]:
 
 
 def _train(args: argparse.Namespace) -> int:
+    from alphazero.cluster import rank_side
     from alphazero.runtime import lone_process_environment, nvidia_device_present, read_runtime
 
+    rank_side.begin(os.environ)
     if "RANK" not in os.environ:
         os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
     on_cpu = args.device == "cpu" or not nvidia_device_present()

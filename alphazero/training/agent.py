@@ -6,14 +6,19 @@ with status 1 and a page of its own stack; here 128 + N is the death of a rank b
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+from alphazero.cluster.node_agent import FAILURE_VARIABLE
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,7 +37,11 @@ def report(failures: dict[int, ProcessFailure]) -> int:
     """Say which rank failed first and how; returns its exit status (128 + N for signal N)."""
     rank = min(failures, key=lambda rank: _precedence(failures[rank]))
     host = socket.gethostname()
-    print(f"alphazero: error: rank {rank} on {host} {_fate(failures[rank])}", file=sys.stderr)
+    if file := os.environ.get(FAILURE_VARIABLE):  # the head says it, of all hosts
+        account = {"rank": rank, "fate": _fate(failures[rank]), "time_s": failures[rank].timestamp}
+        Path(file).write_text(json.dumps(account), encoding="utf-8")
+    else:
+        print(f"alphazero: error: rank {rank} on {host} {_fate(failures[rank])}", file=sys.stderr)
     others = [f"rank {other} {_fate(failures[other])}" for other in sorted(failures) if other != rank]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)

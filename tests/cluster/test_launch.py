@@ -1,4 +1,4 @@
-"""The launcher and its processes: exit status, the first and the second Ctrl-C, nothing left behind."""
+"""One machine's job from start to end: exit status, the first and the second Ctrl-C, nothing left behind."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
+AGENT = [sys.executable, str(Path(__file__).with_name("fake_agent.py"))]
 STOPPING = "stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)"
 
 
@@ -23,13 +23,22 @@ class Launch:
         self.directory = directory
         self.num_ranks = len(modes)
         program = (
-            "import sys; from alphazero.cluster.commands import Command; "
-            "from alphazero.cluster.launch import run_command, say; "
-            "sys.exit(run_command(Command(tuple(sys.argv[2:])), int(sys.argv[1]), say, grace_s=1.0))"
+            "import os, sys; from alphazero.cluster import supervisor; "
+            "from alphazero.cluster.commands import Command; from alphazero.cluster.fan_out import Remote; "
+            "from alphazero.cluster.launch import say; from alphazero.cluster.preflight import JobHost; "
+            "from alphazero.cluster.resolve import LaunchPlan; "
+            "ranks, directory, *argv = sys.argv[1:]; "
+            "supervisor.build_command = lambda *arguments: Command(tuple(argv)); "
+            "supervisor.banner = lambda *arguments: []; "
+            "plan = LaunchPlan(1, 0, int(ranks), 'cpu', (), '127.0.0.1', 12355, 'torchrun'); "
+            "job = supervisor.Supervision((JobHost(Remote('here'), '127.0.0.1', int(ranks)),), (), "
+            "lambda device: supervisor.ChosenRun(directory, ()), directory, directory, '', 12355, "
+            "plan=plan, device='cpu', grace_s=1.0); "
+            "sys.exit(supervisor.Supervisor(job, sys.executable, os.environ, say).run())"
         )
-        agent = [sys.executable, str(FAKE_AGENT), str(directory), *modes]
+        agent = [*AGENT, str(directory), *modes]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(len(modes)), *agent],
+            [sys.executable, "-c", program, str(len(modes)), str(directory), *agent],
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -57,7 +66,12 @@ class Launch:
     def pids(self) -> list[int]:
         """Ranks and their children, the agent."""
         found = [int(pid) for rank in range(self.num_ranks) for pid in self.notes(rank)[0].split()]
-        return found + [child.pid for child in psutil.Process(self.process.pid).children()]
+        return found + [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+
+    def launcher(self) -> psutil.Process:
+        """The fake agent, which stands where torchrun does."""
+        below = psutil.Process(self.process.pid).children(recursive=True)
+        return next(child for child in below if "fake_agent.py" in " ".join(child.cmdline()))
 
     def end(self) -> tuple[int, str]:
         """Exit status and what was said."""
@@ -86,9 +100,15 @@ def assert_all_gone(pids: list[int]) -> None:
     assert left == []
 
 
-@pytest.mark.parametrize(("modes", "status"), [(("exit:0", "exit:0"), 0), (("exit:0", "exit:7"), 7)])
-def test_the_exit_status_is_that_of_the_job(launch, modes: tuple[str, ...], status: int):
-    assert launch(*modes).end() == (status, "")
+def test_a_job_that_ends_well_ends_with_status_0_and_no_word(launch):
+    assert launch("exit:0", "exit:0").end() == (0, "")
+
+
+def test_the_exit_status_is_that_of_the_job_and_the_log_is_named(launch):
+    job = launch("exit:0", "exit:7")
+    log = job.directory / "logs" / "here-node.log"
+    said = f"alphazero: error: here launcher ended with exit status 7 (log: here:{log})\n"
+    assert job.end() == (7, said)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +157,10 @@ def test_ranks_do_not_outlive_the_agent_that_started_them(launch):
     job = launch("run", "stubborn")
     job.wait_for_ranks()
     pids = job.pids()
-    psutil.Process(job.process.pid).children()[0].kill()
+    job.launcher().kill()
     status, said = job.end()
     assert status == 128 + signal.SIGKILL
-    assert "processes that the job left behind" in said
+    assert "processes that outlived their launcher" in said
     assert_all_gone(pids)
 
 
@@ -159,10 +179,11 @@ def test_a_process_that_was_not_started_here_is_left_alone(launch):
         other.wait()
 
 
-def test_a_program_that_is_not_there_is_one_line():
-    from alphazero.cluster.commands import Command
-    from alphazero.cluster.launch import run_command
-    from alphazero.errors import LaunchError
-
-    with pytest.raises(LaunchError, match="/no/such/python: cannot be started: No such file or directory"):
-        run_command(Command(("/no/such/python",)), 1, lambda text: None)
+def test_a_program_that_is_not_there_is_one_line(launch, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules[__name__], "AGENT", ["/no/such/python"])
+    status, said = launch("run").end()
+    assert status == 2
+    assert said.startswith(
+        "alphazero: error: here could not start the launcher: /no/such/python: No such file or directory"
+    )
+    assert said.count("\n") == 1

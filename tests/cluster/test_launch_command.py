@@ -1,5 +1,7 @@
 """`alphazero launch` and the shell launcher as a user types them."""
 
+import base64
+import json
 import os
 import resource
 import shlex
@@ -72,6 +74,11 @@ def test_the_device_is_told_to_the_trainer_where_it_was_asked_for(capsys: pytest
         (["--batch-sise", "2"], "unrecognized arguments: --batch-sise 2"),
         (["--hostfile", "none"], "--hostfile none: cannot be read: No such file or directory"),
         (["--nodes", "2"], "--nodes 2: wanted --node-rank beside it, 0 to 1"),
+        (["--node-rank", "first"], "argument --node-rank: 'first': wanted a whole number"),
+        (["--elastic", "2"], "argument --elastic: '2': wanted LEAST:MOST, as 1:4"),
+        (["--interface", "none0"], "--interface none0: is not here; wanted one of"),
+        (["--ssh-config", "none", "--dry-run"], "--ssh-config none: no such file"),
+        (["--ssh-port", "0", "--dry-run"], "--ssh-port 0: wanted 1 to 65535"),
         (["--launcher", "mpi"], "argument --launcher: invalid choice: 'mpi'"),
         (["--device", "cuda"], "--device cuda: wanted an NVIDIA device, there is none on"),
     ],
@@ -94,18 +101,114 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
     assert f"--master-port {port}: is in use here" in capsys.readouterr().err
 
 
-def test_several_hosts_are_told_what_to_type_on_each(
-    no_gpu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch):
+    """Name servers, other processes and other machines are out of reach."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError(f"asked for {args}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+def dry_run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """Lines of `launch --dry-run`."""
+    assert main(["launch", *arguments, "--dry-run"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_dry_run_shows_every_command_of_every_host_and_asks_nobody(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     hostfile = tmp_path / "hostfile"
-    hostfile.write_text("gpu1 slots=8\ngpu2 slots=8\n")
-    assert main(["launch", "--hostfile", str(hostfile), "--batch-size", "512"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out.splitlines()[1] == (
-        "./launch_distributed_training.sh --gpus 8 --nodes 2 --node-rank 1 --master-addr gpu1 "
-        "--master-port 12355 --batch-size 512   # on gpu2"
+    hostfile.write_text("gpu1 slots=8\nme@gpu2 slots=4\n")
+    lines = dry_run(capsys, "--hostfile", str(hostfile), "--ssh-port", "2222", "--batch-size", "1536")
+    assert [line for line in lines if line.startswith("# node")] == [
+        "# node 0 of 2: gpu1, 8 processes",
+        "# node 1 of 2: me@gpu2, 4 processes",
+    ]
+    ssh = [shlex.split(line) for line in lines if line.startswith("ssh ")]
+    assert [words[words.index("--") + 1] for words in ssh] == ["gpu1", "me@gpu2"]
+    assert all(words[words.index("-p") + 1] == "2222" for words in ssh)
+    assert [word for line in lines for word in shlex.split(line) if word.startswith("--nproc_per_node")] == [
+        "--nproc_per_node=8",
+        "--nproc_per_node=4",
+    ]
+    assert lines[-1] == (
+        "#   ./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
+        "--master-port 12355 --batch-size 1536   # on me@gpu2"
     )
-    assert "this launcher starts this machine only" in captured.err
+
+
+def test_weights_stand_in_the_commands_of_a_dry_run(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu1 slots=8\ngpu2 slots=8 weight=0.5\n")
+    words = [word for line in dry_run(capsys, "--hostfile", str(hostfile)) for word in line.split()]
+    assert [word for word in words if word.startswith("ALPHAZERO_HOST_WEIGHT")] == [
+        "ALPHAZERO_HOST_WEIGHT=1",
+        "ALPHAZERO_HOST_WEIGHT=0.5",
+    ]
+    assert "--node-rank" not in words  # by hand the flags alone would lose the weight
+
+
+def test_a_dry_run_by_hand_does_not_look_the_master_s_name_up(
+    no_gpu, no_network, capsys: pytest.CaptureFixture[str]
+):
+    by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "gpu1")
+    lines = dry_run(capsys, *by_hand)
+    assert lines[0] == "# interface: the one towards gpu1, looked up at the start"
+    assert "--master_addr=gpu1" in shlex.split(lines[1])
+    assert "GLOO_SOCKET_IFNAME=lo" in shlex.split(dry_run(capsys, *by_hand, "--interface", "lo")[0])
+
+
+def test_by_hand_deepspeed_is_told_of_the_processes_of_all_machines(
+    no_gpu, no_network, capsys: pytest.CaptureFixture[str]
+):
+    by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.5")
+    words = shlex.split(dry_run(capsys, *by_hand, "--interface", "lo", "--launcher", "deepspeed")[0])
+    world = next(word.partition("=")[2] for word in words if word.startswith("--world_info"))
+    assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["0", "1"]}
+
+
+def test_a_dry_run_in_an_allocation_shows_srun(
+    no_gpu, no_network, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "a[1-2]"}.items():
+        monkeypatch.setenv(name, value)
+    lines = dry_run(capsys, "--gpus", "2")
+    sruns = [shlex.split(line) for line in lines if " srun " in line]
+    assert [word for words in sruns for word in words if word.startswith("--nodelist")] == [
+        "--nodelist=a1",
+        "--nodelist=a2",
+    ]
+    assert not any(line.startswith("#   ./launch") for line in lines)
+
+
+def test_a_cluster_stands_in_the_toml_of_the_run(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / "mine.toml"
+    config.write_text('[cluster]\nhosts = ["gpu1 slots=2", "gpu2 slots=2"]\nmaster_port = 7000\n')
+    lines = dry_run(capsys, "--config", str(config))
+    assert sum("--master_port=7000" in line for line in lines) == 2
+    assert main(["launch", "--config", str(config), "--nodes", "3", "--dry-run"]) == 2
+    assert capsys.readouterr().err == (
+        f"alphazero: error: --nodes 3 contradicts [cluster] hosts ({config}:2) (2 hosts): "
+        "wanted one of them, or the same\n"
+    )
+
+
+def test_the_sample_batch_script_is_clean_and_names_flags_that_exist(capsys: pytest.CaptureFixture[str]):
+    sample = REPOSITORY / "examples" / "train.sbatch"
+    assert "--ntasks-per-node=1" in sample.read_text()
+    command = next(line for line in sample.read_text().splitlines() if line.startswith("exec"))
+    words = [word for word in shlex.split(command)[2:] if word != "$@"]
+    assert main(["launch", *words, "--device", "cpu", "--dry-run"]) == 0
+    assert_shellcheck_finds_nothing(sample)
 
 
 def test_the_shipped_hostfile_runs_on_this_machine(no_gpu, capsys: pytest.CaptureFixture[str]):
@@ -167,9 +270,14 @@ def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Pa
 
 def test_the_shell_launcher_is_short_and_clean():
     assert len(SCRIPT.read_text().splitlines()) < 80
+    assert_shellcheck_finds_nothing(SCRIPT)
+
+
+def assert_shellcheck_finds_nothing(script: Path) -> None:
+    """Skips where there is no shellcheck."""
     beside = Path(sys.executable).with_name("shellcheck")
     shellcheck = shutil.which("shellcheck") or (str(beside) if beside.exists() else None)
     if shellcheck is None:
         pytest.skip("shellcheck is not installed")
-    found = subprocess.run([shellcheck, str(SCRIPT)], capture_output=True, text=True)
+    found = subprocess.run([shellcheck, str(script)], capture_output=True, text=True)
     assert found.stdout == ""

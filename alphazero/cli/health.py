@@ -1,0 +1,41 @@
+"""`alphazero health`: GPUs and host of this machine, as a table or JSON; exit status 0, 1 or 2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to look at and how to tell it."""
+    parser.epilog = "Exit status: 0 healthy, 1 warnings, 2 failures (or a mistake in the command)."
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/health.md has its keys)")
+    parser.add_argument(
+        "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="cuda: a GPU must be there; cpu: look at the host alone (default: auto)",
+    )
+    parser.add_argument(
+        "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, tell, judge."""
+    from alphazero.cluster.health_report import check_this_host, to_json, to_table
+    from alphazero.cluster.thresholds import load_thresholds
+
+    report = check_this_host(
+        load_thresholds(args.thresholds),
+        args.runs_dir,
+        device=args.device,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+    print(json.dumps(to_json(report), indent=1) if args.json else to_table(report))
+    return report.exit_status

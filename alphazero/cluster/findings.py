@@ -1,0 +1,79 @@
+"""Findings: what a check of a GPU, host or job came to, how bad it is, and the exit status that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """From good to bad; `unknown` is what could not be read, which is neither good nor a fault."""
+
+    OK = 0
+    UNKNOWN = 1
+    WARN = 2
+    FAIL = 3
+
+    @property
+    def word(self) -> str:
+        """ok, unknown, warn or fail, as in JSON."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of one device, of the host itself (`device` and `uuid` empty) or of a rank ("rank3").
+
+    name: what was checked, with its unit (temperature_c). value: what was read, None where unknown.
+    threshold: the limit of the thresholds file that decided, None where there is none.
+    advice: what to do, or why the value is unknown; one line, empty where all is well.
+    """
+
+    severity: Severity
+    host: str
+    device: str
+    uuid: str
+    name: str
+    value: float | str | None
+    threshold: float | str | None
+    advice: str
+
+    def line(self) -> str:
+        """For a log: host, device and UUID, what was found and what to do."""
+        device = f" {self.device}" if self.device else ""
+        uuid = f" ({self.uuid})" if self.uuid else ""
+        value = "" if self.value is None else f" = {shown(self.value)}"
+        limit = "" if self.threshold is None else f" (limit {shown(self.threshold)})"
+        where = f"{self.host}{device}{uuid}"
+        return f"health {self.severity.word}: {where}: {self.name}{value}{limit}: {self.advice}"
+
+    def to_json(self) -> dict[str, object]:
+        """The keys of docs/health.md."""
+        return {
+            "severity": self.severity.word,
+            "host": self.host,
+            "device": self.device or None,
+            "uuid": self.uuid or None,
+            "name": self.name,
+            "value": self.value,
+            "threshold": self.threshold,
+            "advice": self.advice,
+        }
+
+
+def shown(value: float | str) -> str:
+    """Numbers with at most three digits after the point, without trailing zeros."""
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """The worst severity; OK where there is no finding."""
+    return max((finding.severity for finding in findings), default=Severity.OK)
+
+
+def exit_status(findings: Iterable[Finding]) -> int:
+    """0 healthy (unknowns included), 1 with warnings, 2 with failures."""
+    return {Severity.WARN: 1, Severity.FAIL: 2}.get(worst(findings), 0)

@@ -1,0 +1,113 @@
+"""The processes of a job on this host, found by the token in their environment, and their end.
+
+Every process that a job starts inherits the token: neither a new session (torchrun gives each rank one) nor
+the death of its parent hides it, and no other job's process has it. Nothing is ever ended by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+TOKEN_VARIABLE = "ALPHAZERO_JOB"
+POLL_S = 0.05
+KILL_LIMIT_S = 5.0
+PROC = Path("/proc")
+
+
+def processes_of(token: str) -> list[psutil.Process]:
+    """All living processes of the job, this one excepted."""
+    mark = f"{TOKEN_VARIABLE}={token}".encode()
+    found = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        # Ended meanwhile, or another user's: not ours.
+        with contextlib.suppress(OSError, psutil.Error):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                process = psutil.Process(int(entry.name))
+                if is_alive(process):
+                    found.append(process)
+    return found
+
+
+def ranks_of(token: str) -> dict[int, psutil.Process]:
+    """The living ranks by local rank: the first on its branch that a launcher told its LOCAL_RANK."""
+    local_ranks: dict[psutil.Process, str | None] = {}
+    for process in processes_of(token):
+        with contextlib.suppress(psutil.Error):
+            local_ranks[process] = process.environ().get("LOCAL_RANK")
+    ranks: dict[int, psutil.Process] = {}
+    for process, local_rank in local_ranks.items():
+        with contextlib.suppress(psutil.Error):
+            parent = process.parent()
+            is_first = parent is None or local_ranks.get(parent) is None
+            if local_rank is not None and local_rank.isdecimal() and is_first:
+                ranks.setdefault(int(local_rank), process)
+    return ranks
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """True for a process that runs, sleeps or is stopped; False for a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """A signal to each; one that has ended meanwhile is left out."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+
+
+def handles(process: psutil.Process, number: signal.Signals) -> bool:
+    """True where the process has a handler for the signal: one without dies of it."""
+    try:
+        lines = (PROC / str(process.pid) / "status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    masks = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+
+
+class Ending:
+    """Ends every process of a job without blocking: call advance() until it says True.
+
+    SIGTERM first, SIGKILL after grace_s. It gives up KILL_LIMIT_S later: a process in an uninterruptible
+    call cannot be waited for.
+    """
+
+    def __init__(self, token: str, grace_s: float) -> None:
+        self._token = token
+        self._kill_at = time.monotonic() + grace_s
+        self._told: set[psutil.Process] = set()
+
+    def advance(self) -> bool:
+        """One look at what is left; True when nothing is."""
+        left = processes_of(self._token)
+        if not left:
+            return True
+        if time.monotonic() >= self._kill_at:
+            send(left, signal.SIGKILL)
+            return time.monotonic() >= self._kill_at + KILL_LIMIT_S
+        # Processes that appear meanwhile are told as well; a stopped one would not see the wish.
+        new = set(left) - self._told
+        send(new, signal.SIGTERM)
+        send(new, signal.SIGCONT)
+        self._told |= new
+        return False
+
+
+def end_all(token: str, grace_s: float) -> None:
+    """End every process of the job and wait for that."""
+    ending = Ending(token, grace_s)
+    while not ending.advance():
+        time.sleep(POLL_S)
