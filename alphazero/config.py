@@ -209,6 +209,8 @@ SECTIONS: dict[str, type] = {
     "training": TrainingConfig,
     "run": RunConfig,
 }
+# What else a file may hold: the launcher reads it (cluster/cluster_config.py), the trainer does not.
+FOREIGN_SECTIONS = ("cluster",)
 
 
 def preset_names() -> list[str]:
@@ -252,6 +254,8 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
     """
     path = find_config(source) if source else None
     table = _read_toml(path) if path else {}
+    for name in FOREIGN_SECTIONS:
+        table.pop(name, None)
     sections: dict[str, Any] = {}
     set_by_file: set[str] = set()
     for name, section in SECTIONS.items():
@@ -270,6 +274,20 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
         set_by_file=frozenset(set_by_file),
         set_by_flag=frozenset(known & flags.keys()),
     )
+
+
+def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
+    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
+
+    None where the file has no such section. Raises ConfigError as load_config does.
+    """
+    path = find_config(source)
+    table = _read_toml(path).get(name)
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise ConfigError(f"{_place(path, name)}: {table!r}: wanted a table [{name}]")
+    return _build_section(section, table, {}, path), {key: _place(path, key) for key in table}
 
 
 def find_config(source: str) -> Path:

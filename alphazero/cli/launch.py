@@ -6,17 +6,19 @@ import argparse
 import importlib.util
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cluster.health import Machine
-from alphazero.cluster.hostfile import Host
-from alphazero.cluster.resolve import LOOPBACK, LaunchPlan, is_this_machine
+from alphazero.cluster.plan import HEAD, NODE, SLURM, SLURM_TASK, ClusterPlan, HostPlan, LaunchRequest
 from alphazero.config import Config
 from alphazero.errors import LaunchError
 
 if TYPE_CHECKING:
+    from alphazero.cluster.health import Machine
+    from alphazero.cluster.preflight import JobHost
     from alphazero.cluster.supervisor import ChosenRun
+    from alphazero.cluster.transport import SshOptions
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
 PASSES_ON_UNKNOWN_FLAGS = True
@@ -27,136 +29,215 @@ NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The launcher's own flags."""
-    parser.epilog = "All other flags go to the trainer unchanged: see `alphazero train --help`."
-    parser.add_argument(
+    parser.epilog = (
+        "All other flags go to the trainer unchanged: see `alphazero train --help`. Several machines, SLURM, "
+        "what beats what: docs/cluster.md."
+    )
+    _add_process_flags(parser.add_argument_group("processes"))
+    _add_machine_flags(parser.add_argument_group("several machines"))
+    _add_supervision_flags(parser.add_argument_group("supervision"))
+
+
+def _add_process_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--gpus",
         type=_integer,
         metavar="N",
-        help="processes on this machine: N, or -1 for all GPUs (default); CPU ranks where there is no GPU",
+        help="processes on each machine: N, or -1 for all GPUs (default); CPU ranks where there is no GPU",
     )
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--nodes", type=_integer, metavar="N", help="machines of the job (default 1)")
-    parser.add_argument(
-        "--node-rank", type=_integer, metavar="R", help="this machine's number, 0 to N-1; the master is 0"
+    group.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    group.add_argument(
+        "--launcher",
+        choices=("auto", "torchrun", "deepspeed", "slurm"),
+        default="auto",
+        help="what starts the ranks of a machine; slurm: torchrun, carried to the nodes by srun",
     )
-    parser.add_argument("--master-addr", metavar="ADDRESS", help="address of node 0")
-    parser.add_argument(
+
+
+def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--nodes", type=_integer, metavar="N", help="machines of the job (default 1)")
+    group.add_argument(
+        "--node-rank",
+        type=_node_rank,
+        metavar="R",
+        help="start this machine's part alone, number R of 0 to N-1 (auto: its place in the hostfile)",
+    )
+    group.add_argument("--master-addr", metavar="ADDRESS", help="address of node 0")
+    group.add_argument(
         "--master-port", type=_integer, metavar="PORT", help="its port (default 12355, or a free one)"
     )
-    parser.add_argument(
-        "--hostfile", type=Path, metavar="FILE", help="hosts, each '<host> slots=<processes>'"
+    group.add_argument(
+        "--interface", metavar="NAME", help="network interface (default: the one on the way to node 0)"
     )
-    parser.add_argument("--launcher", choices=("auto", "torchrun", "deepspeed"), default="auto")
-    parser.add_argument(
-        "--max-restarts", type=_integer, default=0, metavar="N", help="start again after a failure, N times"
+    group.add_argument(
+        "--hostfile",
+        type=Path,
+        metavar="FILE",
+        help="hosts, each '<host> slots=<processes> [weight=<share>]'; all are started from here",
     )
-    parser.add_argument(
-        "--min-nodes", type=_integer, default=0, metavar="N", help="go on with N hosts (default: all)"
-    )
-    parser.add_argument(
-        "--no-preflight", action="store_true", help="start in spite of what the checks of the hosts find"
-    )
-    parser.add_argument(
+    group.add_argument("--include", metavar="HOSTS", help="hosts and slots to use, as gpu1@gpu2:0,2")
+    group.add_argument("--exclude", metavar="HOSTS", help="hosts and slots to leave out")
+    group.add_argument("--ssh-port", type=_integer, metavar="PORT", help="of sshd on all hosts")
+    group.add_argument("--ssh-config", type=Path, metavar="FILE", help="in the place of ~/.ssh/config")
+    group.add_argument(
         "--sync-data", action="store_true", help="send --data to the hosts of the hostfile that lack it"
     )
-    parser.add_argument(
+
+
+def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--max-restarts", type=_integer, metavar="N", help="start again after a failure, N times (default 0)"
+    )
+    group.add_argument(
+        "--min-nodes", type=_integer, metavar="N", help="go on with N hosts (default: all of them)"
+    )
+    group.add_argument(
+        "--elastic",
+        type=_node_range,
+        metavar="LEAST:MOST",
+        help="by hand: torchrun's own restarts with LEAST to MOST machines, each started like the others",
+    )
+    group.add_argument(
+        "--no-preflight", action="store_true", help="start in spite of what the checks of the hosts find"
+    )
+    group.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
-    from alphazero.cluster import commands, health, launch, resolve
-    from alphazero.training.batch_plan import plan_batches
+    from alphazero.cluster import health, launch, resolve
+    from alphazero.cluster.cluster_config import read_cluster
 
-    trainer_arguments, config = _trainer_arguments(args)
-    request = resolve.LaunchRequest(
-        gpus=args.gpus,
-        device=args.device,
-        nodes=args.nodes,
-        node_rank=args.node_rank,
-        master_addr=args.master_addr,
-        master_port=args.master_port,
-        hostfile=args.hostfile,
-        launcher=args.launcher,
-    )
+    trainer_arguments, config, source = _trainer_arguments(args)
+    request = LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
     machine = health.look_at_this_machine(device=args.device)
-    plan = resolve.resolve(request, machine, os.environ, health.port_is_free, health.find_free_port)
-    if isinstance(plan, resolve.HandLaunch):
-        if args.dry_run:
-            for host, line in commands.hand_commands(plan.hosts, plan.master_port, trainer_arguments):
-                print(f"{line}   # on {host.name}")
-            return 0
-        return _start(args, machine, trainer_arguments, plan.hosts, plan.master_port)
-    # Batch arithmetic: a slip is one line here, not one a rank after seconds.
-    plan_batches(
-        config.training.batch_size,
-        max(config.training.micro_batch_size, 0),
-        [1.0] * (plan.num_nodes * plan.num_processes),
-        plan.device,
+    plan = resolve.resolve(
+        request,
+        machine,
+        os.environ,
+        health.port_is_free,
+        health.find_free_port,
+        read_cluster(source),
+        # --dry-run asks no name server.
+        (lambda name: ()) if args.dry_run else health.addresses_of,
     )
-    interface = ""
-    if plan.num_nodes > 1:
-        interface = health.interface_towards(plan.master_addr, machine.addresses)
-    command = commands.build_command(
-        plan, machine, interface, os.environ, sys.executable, _trainer(), trainer_arguments
-    )
+    _check_batches(plan, config)
+    _check_interface(plan, machine)
     if args.dry_run:
+        from alphazero.cluster.dry_run import dry_run_lines
+
         for notice in plan.notices:
             launch.say(notice)
-        print(command.shown())
+        job = (sys.executable, _trainer(), trainer_arguments)
+        for line in dry_run_lines(plan, machine, os.environ, *job, _ssh_options(args)):
+            print(line)
         return 0
-    here = (Host(LOOPBACK, plan.num_processes),)
-    return _start(args, machine, trainer_arguments, here, plan.master_port, plan)
+    return _start(args, machine, plan, trainer_arguments, config)
+
+
+def _check_batches(plan: ClusterPlan, config: Config) -> None:
+    """Batch arithmetic: a slip is one line here, not one a rank after seconds."""
+    from alphazero.training.batch_plan import plan_batches
+
+    ranks = [host.num_processes for host in plan.hosts]
+    if plan.node is not None:
+        ranks = [count or plan.node.num_processes for count in ranks]
+    if None in ranks:
+        return  # the hosts will say
+    weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
+    device = "cpu" if plan.device == "cpu" else "cuda"
+    training = config.training
+    plan_batches(
+        training.batch_size,
+        max(training.micro_batch_size, 0),
+        weights,
+        device,
+        equal_passes=training.zero_stage >= 2,
+    )
+
+
+def _check_interface(plan: ClusterPlan, machine: Machine) -> None:
+    names = list(dict.fromkeys(name for name, _ in machine.addresses))
+    if plan.node is not None and plan.interface and plan.interface not in names:
+        raise LaunchError(f"--interface {plan.interface}: is not here; wanted one of {', '.join(names)}")
 
 
 def _start(
     args: argparse.Namespace,
     machine: Machine,
+    plan: ClusterPlan,
     trainer_arguments: list[str],
-    hosts: tuple[Host, ...],
-    master_port: int,
-    plan: LaunchPlan | None = None,
+    config: Config,
 ) -> int:
-    """Start the job and see it to its end: on this machine (`plan`), or on several hosts from here."""
+    """Start the job and see it to its end."""
+    import math
+
     from alphazero.cluster import launch
-    from alphazero.cluster.fan_out import Remote
-    from alphazero.cluster.preflight import JobHost
+    from alphazero.cluster.hang_watch import Limits
+    from alphazero.cluster.health import interface_towards
     from alphazero.cluster.supervisor import Supervision, Supervisor
 
     _require_modules()
-    if plan is not None and plan.num_nodes > 1 and args.max_restarts:
-        raise LaunchError("--max-restarts: starts all hosts again; wanted --hostfile beside it, not --nodes")
-    if not 0 <= args.min_nodes <= len(hosts):
-        raise LaunchError(f"--min-nodes {args.min_nodes}: wanted at most {len(hosts)}, as many as hosts")
-    if args.max_restarts < 0:
-        raise LaunchError(f"--max-restarts {args.max_restarts}: wanted 0 or more")
-
-    def reached(host: Host) -> JobHost:
-        is_here = plan is not None or is_this_machine(host, machine)
-        name = machine.host_name if plan is not None else host.address
-        return JobHost(Remote(name, "" if is_here else host.name), host.address, host.slots)
-
-    config = _settings(trainer_arguments, "cpu")
+    if plan.role in (NODE, SLURM_TASK) and not plan.interface:
+        interface_towards(plan.master_addr, machine.addresses)  # an error where the name does not resolve
+    limits = Limits()
+    if plan.node is not None and plan.node.elastic is not None:
+        # Ranks change as machines come and go: torchrun sees failures, nobody looks for hangs.
+        limits = Limits(step_s=math.inf, start_s=math.inf, pause_s=math.inf)
     job = Supervision(
-        hosts=tuple(map(reached, hosts)),
+        hosts=_job_hosts(args, machine, plan),
         trainer=_trainer(),
         choose_run=lambda device: _choose_run(trainer_arguments, device),
         directory=str(Path.cwd()),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
-        master_addr=args.master_addr or "",
-        master_port=master_port,
-        port_is_chosen=args.master_port is not None,
-        plan=plan,
-        device=plan.device if plan else args.device,
-        launcher="deepspeed" if args.launcher == "deepspeed" else "torchrun",
-        max_restarts=args.max_restarts,
-        min_nodes=args.min_nodes,
+        master_addr=plan.master_addr if plan.num_nodes > 1 else "",
+        master_port=plan.master_port,
+        port_is_chosen=plan.port_is_chosen,
+        plan=plan.node,
+        device=plan.device,
+        launcher=plan.launcher,
+        interface=plan.interface,
+        max_restarts=0 if plan.node is not None and plan.node.elastic is not None else plan.max_restarts,
+        min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
         check=not args.no_preflight,
+        limits=limits,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
     )
     return Supervisor(job, sys.executable, os.environ, launch.say).run()
+
+
+def _ssh_options(args: argparse.Namespace) -> SshOptions:
+    from alphazero.cluster.transport import SshOptions
+
+    if args.ssh_port is not None and not 1 <= args.ssh_port <= 65535:
+        raise LaunchError(f"--ssh-port {args.ssh_port}: wanted 1 to 65535")
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
+    return SshOptions(args.ssh_port, args.ssh_config)
+
+
+def _job_hosts(args: argparse.Namespace, machine: Machine, plan: ClusterPlan) -> tuple[JobHost, ...]:
+    """The hosts that this process starts: all of them, or this machine alone."""
+    from alphazero.cluster.fan_out import Remote
+    from alphazero.cluster.identity import LOOPBACK
+    from alphazero.cluster.preflight import JobHost
+
+    if plan.node is not None:
+        return (JobHost(Remote(machine.host_name), LOOPBACK, plan.node.num_processes),)
+    ssh = _ssh_options(args)
+
+    def reached(part: HostPlan) -> JobHost:
+        host, by_srun = part.host, plan.role == SLURM
+        target = host.name if by_srun or not part.is_local else ""
+        weight = part.weight if plan.has_weights else None
+        return JobHost(
+            Remote(host.address, target, by_srun, ssh), host.address, part.num_processes, weight, part.slots
+        )
+
+    return tuple(map(reached, plan.hosts))
 
 
 def _trainer() -> tuple[str, ...]:
@@ -191,16 +272,28 @@ def _integer(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number") from error
 
 
-def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config]:
-    """What goes to the trainer, and its settings, checked here."""
+def _node_rank(text: str) -> int | str:
+    return text if text == "auto" else _integer(text)
+
+
+def _node_range(text: str) -> tuple[int, int]:
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted LEAST:MOST, as 1:4")
+    return int(least), int(most)
+
+
+def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str]:
+    """What goes to the trainer, its settings, and its --config, checked here."""
     from alphazero.cli import train
     from alphazero.cli.main import build_parser
 
     arguments = [*args.passed_on]
     if args.device != "auto":
         arguments += ["--device", args.device]
-    config, _ = train.read_settings(build_parser("train").parse_args(arguments), train.CPU_PRESET)
-    return arguments, config
+    parsed = build_parser("train").parse_args(arguments)
+    config, _ = train.read_settings(parsed, train.CPU_PRESET)
+    return arguments, config, str(parsed.config)
 
 
 def _require_modules() -> None:

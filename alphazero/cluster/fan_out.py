@@ -5,28 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.cluster import agent_protocol as protocol
 from alphazero.cluster.agent_protocol import Message, NodeJob, Output
+from alphazero.cluster.transport import SshOptions, srun_argv, ssh_argv
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+AGENT_MODULE = "alphazero.cluster.node_agent"
 CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
-# Known hosts only, never a question, a dead connection noticed within 9 s.
-SSH = (
-    *("ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"),
-    *("-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3", "-o", "ClearAllForwardings=yes"),
-    *("-o", "ControlPath=none"),
-)
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
 # is quoted arguments only. The interpreter is asked for after the checkout, it may lie within.
 REMOTE_SCRIPT = (
@@ -38,10 +33,15 @@ NO_CHECKOUT, NO_INTERPRETER, SSH_FAILED = 91, 92, 255
 
 @dataclass(frozen=True)
 class Remote:
-    """A host as the head reaches it. name: in messages; target: [user@]host for ssh, "" for this machine."""
+    """A host as the head reaches it.
+
+    name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
+    """
 
     name: str
     target: str = ""
+    by_srun: bool = False
+    ssh: SshOptions = field(default_factory=SshOptions)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,11 @@ def remote_argv(
 ) -> list[str]:
     """The command that runs `python ARGUMENTS` with the checkout of that host."""
     command = ["/bin/sh", "-c", REMOTE_SCRIPT, "sh", str(checkout), python, *arguments]
-    # sshd gives the words to the user's shell: each is quoted.
-    return [*SSH, "--", remote.target, shlex.join(command)] if remote.target else command
+    if not remote.target:
+        return command
+    if remote.by_srun:
+        return srun_argv(remote.target, command)
+    return ssh_argv(remote.target, command, remote.ssh)
 
 
 def run_everywhere(
@@ -141,7 +144,7 @@ class AgentLink:
         self._received = b""
         self._sending = threading.Lock()  # beats come from a thread of their own
         self.process = subprocess.Popen(
-            remote_argv(remote, python, ["-m", "alphazero.cluster.node_agent"], checkout),
+            remote_argv(remote, python, ["-m", AGENT_MODULE], checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

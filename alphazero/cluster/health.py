@@ -213,6 +213,15 @@ def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> s
     return ""
 
 
+def addresses_of(name: str) -> tuple[str, ...]:
+    """The IP addresses that `name` resolves to here, () where it does not."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # a name no name server would be asked for
+        return ()
+    return tuple(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
+
+
 def port_is_free(port: int) -> bool:
     """True where a server could listen on `port` on all interfaces now."""
     return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)

@@ -1,7 +1,7 @@
 """The hostfile: which hosts take part and how many processes each runs, read strictly.
 
-One host a line, `<host> slots=<positive int>`; `#` starts a comment. What DeepSpeed's own reader accepts
-silently (slots=0, trailing words, a missing file) is an error here.
+One host a line, `<host> slots=<positive int> [weight=<number above 0>]`; `#` starts a comment. What
+DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error here.
 """
 
 from __future__ import annotations
@@ -20,21 +20,33 @@ USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # an option.
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*")
 SLOTS = re.compile(r"slots=([1-9][0-9]{0,5})")
+WEIGHT = re.compile(r"weight=([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 
 
 @dataclass(frozen=True)
 class Host:
-    """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty."""
+    """A line of the hostfile: `address` is a name or an IP address without brackets, `user` may be empty.
+
+    weight: the share of the work that each rank here gets beside ranks of other hosts; 1 is usual.
+    """
 
     address: str
     slots: int
     user: str = ""
     line: int = 0
+    weight: float = 1.0
 
     @property
     def name(self) -> str:
         """The host as it was written, less brackets."""
         return f"{self.user}@{self.address}" if self.user else self.address
+
+    @property
+    def text(self) -> str:
+        """The line that says the same."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        weight = f" weight={self.weight:.6f}".rstrip("0").rstrip(".") if self.weight != 1 else ""
+        return f"{self.user}{'@' if self.user else ''}{address} slots={self.slots}{weight}"
 
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:
@@ -78,21 +90,28 @@ def parse_hostfile(text: str, source: str) -> tuple[Host, ...]:
 
 def _parse_line(line: str, where: str, number: int) -> Host:
     words = line.split()
-    slots = SLOTS.fullmatch(words[1]) if len(words) == 2 else None
-    if slots is None:
+    slots = SLOTS.fullmatch(words[1]) if len(words) in (2, 3) else None
+    if slots is None or (len(words) == 3 and not words[2].startswith("weight=")):
         raise LaunchError(f"{where}: {WANTED}")
     if int(slots[1]) > MAX_SLOTS:
         raise LaunchError(f"{where}: expected at most {MAX_SLOTS} slots")
+    weight = WEIGHT.fullmatch(words[2]) if len(words) == 3 else None
+    if len(words) == 3 and (weight is None or not float(weight[1])):
+        raise LaunchError(f"{where}: expected weight=<number above 0>, as weight=0.5")
     user, at, address = words[0].rpartition("@")
     if at and not USER.fullmatch(user):
         raise LaunchError(f"{where}: {WANTED}, where '<host>' may be 'user@host'")
-    return Host(_parse_address(address, where), int(slots[1]), user, number)
+    return Host(
+        _parse_address(address, where), int(slots[1]), user, number, float(weight[1]) if weight else 1.0
+    )
 
 
 def _parse_address(text: str, where: str) -> str:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in bare or bare != text:
         try:
+            if "%" in bare:  # a zone is an interface of one host, and may hold anything
+                raise ValueError(bare)
             return str(ipaddress.IPv6Address(bare))
         except ValueError as error:
             raise LaunchError(f"{where}: {WANTED}; {text!r} is no IPv6 address") from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from alphazero.cluster.commands import Command
 from alphazero.cluster.health import Machine
-from alphazero.cluster.resolve import LaunchPlan
+from alphazero.cluster.plan import LaunchPlan
 
 Say = Callable[[str], None]
 

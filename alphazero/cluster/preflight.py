@@ -29,11 +29,28 @@ MAX_CLOCK_S = 2.0
 
 @dataclass(frozen=True)
 class JobHost:
-    """A host of the job: how to reach it, how others reach it, and how many ranks it shall run."""
+    """A host of the job: how to reach it, how others reach it, and how many ranks it shall run.
+
+    slots: None for as many as it has GPUs (one rank on a CPU), until it was asked. weight: of its ranks, None
+    where all hosts are alike. chosen: positions of the GPUs to use among those visible there, () for the
+    first ones.
+    """
 
     remote: Remote
     address: str
-    slots: int
+    slots: int | None
+    weight: float | None = None
+    chosen: tuple[int, ...] = ()
+
+    @property
+    def num_ranks(self) -> int:
+        """Its ranks, once it was asked."""
+        assert self.slots is not None
+        return self.slots
+
+    def devices(self, visible: tuple[str, ...]) -> tuple[str, ...]:
+        """The devices of its ranks, of those `visible` there."""
+        return tuple(visible[place] for place in self.chosen) if self.chosen else visible[: self.num_ranks]
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,8 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
     for host in hosts:
         answer = by_name.get(host.remote.name)
         if answer is None:  # this machine
-            examined.append(Examined(host, probes.look(replace(question, is_master=host is hosts[0]))))
+            own = probes.look(replace(question, is_master=host is hosts[0]))
+            examined.append(Examined(_counted(host, own), own))
             continue
         probe = probes.decode(answer.output) if answer.status == 0 else None
         if probe is None:
@@ -102,8 +120,13 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
             continue
         # The host looked at its clock at some moment while we waited.
         ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
-        examined.append(Examined(host, probe, ahead))
+        examined.append(Examined(_counted(host, probe), probe, ahead))
     return Report(tuple(examined), (*findings, *compare(examined, question)))
+
+
+def _counted(host: JobHost, probe: Probe) -> JobHost:
+    """The host with its number of ranks."""
+    return replace(host, slots=len(probe.visible) or 1) if host.slots is None else host
 
 
 def _explain(answer: Answer, python: str, checkout: Path) -> str:
@@ -128,7 +151,8 @@ def compare(examined: Sequence[Examined], question: Question) -> Iterator[Findin
     reference = present[0]
     question = replace(question, device=job_device(examined, question.device))
     for one in present:
-        for check in (_check_host, _check_devices, _check_health, _check_address, _check_data):
+        checks = (_check_host, _check_devices, _check_health, _check_address, _check_interface, _check_data)
+        for check in checks:
             yield from check(one, question)
         if len(examined) > 1:
             yield from _check_agreement(one, reference)
@@ -167,7 +191,7 @@ def _check_host(one: Examined, question: Question) -> Iterator[Finding]:
 
 
 def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
-    probe, slots = _probe(one), one.host.slots
+    probe, slots = _probe(one), max((one.host.num_ranks, *(place + 1 for place in one.host.chosen)))
     if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
         yield _error(one, f"slots={slots}, but {len(probe.visible)} GPUs found; wanted at most as many slots")
 
@@ -196,6 +220,12 @@ def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
     if question.port_is_chosen and not probe.port_is_free:
         port = question.master_port
         yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
+
+
+def _check_interface(one: Examined, question: Question) -> Iterator[Finding]:
+    names = list(dict.fromkeys(name for name, _ in _probe(one).machine.addresses))
+    if question.interface and question.interface not in names:
+        yield _error(one, f"no network interface {question.interface}; wanted one of {', '.join(names)}")
 
 
 def _check_data(one: Examined, question: Question) -> Iterator[Finding]:
@@ -231,7 +261,7 @@ def table(report: Report) -> list[str]:
     failed = {finding.host for finding in report.errors}
     warned = {finding.host for finding in report.findings}
     for one in report.examined:
-        name, slots, probe = one.host.remote.name, str(one.host.slots), one.probe
+        name, slots, probe = one.host.remote.name, str(one.host.slots or "all"), one.probe
         verdict = "FAILED" if name in failed else "warning" if name in warned else "ok"
         if probe is None:
             rows.append((name, slots, *("-",) * 7, verdict))

@@ -41,7 +41,7 @@ class Question:
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
     nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
     whether the port must be free here; port_is_chosen: by the user, so that another will not do. device:
-    auto, cuda or cpu.
+    auto, cuda or cpu. interface: of the network, where the user chose it.
     """
 
     directory: str
@@ -51,6 +51,7 @@ class Question:
     is_master: bool
     device: str
     port_is_chosen: bool = False
+    interface: str = ""
     data: dict[str, str] = field(default_factory=dict)
 
 

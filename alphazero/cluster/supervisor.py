@@ -17,9 +17,9 @@ from alphazero.cluster.fan_out import AgentLink
 from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.health import interface_towards
 from alphazero.cluster.launch import banner
+from alphazero.cluster.plan import LaunchPlan
 from alphazero.cluster.preflight import Examined, JobHost, Report, examine, job_device, lacks_data, table
 from alphazero.cluster.probe import Question
-from alphazero.cluster.resolve import LaunchPlan
 from alphazero.cluster.signals import SignalInbox
 from alphazero.cluster.sync import data_digest, send
 from alphazero.errors import LaunchError
@@ -48,6 +48,7 @@ class Supervision:
     arguments of the trainer. plan: of this machine's part where it is decided already (one machine, or one
     of several that are started by hand), else None. data: paths that every host must have as the head does;
     sync_data: send it where it is missing.
+    interface: of gloo and NCCL, "" for the one on each host's route to the master.
     min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors
     keep hosts out.
     """
@@ -63,6 +64,7 @@ class Supervision:
     plan: LaunchPlan | None = None
     device: str = "auto"
     launcher: str = "torchrun"
+    interface: str = ""
     data: tuple[str, ...] = ()
     sync_data: bool = False
     max_restarts: int = 0
@@ -168,6 +170,7 @@ class Supervisor:
                 port_is_chosen=job.port_is_chosen and not is_restart,
                 is_master=False,
                 device=job.device,
+                interface=job.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(job.hosts) > 1 else {},
             )
             report = examine(hosts, question, self._python)
@@ -236,29 +239,30 @@ class Supervisor:
         job = self._job
         token = uuid.uuid4().hex
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
-        slots = [one.host.slots for one in ready.hosts]
+        slots = [one.host.num_ranks for one in ready.hosts]
         jobs = []
         for node_rank, one in enumerate(ready.hosts):
             plan = job.plan or self._plan(ready, node_rank)
             plan = replace(plan, master_port=ready.port)
             assert one.probe is not None
-            interface = one.probe.interface
-            if job.plan and job.plan.num_nodes > 1:
+            interface = job.interface or one.probe.interface
+            if not job.interface and job.plan and job.plan.num_nodes > 1:
                 interface = interface_towards(job.plan.master_addr, one.probe.machine.addresses)
+            passed_on = passed_on_variables(self._environment) if one.host.remote.target else {}
             command = build_command(
                 plan,
                 one.probe.machine,
                 interface,
-                self._environment,
+                passed_on if one.host.remote.target else self._environment,
                 self._python,
                 job.trainer,
                 run.arguments,
                 slots,
+                "--interface" if job.interface else "",
             )
             if job.plan:
                 for line in banner(plan, one.probe.machine, command):
                     self._say(line)
-            passed_on = passed_on_variables(self._environment) if one.host.remote.target else {}
             node = NodeJob(
                 token=token,
                 host=one.host.remote.name,
@@ -268,7 +272,7 @@ class Supervisor:
                 directory=job.directory,
                 run_directory=run.directory,
                 first_rank=plan.node_rank * plan.num_processes if job.plan else sum(slots[:node_rank]),
-                num_ranks=one.host.slots,
+                num_ranks=one.host.num_ranks,
                 silence_s=job.limits.silence_s,
                 grace_s=job.grace_s,
                 columns=columns,
@@ -285,12 +289,13 @@ class Supervisor:
         return LaunchPlan(
             num_nodes=len(ready.hosts),
             node_rank=node_rank,
-            num_processes=one.host.slots,
+            num_processes=one.host.num_ranks,
             device=ready.device,
-            visible=one.probe.visible[: one.host.slots],
+            visible=one.host.devices(one.probe.visible) if ready.device == "cuda" else (),
             master_addr=ready.master_addr,
             master_port=ready.port,
             launcher=self._job.launcher,
+            weight=one.host.weight,
         )
 
 

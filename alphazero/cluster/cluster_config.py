@@ -1,0 +1,66 @@
+"""The [cluster] section of a TOML file: a cluster described once, for every launch from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from alphazero.config import read_section, setting
+
+PORT_MAX = 65535
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """What the file says; 0 or nothing where it is silent. Flags beat it (docs/cluster.md)."""
+
+    nodes: int = setting(0, "machines of the job", minimum=1)
+    gpus: int = setting(0, "processes on each machine, -1 for all GPUs", minimum=-1)
+    hostfile: str = setting("", "file of hosts, a path as --hostfile takes it")
+    hosts: tuple[str, ...] = setting((), "hosts, each as a line of a hostfile")
+    master_addr: str = setting("", "address of node 0")
+    master_port: int = setting(0, "its port", minimum=1, maximum=PORT_MAX)
+    interface: str = setting("", "network interface of gloo and NCCL")
+    launcher: str = setting(
+        "auto", "what starts the ranks", choices=("auto", "torchrun", "deepspeed", "slurm")
+    )
+    include: str = setting("", "hosts and slots to use")
+    exclude: str = setting("", "hosts and slots to leave out")
+    max_restarts: int = setting(0, "starts after a failure", minimum=0)
+    min_nodes: int = setting(0, "go on with so many hosts", minimum=1)
+    host_weights: tuple[str, ...] = setting(
+        (),
+        "shares of unlike hosts, HOST=WEIGHT",
+        pattern=r"[^=\s]+=(?!0*\.?0*$)([0-9]{1,6}(\.[0-9]{1,6})?)",
+        wanted="HOST=WEIGHT with a weight above 0, as gpu-node-1=2",
+    )
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """A [cluster] section and where each of its keys stands."""
+
+    config: ClusterConfig
+    places: Mapping[str, str]
+
+    def said(self, key: str) -> str:
+        """A key with its value and place, for messages."""
+        value = getattr(self.config, key)
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        return f"[cluster] {key}={shown} ({self.places[key]})"
+
+
+def read_cluster(source: str) -> ClusterFile | None:
+    """The [cluster] section of the preset or TOML file `source`, None where there is none.
+
+    Raises ConfigError naming file, line and key for a key or value that cannot be.
+    """
+    if not source:
+        return None
+    found = read_section(source, "cluster", ClusterConfig)
+    if found is None:
+        return None
+    config, places = found
+    assert isinstance(config, ClusterConfig)
+    assert set(places) <= {entry.name for entry in fields(ClusterConfig)}
+    return ClusterFile(config, places)
