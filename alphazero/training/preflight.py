@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from alphazero.runtime import Runtime
     from alphazero.training.preflight_measure import LocalWork
     from alphazero.training.roll_call import RollCall
+
+
+LEAVING_S = 1.0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -119,6 +123,9 @@ def _run(
         print(json.dumps(to_json(report), indent=1) if args.json else to_table(report), flush=True)
         status = report.exit_status
     roll_call.finish()
+    if status:
+        # torchrun ends all ranks once one has failed: those that leave well get the time to do so.
+        time.sleep(LEAVING_S)
     return status
 
 

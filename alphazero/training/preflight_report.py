@@ -72,7 +72,7 @@ def judge_records(records: Sequence[RankRecord]) -> list[Finding]:
         for record, value in zip(records, values, strict=True):
             if value != usual:
                 most = [other.rank for other, told in zip(records, values, strict=True) if told == usual]
-                advice = f"ranks {_ranges(most)} have {usual}: install or copy the same on all hosts"
+                advice = f"most, {_ranges(most)}, have {usual}: install or copy the same on all hosts"
                 findings.append(_of(record, severity, name, value, usual, advice))
     if not findings:
         value = f"{len(records)} ranks agree"
@@ -138,14 +138,15 @@ def _most_common(values: Sequence[str]) -> str:
 
 
 def _ranges(ranks: Sequence[int]) -> str:
-    """0-2, 5"""
+    """As "ranks 0-2, 5"."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and rank == parts[-1][-1] + 1:
             parts[-1].append(rank)
         else:
             parts.append([rank])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+    said = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+    return f"rank {said}" if len(ranks) == 1 else f"ranks {said}"
 
 
 def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:

@@ -62,6 +62,12 @@ class Gpus:
         new.write_text(text)
         new.replace(self.scenario)
 
+    def thresholds(self, text: str = "") -> Path:
+        """A thresholds file under which any host is healthy, with `text` added."""
+        path = self.directory / "thresholds.toml"
+        path.write_text(ANY_HOST + text)
+        return path
+
     def environment(self, **changes: str) -> dict[str, str]:
         """Of a program that finds the fake library."""
         kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -75,8 +81,7 @@ class Gpus:
 
     def health(self, *flags: str, thresholds: str = "", **changes: str) -> subprocess.CompletedProcess[str]:
         """`alphazero health` on that machine."""
-        file = self.directory / "thresholds.toml"
-        file.write_text(ANY_HOST + thresholds)
+        file = self.thresholds(thresholds)
         return subprocess.run(
             [sys.executable, "-m", "alphazero", "health", "--thresholds", str(file), *flags],
             cwd=self.directory,

@@ -42,7 +42,7 @@ def test_a_healthy_machine_is_told_in_numbers_and_ends_with_0(gpus):
     assert (gpu["index"], gpu["uuid"], gpu["name"]) == (1, "GPU-bb", "NVIDIA H200")
     assert (gpu["temperature_c"], gpu["power_w"], gpu["power_limit_w"]) == (41, 75.5, 700.0)
     assert gpu["memory_total_bytes"] == 143771 * 2**20
-    assert gpu["memory_used_bytes"] == 600 * 2**20
+    assert gpu["memory_used_bytes"] == 100 * 2**20  # 600, of which the driver reserves 500
     assert (gpu["utilisation_percent"], gpu["pcie_width"], gpu["mig_enabled"]) == (7, 16, None)
     assert [link["active"] for link in gpu["nvlinks"]] == [True] * 18
     assert gpu["clock_reasons"] == ["gpu_idle"]
@@ -85,7 +85,8 @@ def test_a_fault_is_found_on_its_device_and_decides_the_exit_status(gpus, lines,
         "temperature 84",
         "pcie_replays 479",
         "process 1 849",
-        "memory_used_mib 849",
+        "memory_used_mib 1349",  # of which the driver reserves 500
+        "memory_v2 !13\nmemory_used_mib 849",  # a driver before 510
     ],
 )
 def test_what_is_below_its_threshold_or_no_fault_is_healthy(gpus, lines):
@@ -144,17 +145,17 @@ def test_what_the_driver_does_not_tell_is_unknown_and_never_a_pass(gpus):
 def test_a_foreign_process_is_named_with_its_memory_and_an_own_one_is_not(gpus):
     # A child of this test is no relative of the command it starts next.
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as foreign:
-        gpus.are(ONE + f"process {foreign.pid} 850\nmemory_used_mib 1450\n")
+        gpus.are(ONE + f"process {foreign.pid} 850\nmemory_used_mib 1850\n")
         fault = the_only_fault(gpus.report(1))
         foreign.communicate(b"\n")
     assert fault["name"] == "others_memory_mib"
-    assert fault["value"] == 1450
+    assert fault["value"] == 1350
     assert f"pid {foreign.pid} (" in fault["advice"]
     assert "850 MiB" in fault["advice"]
 
 
 def test_memory_that_no_listed_process_holds_is_in_use_by_others(gpus):
-    gpus.are(ONE + "memory_used_mib 5000\n")
+    gpus.are(ONE + "memory_used_mib 5500\n")
     assert the_only_fault(gpus.report(1))["value"] == 5000
 
 
@@ -225,7 +226,7 @@ def test_the_table_has_a_line_a_device_and_then_the_faults(gpus):
     head = next(line for line in lines if line.startswith("device"))
     first = next(line for line in lines if line.startswith("gpu0"))
     assert first.index("NVIDIA H200") == head.index("name")
-    assert first.index("0.6/140.4") == head.index("memory GiB")
+    assert first.index("0.1/140.4") == head.index("memory GiB")
     assert first.endswith("ok")
     assert any(line.startswith("fail") and "gpu1" in line and "GPU is lost" in line for line in lines)
     assert any("retired_pages, retired_pages_pending" in line and "Not Supported" in line for line in lines)

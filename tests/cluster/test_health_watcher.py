@@ -65,11 +65,7 @@ def watching(gpus):
 
     @contextmanager
     def start(interval_s: float = 0.05, fault: str = "none", device: str = "auto") -> Iterator[Job]:
-        from conftest import ANY_HOST
-
-        thresholds = gpus.directory / "thresholds.toml"
-        thresholds.write_text(ANY_HOST)
-        argv = [sys.executable, str(SCRIPT), str(thresholds), str(interval_s), fault, device]
+        argv = [sys.executable, str(SCRIPT), str(gpus.thresholds()), str(interval_s), fault, device]
         with subprocess.Popen(
             argv,
             env=gpus.environment(),
@@ -93,7 +89,7 @@ def test_figures_have_names_for_tensorboard_and_values_of_the_devices(gpus, watc
     assert figures["gpu0/temperature_c"] == 41
     assert figures["gpu0/power_w"] == 75.5
     assert figures["gpu1/utilisation_percent"] == 7
-    assert figures["gpu1/memory_used_gib"] == pytest.approx(600 / 1024)
+    assert figures["gpu1/memory_used_gib"] == pytest.approx(100 / 1024)
     assert "gpu1/power_w" not in figures
     assert figures["host/memory_available_gib"] > 0
     assert job.said() == []
@@ -120,10 +116,9 @@ def test_a_fault_is_said_once_with_host_and_uuid_and_a_new_one_when_it_comes(gpu
         job.looks(5)
         job.end()
     hot, remap = job.said()
-    assert hot.startswith(
-        f"health warn: {socket.gethostname()} gpu0 (GPU-aa): temperature_c = 90 (limit 85): "
-    )
-    assert remap.startswith(f"health fail: {socket.gethostname()} gpu0 (GPU-aa): remap_pending = yes")
+    place = f"{socket.gethostname()} gpu0 (GPU-aa)"
+    assert hot.startswith(f"health warn: {place}: temperature_c = 90 (limit 85): ")
+    assert remap.startswith(f"health fail: {place}: remap_pending = yes")
 
 
 def test_an_xid_is_said_at_once_and_not_at_the_next_look(gpus, watching):
@@ -156,9 +151,8 @@ def test_a_device_lost_on_the_way_keeps_its_uuid_in_the_log(gpus, watching):
 
 def test_a_foreign_process_is_said_and_the_job_itself_is_not(gpus, watching):
     gpus.are(ONE)
-    own = subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
-    )  # a rank of the same agent
+    # Of the same parent as the job, as another rank is.
+    own = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         with watching() as job:
             job.looks(1)

@@ -1,5 +1,6 @@
 """What is read of the host, and what it means."""
 
+import json
 import os
 import resource
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from alphazero.cluster.findings import Severity, exit_status
+from alphazero.cluster.findings import Severity, exit_status, finding_from_json
 from alphazero.cluster.host_health import HostReading, _container_memory, judge_host, read_host
 from alphazero.cluster.thresholds import load_thresholds
 
@@ -77,6 +78,11 @@ def test_a_fault_of_the_host_is_found(changes, name, value, severity):
 def test_what_the_system_does_not_tell_is_unknown(changes, name):
     unknown = [finding.name for finding in judged(**changes) if finding.severity is Severity.UNKNOWN]
     assert unknown == [name]
+
+
+def test_findings_cross_hosts_as_json_unchanged():
+    for finding in judged(num_gpus=9, shm_free=None, disk_free=0):
+        assert finding_from_json(json.loads(json.dumps(finding.to_json()))) == finding
 
 
 def test_gpus_need_cores():
