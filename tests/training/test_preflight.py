@@ -1,19 +1,23 @@
 """The preflight on real gloo ranks: healthy, slow, of other versions, missing, stopped."""
 
 import json
+import queue
 import subprocess
 import sys
+import threading
 import time
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from jobs import environment
+from torch.distributed import HashStore
 
 from alphazero.cluster.health import find_free_port
 from alphazero.cluster.thresholds import CollectiveThresholds
 from alphazero.training.preflight_measure import link_peers, partner_in_round
 from alphazero.training.preflight_report import RankRecord, RankTimes, judge_records, judge_times
+from alphazero.training.roll_call import RollCall
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("preflight_with.py")
@@ -116,6 +120,18 @@ def test_a_rank_that_never_comes_is_named_with_its_host(tmp_path: Path):
     said = results[0][2] + results[1][2]
     assert said.count("rank 2 (node2) did not come to step 'start' within 8 s") == 1, said
     assert "Traceback" not in said
+
+
+def test_one_rank_alone_speaks_of_those_that_are_behind(capfd: pytest.CaptureFixture[str]):
+    store, ended = HashStore(), queue.Queue()
+    for rank in (1, 2):
+        call = RollCall(lambda: store, rank, 4, 1.0, lambda rank: f"node{rank}", end=ended.put)
+        threading.Thread(target=call.start, daemon=True).start()
+    assert [ended.get(timeout=20) for _ in range(2)] == [2, 2]
+    for rank in (0, 3):
+        store.set(f"preflight/steps/{rank}", "1")  # lets both threads go
+    said = "rank 0 (node0), rank 3 (node3) did not come to step 'start' within 1 s"
+    assert capfd.readouterr().err == f"alphazero: error: preflight: {said}\n"
 
 
 @pytest.mark.slow
