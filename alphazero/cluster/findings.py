@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 
 class Severity(IntEnum):
@@ -60,6 +61,20 @@ class Finding:
             "threshold": self.threshold,
             "advice": self.advice,
         }
+
+
+def finding_from_json(told: Mapping[str, Any]) -> Finding:
+    """What Finding.to_json wrote, on another host. Raises KeyError where it did not."""
+    return Finding(
+        Severity[told["severity"].upper()],
+        told["host"],
+        told["device"] or "",
+        told["uuid"] or "",
+        told["name"],
+        told["value"],
+        told["threshold"],
+        told["advice"],
+    )
 
 
 def shown(value: float | str) -> str:

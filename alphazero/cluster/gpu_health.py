@@ -216,7 +216,7 @@ def _judge_nvlinks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds,
         f"{thresholds.inactive_nvlinks_fail} inactive",
         "check nvidia-fabricmanager and the bridge or switch, then reset the device"
         if any_link
-        else "no NVLink of this host is active: without a bridge this is as it should be, GPUs talk over PCIe",
+        else "no NVLink of this host is active: right without a bridge, GPUs then talk over PCIe",
     )
 
 

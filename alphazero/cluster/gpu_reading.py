@@ -183,8 +183,8 @@ class _Reader:
         self._field("uuid", nvml.nvmlDeviceGetUUID)
         self._field("name", nvml.nvmlDeviceGetName)
         self._field("mig_enabled", lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]))
-        self._field("memory_total_bytes", lambda device: int(nvml.nvmlDeviceGetMemoryInfo(device).total))
-        self._field("memory_used_bytes", lambda device: int(nvml.nvmlDeviceGetMemoryInfo(device).used))
+        self._field("memory_total_bytes", lambda device: int(self._memory(device).total))
+        self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
         self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
         self._field("temperature_c", self._temperature)
         self._field(
@@ -235,6 +235,14 @@ class _Reader:
         """Raise DeviceGone where `error` is about the device and not about one figure of it."""
         if isinstance(error, (self._nvml.NVMLError_GpuIsLost, self._nvml.NVMLError_ResetRequired)):
             raise DeviceGone(str(error)) from error
+
+    def _memory(self, device: Any) -> Any:  # noqa: ANN401
+        """Total and used bytes; used without what the driver itself reserves, where it tells that apart."""
+        nvml = self._nvml
+        try:
+            return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
+        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):  # drivers before 510
+            return nvml.nvmlDeviceGetMemoryInfo(device)
 
     def _temperature(self, device: Any) -> int:  # noqa: ANN401
         nvml = self._nvml

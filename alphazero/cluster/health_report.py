@@ -35,7 +35,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class HealthReport:
-    """One host at one time (seconds since 1970). hidden: devices CUDA_VISIBLE_DEVICES leaves out, unjudged."""
+    """One host at one time (seconds since 1970).
+
+    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged.
+    """
 
     host: str
     time: float

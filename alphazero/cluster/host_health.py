@@ -144,7 +144,7 @@ def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_
             "shm_free_mib",
             None if reading.shm_free is None else reading.shm_free // MIB,
             (t.shm_free_mib_warn, t.shm_free_mib_fail),
-            "NCCL needs /dev/shm: docker run --shm-size=1g or --ipc=host; else mount -o remount,size=1G /dev/shm",
+            "NCCL needs it: docker run --shm-size=1g or --ipc=host, or mount -o remount,size=1G /dev/shm",
         ),
         _left(
             host,

@@ -142,11 +142,25 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **mig
 int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *total_free_used) {
   unsigned long long total = 0, used = 0;
   int status = number_of(handle, "memory_total_mib", "143771", &total);
-  if (status == SUCCESS) status = number_of(handle, "memory_used_mib", "600", &used);
+  if (status == SUCCESS) status = number_of(handle, "memory_used_mib", "600" /* reserved included */, &used);
   total_free_used[0] = total * MIB;
   total_free_used[1] = (total - used) * MIB;
   total_free_used[2] = used * MIB;
   return status;
+}
+/* Structure of version 2; `memory_v2 !13` makes a driver that does not have it. */
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory;
+int nvmlDeviceGetMemoryInfo_v2(void *handle, Memory *out) {
+  unsigned long long reserved = 0, total_free_used[3];
+  int status = number_of(handle, "memory_v2", "500", &reserved);
+  if (status == SUCCESS) status = nvmlDeviceGetMemoryInfo(handle, total_free_used);
+  if (status != SUCCESS) return status;
+  if (out->version != (sizeof(Memory) | 2u << 24)) return INVALID_ARGUMENT;
+  out->total = total_free_used[0];
+  out->reserved = reserved * MIB;
+  out->free = total_free_used[1];
+  out->used = total_free_used[2] - out->reserved;
+  return SUCCESS;
 }
 int nvmlDeviceGetUtilizationRates(void *handle, unsigned *gpu_memory) {
   gpu_memory[1] = 0;

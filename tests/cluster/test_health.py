@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,19 +26,6 @@ SPLIT = (
     Device(0, "GPU-00aa-bb", "NVIDIA Test", True, ("MIG-11", "MIG-22")),
     Device(1, "GPU-11aa-bb", "NVIDIA Test"),
 )
-
-
-@pytest.fixture(scope="session")
-def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory with a libnvidia-ml.so.1 compiled from fake_nvml.c."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    directory = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).with_name("fake_nvml.c")
-    library = directory / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", str(source), "-o", str(library)], check=True)
-    return directory
 
 
 def list_devices_in_new_process(files_present: bool, nvml: str, library_path: str) -> dict:
