@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -51,6 +52,8 @@ def start_process_group(runtime: Runtime) -> Exchange:
         from deepspeed.utils import logger
 
     logger.setLevel(logging.ERROR)
+    # DeepSpeed 0.19.8 calls it by the name that torch 2.13 is about to drop: no news to a user.
+    warnings.filterwarnings("ignore", message=r".*all_gather_into_tensor", category=FutureWarning)
     # On the CPU init_distributed compiles a shared-memory kernel that gloo does not need.
     compatible_ops["deepspeed_shm_comm"] = False
     if runtime.device.type == "cuda":
