@@ -97,22 +97,22 @@ def _train(config: Config, session: Session) -> int:
     runtime, exchange, console = session.runtime, session.exchange, session.console
     config, notices = choose_precision(config, session)
     run, writes, resumed = find_run(config, session)
-    window, held_out = open_data(config, exchange, console)
-    job = Job(config, runtime, run, count_steps(config, window), window.num_samples, window.id)
     notices += apply_device_settings(config.training, runtime.device)
     spec = get_spec(config.network.game)
     if resumed:
-        check_resumable(resumed, job)
+        check_same_run(run, resumed, config)
     network = build_network(config, spec, resumed)
-    plan, changes = make_plan(job, network, spec, resumed, exchange)
+    plan, changes = make_plan(config, network, spec, resumed, session)
+    window, held_out = open_data(config, exchange, console)
+    job = Job(config, runtime, run, count_steps(config, window), window.num_samples, window.id)
+    if resumed:
+        check_same_data(resumed, job)
+    on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
     if resumed and resumed.state.step >= job.num_steps:
         console.say(
             f"{run.path} is complete at step {resumed.state.step}; wanted --steps above it, or --fresh-start"
         )
-        if writes:
-            checkpoint_files.settle(run.checkpoints, config.training.keep_checkpoints)
         return 0
-    on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
     console.log_to(run.log)
     notices = (*session.request.notices, *notices, *changes)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
@@ -130,7 +130,7 @@ def _train(config: Config, session: Session) -> int:
         HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
         session.stop,
         writer,
-        HostMemory(runtime.host),
+        HostMemory(host=runtime.host),
     )
     try:
         outcome = train_to_the_end(job, plan, network, resumed, crew, session)
@@ -220,6 +220,7 @@ def find_run(config: Config, session: Session) -> tuple[RunDirectory, bool, Chec
 def start_directory(job: Job, session: Session, resumed: Checkpoint | None) -> None:
     """Make the run directory; where an older checkpoint is taken up, the newer ones step aside."""
     create(job.run, job.config, session.request.argv)
+    checkpoint_files.settle(job.run.checkpoints, job.config.training.keep_checkpoints)
     if resumed:
         for path in checkpoint_files.set_aside_after(job.run.checkpoints, resumed.state.step):
             session.console.alarm(f"set aside: {path}: this run goes on from step {resumed.state.step}")
@@ -279,38 +280,54 @@ def count_steps(config: Config, window: Window) -> int:
     return max(1, math.ceil(config.training.epochs * window.num_samples / config.training.batch_size))
 
 
-def check_resumable(resumed: Checkpoint, job: Job) -> None:
-    """CheckpointError where going on would be another run."""
-    saved, config = resumed.state, job.config
+def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> None:
+    """CheckpointError where going on with these settings would be another run."""
+    saved = resumed.state
     pairs = (
         ("network", saved.config["network"], dataclasses.asdict(config.network)),
         ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
-        ("batch size", saved.batch_size, job.batch_size),
+        ("batch size", saved.batch_size, config.training.batch_size),
         ("seed", saved.seed, config.training.seed),
-        ("data", saved.window_id[:12], job.window_id[:12]),
     )
     for name, before, now in pairs:
-        if before != now:
-            error = CheckpointError(
-                f"{job.run.path}: {name} was {before!r} at step {saved.step}, is {now!r}; "
-                f"wanted the same, or --fresh-start"
-            )
-            error.found_by_all_ranks = True
-            raise error
+        _require_same(run, saved.step, name, before, now)
+
+
+def check_same_data(resumed: Checkpoint, job: Job) -> None:
+    """CheckpointError where the data is not what the checkpoint learned from."""
+    before, now = resumed.state.window_id[:12], job.window_id[:12]
+    _require_same(job.run, resumed.state.step, "data", before, now)
+
+
+def _require_same(run: RunDirectory, step: int, name: str, before: object, now: object) -> None:
+    if before != now:
+        error = CheckpointError(
+            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; wanted the same, or --fresh-start"
+        )
+        error.found_by_all_ranks = True
+        raise error
 
 
 def make_plan(
-    job: Job, network: AlphaZeroNet, spec: GameSpec, resumed: Checkpoint | None, exchange: Exchange
+    config: Config,
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    resumed: Checkpoint | None,
+    session: Session,
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """How the batch is cut, and lines on what changes by it."""
-    weights = exchange.gather(host_weight(job.config.training, job.runtime.host, os.environ))
+    exchange = session.exchange
+    weights = exchange.gather(host_weight(config.training, session.runtime.host, os.environ))
     saved = resumed.state if resumed else None
-    plan, notices = choose_plan(job, network, spec, saved.micro_batch_size if saved else 0, weights, exchange)
+    size = saved.micro_batch_size if saved else 0
+    plan, notices = choose_plan(
+        config, session.runtime, network, spec, session.settings, size, weights, exchange
+    )
     if saved and saved.micro_batch_size != plan.micro_batch_size:
         before, now = saved.micro_batch_size, plan.micro_batch_size
         notices += (f"changed arithmetic: micro-batches of {now}, were {before}",)
-    if saved and saved.precision != job.config.training.precision:
-        notices += (f"changed arithmetic: {job.config.training.precision}, was {saved.precision}",)
+    if saved and saved.precision != config.training.precision:
+        notices += (f"changed arithmetic: {config.training.precision}, was {saved.precision}",)
     return plan, notices
 
 

@@ -40,7 +40,7 @@ from alphazero.training.deepspeed_engine import (
 from alphazero.training.exchange import Exchange
 from alphazero.training.host_memory import HostMemory
 from alphazero.training.job import Job
-from alphazero.training.memory_probe import made_up_batch
+from alphazero.training.memory_probe import random_batch
 from alphazero.training.optimizer import make_optimizer
 from alphazero.training.stop import StopRequest
 from alphazero.training.trainer import Crew, Position, Trainer
@@ -103,7 +103,7 @@ def measure_rank(rank: int, args: argparse.Namespace, port: str, directory: str)
     config = load_config("", {**flags, "batch_size": str(args.batch)})
     plan = plan_batches(args.batch, args.micro_batch, [1.0] * args.gpus, runtime.device.type)
     passes = plan.passes_of(rank)
-    batch = made_up_batch(SPEC, args.micro_batch)
+    batch = random_batch(SPEC, args.micro_batch)
     micro_batches = [MicroBatch(0, index or 0, batch, index is None) for index in passes]
     bench = Bench(config, runtime, plan, exchange, micro_batches)
     try:
@@ -239,7 +239,7 @@ def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, obj
         HeartbeatWriter(run.heartbeats, bench.runtime.rank, bench.runtime.host),
         StopRequest(),
         writer,
-        HostMemory(bench.runtime.host),
+        HostMemory(host=bench.runtime.host),
     )
     Trainer(job, bench.plan, Position(0), make_engine(bench, 0), crew).run()
     lengths = [after - before for before, after in zip(clock.times, clock.times[1:], strict=False)]

@@ -48,10 +48,11 @@ def report(failures: dict[int, ProcessFailure]) -> int:
     return _exit_status(failures[rank])
 
 
-def _precedence(failure: ProcessFailure) -> tuple[int, bool]:
-    """Time first. It is whole seconds: within one, a killed rank comes before those that miss it."""
+def _precedence(failure: ProcessFailure) -> tuple[int, int]:
+    """Time first. It is whole seconds: within one, a killed rank comes before one that ended knowing why
+    (exit status 2), and both before those that missed them."""
     was_killed = failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM
-    return failure.timestamp, not was_killed
+    return failure.timestamp, 0 if was_killed else 1 if failure.exitcode == 2 else 2
 
 
 def _fate(failure: ProcessFailure) -> str:

@@ -213,19 +213,22 @@ def clean(directory: Path) -> None:
 
 def settle(directory: Path, keep: int) -> None:
     """Do what a killed save left undone: marks of the best, `latest`, removals; for the one writer alone."""
-    clean(directory)
-    newest = None
-    for path in checkpoints_in(directory):
-        try:
-            verify(path, hash_files=False)
-            figures = read_json(path / STATE).get("figures", {})
-        except CheckpointError:
-            continue
-        mark_best(directory, path, figures)
-        newest = path
-    if newest:
-        point_latest(directory, newest)
-    prune(directory, keep)
+    try:
+        clean(directory)
+        newest = None
+        for path in checkpoints_in(directory):
+            try:
+                verify(path, hash_files=False)
+                figures = read_json(path / STATE).get("figures", {})
+            except CheckpointError:
+                continue
+            mark_best(directory, path, figures)
+            newest = path
+        if newest:
+            point_latest(directory, newest)
+        prune(directory, keep)
+    except OSError as error:
+        raise CheckpointError(f"{directory}: cannot be written: {error.strerror}") from error
 
 
 def point_latest(directory: Path, path: Path) -> None:

@@ -36,7 +36,6 @@ class CheckpointWriter:
         self._thread: threading.Thread | None = None
         self._bug: BaseException | None = None
         self.fault: AlphaZeroError | None = None
-        checkpoint_files.settle(directory, keep)
 
     def submit(self, checkpoint: Checkpoint) -> None:
         """Write `checkpoint`, whose tensors belong to the writer from now on; they may be on a GPU."""

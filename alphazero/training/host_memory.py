@@ -1,75 +1,142 @@
-"""Watches the memory of the host, so that a run ends with a checkpoint and not by the kernel's choice."""
+"""Memory of this host as a training process may use it: what is left, and whether that is little."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-LOW_SHARE, CRITICAL_SHARE = 0.10, 0.03
-CGROUP = Path("/sys/fs/cgroup")
-GIB = 2**30
+# Below this share of the total, allocations begin to push out the page cache that feeds the loader.
+LOW_SHARE = 0.10
+# Below this the kernel is about to end a process, most likely a rank.
+CRITICAL_SHARE = 0.03
+# A control group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
+NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True)
 class MemoryState:
-    """What is left on a host, in bytes; the container's limit counts where it is lower."""
+    """Memory of a host at one moment, in bytes; total and available as the tightest limit allows."""
 
     host: str
     available_bytes: int
     total_bytes: int
     rss_bytes: int
+    low_share: float = LOW_SHARE
+    critical_share: float = CRITICAL_SHARE
 
     @property
     def is_low(self) -> bool:
-        """Worth a word."""
-        return self.available_bytes < LOW_SHARE * self.total_bytes
+        """True below low_share of the total."""
+        return self.available_bytes < self.low_share * self.total_bytes
 
     @property
     def is_critical(self) -> bool:
-        """Time to save and end."""
-        return self.available_bytes < CRITICAL_SHARE * self.total_bytes
+        """True below critical_share of the total."""
+        return self.available_bytes < self.critical_share * self.total_bytes
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """For the metrics."""
+        return {"available_bytes": float(self.available_bytes), "rss_bytes": float(self.rss_bytes)}
 
     def __str__(self) -> str:
         return (
-            f"{self.host} is low on memory: {self.available_bytes / GIB:.1f} GiB "
-            f"of {self.total_bytes / GIB:.1f} left, this rank uses {self.rss_bytes / GIB:.1f}"
+            f"{self.host}: {_gib(self.available_bytes)} of {_gib(self.total_bytes)} host memory available, "
+            f"this rank holds {_gib(self.rss_bytes)}"
         )
 
 
 class HostMemory:
-    """Reads the memory of this host and process."""
+    """Watches the memory of the host and of the control groups this process is in.
 
-    def __init__(self, host: str, cgroup: Path = CGROUP) -> None:
-        self._host = host
-        self._cgroup = cgroup
-        self._process = psutil.Process(os.getpid())
+    root: where /proc and /sys are found. virtual_memory: psutil's, for `available` and `total`.
+    rss_bytes: resident memory of this process. low_share, critical_share: see MemoryState.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        virtual_memory: Callable[[], Any] = psutil.virtual_memory,
+        rss_bytes: Callable[[], int] | None = None,
+        host: str = "",
+        low_share: float = LOW_SHARE,
+        critical_share: float = CRITICAL_SHARE,
+    ) -> None:
+        self._root = root
+        self._virtual_memory = virtual_memory
+        self._rss_bytes = rss_bytes or resident_bytes
+        self._host = host or socket.gethostname()
+        self._low_share = low_share
+        self._critical_share = critical_share
 
     def check(self) -> MemoryState:
-        """The state now."""
-        memory = psutil.virtual_memory()
-        available, total = memory.available, memory.total
-        limit = self._read("memory.max")
-        if limit is not None and limit < total:
-            # The page cache counts as used there and is given back at need.
-            used = (self._read("memory.current") or 0) - self._reclaimable()
-            available, total = min(available, limit - used), limit
-        return MemoryState(self._host, available, total, self._process.memory_info().rss)
-
-    def _read(self, name: str) -> int | None:
-        try:
-            text = (self._cgroup / name).read_text(encoding="ascii").strip()
-        except OSError:
-            return None  # no cgroup v2: nothing but the host limits us
-        return int(text) if text.isdecimal() else None
-
-    def _reclaimable(self) -> int:
-        try:
-            lines = (self._cgroup / "memory.stat").read_text(encoding="ascii").splitlines()
-        except OSError:
-            return 0
-        return sum(
-            int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file "))
+        """The state now; reads a few files of the kernel, well under a millisecond."""
+        memory = self._virtual_memory()
+        available, total = int(memory.available), int(memory.total)
+        for limit, used in control_group_limits(self._root):
+            total = min(total, limit)
+            available = min(available, max(0, limit - used))
+        return MemoryState(
+            self._host, available, total, self._rss_bytes(), self._low_share, self._critical_share
         )
+
+
+def resident_bytes() -> int:
+    """Memory of this process that lies in RAM."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def control_group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
+    """(limit, used) in bytes of every control group with a limit that holds this process; 1 and 2."""
+    for path in _control_groups(root):
+        v2 = (path / "memory.max").exists()
+        names = ("memory.max", "memory.current") if v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        limit, used = (_read_number(path / name) for name in names)
+        if limit is not None and used is not None and limit < NO_LIMIT:
+            yield limit, max(0, used - _page_cache(path / "memory.stat", "" if v2 else "total_"))
+
+
+def _control_groups(root: Path) -> Iterator[Path]:
+    """Directories of the memory control groups of this process, from its own up to the outermost.
+
+    In a container the path of /proc/self/cgroup may be the host's and not be mounted: then the mount
+    itself is the container's own group.
+    """
+    mount = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" and not controllers:
+                top = mount
+            elif "memory" in controllers.split(","):
+                top = mount / "memory"
+            else:
+                continue
+            inside = top / path.lstrip("/")
+            yield from (group for group in (inside, *inside.parents) if group.is_relative_to(top))
+
+
+def _page_cache(stat: Path, prefix: str) -> int:
+    """Bytes of files kept in memory: the kernel gives them back when asked (as MemAvailable counts)."""
+    kept = (f"{prefix}active_file", f"{prefix}inactive_file")
+    with contextlib.suppress(OSError, ValueError):
+        pairs = (line.split(" ", 1) for line in stat.read_text().splitlines())
+        return sum(int(value) for name, value in pairs if name in kept)
+    return 0
+
+
+def _read_number(path: Path) -> int | None:
+    """The number a file of the kernel holds; None where it holds none ("max") or is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text())
+    return None
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"

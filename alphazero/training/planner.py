@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from alphazero.config import AUTO, TrainingConfig
-from alphazero.errors import ConfigError, TrainingError
+from alphazero.config import AUTO, Config, TrainingConfig
+from alphazero.errors import AlphaZeroError, ConfigError, TrainingError
 from alphazero.games.spec import GameSpec
 from alphazero.network.resnet import AlphaZeroNet
-from alphazero.training import memory_probe
+from alphazero.runtime import Runtime
 from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.deepspeed_config import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
-from alphazero.training.job import Job
+from alphazero.training.host_memory import HostMemory
+from alphazero.training.memory_probe import (
+    candidates,
+    find_micro_batch_size,
+    fits,
+    largest_that_fits,
+    reserve_bytes,
+)
 
 # What a launcher tells the ranks of a host whose hostfile line has a weight.
 WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
@@ -46,38 +54,52 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
 
 
 def choose_plan(
-    job: Job,
+    config: Config,
+    runtime: Runtime,
     network: AlphaZeroNet,
     spec: GameSpec,
+    settings: DeepSpeedSettings,
     saved_size: int,
     weights: Sequence[float],
     exchange: Exchange,
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """The plan all ranks agree on, and what people must be told of it. Collective.
 
-    saved_size: micro-batch size of the checkpoint, 0 without one. weights: of every rank.
+    saved_size: micro-batch size of the checkpoint, 0 without one. weights: of every rank. Raises
+    ConfigError or TrainingError on all ranks alike.
     """
-    training, device = job.config.training, job.runtime.device
+    training = config.training
+    is_to_be_found = training.micro_batch_size == AUTO and not saved_size
     plan = plan_batches(
         training.batch_size,
         saved_size if training.micro_batch_size in (0, AUTO) else training.micro_batch_size,
         weights,
-        device.type,
+        runtime.device.type,
         equal_passes=training.zero_stage >= 2,
     )
-    is_to_be_found = training.micro_batch_size == AUTO and not saved_size
-    if not is_to_be_found and device.type == "cpu":
-        return plan, ()
-    sizes = memory_probe.candidates(training.batch_size, len(weights))
-    probe = memory_probe.MemoryProbe(network, spec, job.config, job.runtime)
     if is_to_be_found:
-        size = _agreed(probe.largest(sizes), exchange)
-        return plan.with_micro_batch_size(size), (f"micro-batch size {size} found: the most that fit",)
-    fits = all(exchange.numbers(int(probe.fits(plan.micro_batch_size))))
-    if fits:
+        memory = HostMemory(host=runtime.host)
+        size = _agreed(
+            lambda: find_micro_batch_size(network, spec, config, settings, runtime, memory), exchange
+        )
+        return plan.with_micro_batch_size(size), (f"micro-batch size {size}: the most that fit into memory",)
+    if runtime.device.type == "cpu":
+        return plan, ()  # the host has virtual memory: nothing would show
+    reserve = reserve_bytes(network, config, plan.world_size, settings)
+    sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
+
+    def largest() -> int:
+        def fits_here(size: int) -> bool:
+            return fits(network, spec, config, runtime.device, size, reserve)
+
+        found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
+        if not found:
+            raise TrainingError(f"{runtime.host} {runtime.device}: not even micro-batches of {sizes[0]} fit")
+        return found
+
+    size = _agreed(largest, exchange)
+    if size == plan.micro_batch_size:
         return plan, ()
-    smaller = [size for size in sizes if size < plan.micro_batch_size]
-    size = _agreed(probe.largest(smaller), exchange)
     notice = (
         f"changed arithmetic: micro-batches of {plan.micro_batch_size} do not fit into device memory, "
         f"{size} do; the global batch stays {plan.batch_size}"
@@ -85,12 +107,15 @@ def choose_plan(
     return plan.with_micro_batch_size(size), (notice,)
 
 
-def _agreed(size: int | None, exchange: Exchange) -> int:
-    """The smallest of all ranks' sizes; TrainingError where one found none that fits."""
-    sizes = exchange.numbers(size or 0)
-    if not min(sizes):
-        rank = sizes.index(0)
-        error = TrainingError(f"rank {rank}: not even one position fits into device memory")
-        error.found_by_all_ranks = True
-        raise error
-    return min(sizes)
+def _agreed(find: Callable[[], int], exchange: Exchange) -> int:
+    """The smallest of all ranks' sizes; the first rank's AlphaZeroError is raised on all of them."""
+    size, fault = 0, None
+    try:
+        size = find()
+    except AlphaZeroError as error:
+        fault = error
+    for found in exchange.gather(fault):
+        if found is not None:
+            found.found_by_all_ranks = True
+            raise found
+    return min(exchange.numbers(size))

@@ -142,8 +142,8 @@ class Trainer:
         """One step of all ranks, or none of it where one rank's memory did not hold it; all ranks' wishes."""
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
-        own = self._own_wishes() | self._make_passes(micro_batches, sums)
-        ranks_by_wish = self._all_wishes(own)
+        passes = self._make_passes(micro_batches, sums)
+        ranks_by_wish = self._all_wishes(passes | self._own_wishes())
         wishes = Wish.NOTHING
         for wish in ranks_by_wish:
             wishes |= wish

@@ -9,6 +9,10 @@ from alphazero.cli.main import main
 
 SMALL = {
     "launcher": ["--rounds", "1"],
+    "engine": [
+        *("--gpus", "1", "--blocks", "1", "--filters", "8", "--batch", "8", "--micro-batch", "4"),
+        *("--rounds", "2", "--steps", "1", "--checkpoint-steps", "8"),
+    ],
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
     "pgn_import": ["--rounds", "1", "--games", "5"],

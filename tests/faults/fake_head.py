@@ -20,7 +20,7 @@ from alphazero.cluster.supervisor import ChosenRun, Supervision, Supervisor
 HERE = Path(__file__).resolve().parent
 
 
-def fake_command(plan, machine, interface, environment, python, trainer, arguments, slots) -> Command:
+def fake_command(plan, machine, interface, environment, python, trainer, arguments, *rest) -> Command:
     """In place of commands.build_command: the fake launcher, told what torchrun is told."""
     values = {
         "NUM_RANKS": plan.num_processes,

@@ -180,7 +180,10 @@ def hide_checkout(hosts: list[Host]) -> None:
     ("spoil", "expected"),
     [
         pytest.param(
-            lambda hosts: hosts[1].cut_off(), "host2: no answer; wanted a host that is up", id="down"
+            lambda hosts: hosts[1].cut_off(),
+            "host2: no answer; wanted a host that is up",
+            id="down",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             spoil_known_hosts, "host2: its ssh host key is not the one in known_hosts; wanted", id="host key"

@@ -37,6 +37,13 @@ def test_a_killed_rank_comes_before_those_that_missed_it_within_the_same_second(
     assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
 
 
+def test_a_rank_that_knew_why_comes_before_those_that_missed_it_within_the_same_second(
+    capsys: pytest.CaptureFixture[str],
+):
+    assert report({0: failure(0, 1, time=100), 1: failure(1, 2, time=100)}) == 2
+    assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("ending", "status", "said"),
     [

@@ -2,7 +2,7 @@
 
 import json
 
-from jobs import run_job, step_lines
+from jobs import step_lines
 
 ARGUMENTS = ("--validation-interval", "2", "--checkpoint-interval", "100", "--keep-checkpoints", "1")
 MORE_IS_BETTER = {"policy_top1": True, "policy_loss": False, "value_mse": False, "composite": False}
@@ -13,8 +13,8 @@ def validations(directory):
     return {line["step"]: line for line in lines if line["kind"] == "validation"}
 
 
-def test_the_best_by_each_metric_are_kept_and_can_be_resumed(tmp_path, random_store):
-    output = run_job(tmp_path, random_store, 2, "--steps", "24", *ARGUMENTS)
+def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, random_store):
+    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "24", *ARGUMENTS)
     figures = validations(tmp_path)
     assert len(figures) == 12
     directory = tmp_path / "runs/job/checkpoints"
@@ -32,7 +32,9 @@ def test_the_best_by_each_metric_are_kept_and_can_be_resumed(tmp_path, random_st
     step = json.loads((directory / "best-policy_top1").read_text())["checkpoint"]
     number = int(step.removeprefix("step-"))
     before = step_lines(tmp_path)
-    output = run_job(tmp_path, random_store, 1, "--steps", "24", *ARGUMENTS, "--resume", "best-policy_top1")
+    output = zygote.run_job(
+        tmp_path, random_store, 1, "--steps", "24", *ARGUMENTS, "--resume", "best-policy_top1"
+    )
     if number < 24:
         assert f"resumed from step {number}, saved by 2 ranks" in output
         assert "set aside: " in output and "superseded-1-step-00000024" in output

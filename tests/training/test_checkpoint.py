@@ -147,8 +147,8 @@ def test_no_failing_file_operation_makes_half_a_checkpoint_or_loses_the_last(
         before = checkpoint_files.mark_best(directory, directory / "step-00000001", FIGURES)
         assert before
         with monkeypatch.context() as patch:
-            operations = FailingOperations(patch, number, fault)
             writer = CheckpointWriter(directory, 1, write_newest(directory), lambda text: None)
+            operations = FailingOperations(patch, number, fault)
             writer.submit(checkpoint_of(1 if replaced else 2, {**FIGURES, "policy_top1": 0.3}))
             writer.wait()
         if writer.fault:
@@ -158,7 +158,7 @@ def test_no_failing_file_operation_makes_half_a_checkpoint_or_loses_the_last(
         load(path)
         if (directory / "net.pt").exists():
             read_weights(directory / "net.pt")
-        CheckpointWriter(directory, 1, write_newest(directory), lambda text: None)
+        checkpoint_files.settle(directory, 1)
         assert not list(directory.glob(".step-*"))
         if not operations.failed:
             break

@@ -40,7 +40,27 @@ def test_a_job_on_cuda_trains_what_the_cpu_trains(tmp_path, random_store, stage)
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
-def test_bf16_on_cuda_learns(tmp_path, random_store):
-    run_job(tmp_path, random_store, 1, "--steps", "30", "--precision", "bf16", devices=None)
+@pytest.mark.parametrize("extra", [(), ("--compile",), ("--zero-stage", "2"), ("--ema-decay", "0.9")])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_every_precision_on_cuda_learns(tmp_path, random_store, precision, extra):
+    run_job(tmp_path, random_store, 1, "--steps", "30", "--precision", precision, *extra, devices=None)
     losses = [line["loss"] for line in step_lines(tmp_path)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def test_memory_that_does_not_suffice_is_answered_by_smaller_micro_batches(tmp_path, random_store):
+    """131,072 positions through 20x256 need some 400 GB of activations."""
+    large = ("--blocks", "20", "--filters", "256", "--batch-size", "131072", "--micro-batch-size", "131072")
+    output = run_job(tmp_path, random_store, 1, "--steps", "1", *large, devices=None)
+    assert "changed arithmetic: micro-batches of 131072 do not fit into device memory" in output
+    assert "the global batch stays 131072" in output
+
+
+def test_deterministic_runs_on_cuda_are_equal_bit_for_bit(tmp_path, random_store):
+    for name in ("one", "two"):
+        run_job(tmp_path / name, random_store, 1, "--steps", "6", "--deterministic", devices=None)
+    one, two = (
+        (tmp_path / name / "runs/job/checkpoints/step-00000006/weights.safetensors").read_bytes()
+        for name in ("one", "two")
+    )
+    assert one == two

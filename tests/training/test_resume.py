@@ -66,7 +66,7 @@ def kill_tree(job: subprocess.Popen) -> None:
     psutil.wait_procs(processes, timeout=30)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_is_answered_with_a_checkpoint_of_the_step_that_was_done(
     zygote, tmp_path, random_store, number
 ):

@@ -1,0 +1,30 @@
+"""What a save that was killed left undone is done by the next writer."""
+
+import dataclasses
+
+import pytest
+from saving import checkpoint_of
+
+from alphazero.training import checkpoint_files
+from alphazero.training.checkpoint import Checkpoint, save
+from alphazero.training.checkpoint_writer import CheckpointWriter
+
+
+def with_loss(step: int, loss: float) -> Checkpoint:
+    """A checkpoint whose validation said so."""
+    made = checkpoint_of(step)
+    return dataclasses.replace(made, state=dataclasses.replace(made.state, figures={"policy_loss": loss}))
+
+
+@pytest.mark.parametrize(("loss", "best"), [(2.4, 3), (2.6, 1)])
+def test_a_checkpoint_that_was_killed_before_its_marks_gets_them(tmp_path, loss, best):
+    for step, figure in ((1, 2.5), (2, 2.7)):
+        path = save(tmp_path, with_loss(step, figure))
+        checkpoint_files.mark_best(tmp_path, path, {"policy_loss": figure})
+    save(tmp_path, with_loss(3, loss))
+    # Killed after the rename: `latest`, marks and removals never came.
+    (tmp_path / "latest").write_text("step-00000002\n")
+    CheckpointWriter(tmp_path, keep=1, before=lambda checkpoint: None, say=lambda line: None)
+    assert (tmp_path / "latest").read_text() == "step-00000003\n"
+    assert checkpoint_files.find_best(tmp_path, "policy_loss").name == f"step-{best:08d}"
+    assert {path.name for path in tmp_path.glob("step-*")} == {f"step-{best:08d}", "step-00000003"}
