@@ -46,8 +46,8 @@ class LaunchPlan:
     device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
     empty on cpu. launcher: torchrun or deepspeed. notices: what a person must be told. weight: this host's
     share of the work beside others, None where all are alike. interface: of the network, "" where the user
-    chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest; nodes then have no
-    fixed rank, node 0 keeps the meeting point.
+    chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest;
+    nodes then have no fixed rank, node 0 keeps the meeting point.
     """
 
     num_nodes: int
