@@ -1,4 +1,4 @@
-"""What a save that was killed left undone is done by the next writer."""
+"""What a save that was killed left undone is done at the next start."""
 
 import dataclasses
 
@@ -7,7 +7,6 @@ from saving import checkpoint_of
 
 from alphazero.training import checkpoint_files
 from alphazero.training.checkpoint import Checkpoint, save
-from alphazero.training.checkpoint_writer import CheckpointWriter
 
 
 def with_loss(step: int, loss: float) -> Checkpoint:
@@ -24,7 +23,7 @@ def test_a_checkpoint_that_was_killed_before_its_marks_gets_them(tmp_path, loss,
     save(tmp_path, with_loss(3, loss))
     # Killed after the rename: `latest`, marks and removals never came.
     (tmp_path / "latest").write_text("step-00000002\n")
-    CheckpointWriter(tmp_path, keep=1, before=lambda checkpoint: None, say=lambda line: None)
+    checkpoint_files.settle(tmp_path, keep=1)
     assert (tmp_path / "latest").read_text() == "step-00000003\n"
     assert checkpoint_files.find_best(tmp_path, "policy_loss").name == f"step-{best:08d}"
     assert {path.name for path in tmp_path.glob("step-*")} == {f"step-{best:08d}", "step-00000003"}
