@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -88,16 +89,20 @@ class AllWriters:
 
     def __init__(self, writers: list[MetricWriter]) -> None:
         self._writers = writers
+        self._lock = threading.Lock()
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Pass on to each."""
-        for writer in self._writers:
-            writer.write(kind, step, figures)
+        """Pass on to each; threads may call it (training, the watcher of health)."""
+        with self._lock:
+            for writer in self._writers:
+                writer.write(kind, step, figures)
 
     def close(self) -> None:
-        """Close each."""
-        for writer in self._writers:
-            writer.close()
+        """Close each; what is written later is lost."""
+        with self._lock:
+            for writer in self._writers:
+                writer.close()
+            self._writers = []
 
 
 def open_writers(run: RunDirectory, config: Config, first_step: int) -> AllWriters:

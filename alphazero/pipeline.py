@@ -14,6 +14,8 @@ from typing import TypeVar
 import torch
 
 from alphazero.banner import banner, summary
+from alphazero.cluster.health_watcher import HealthWatcher
+from alphazero.cluster.thresholds import load_thresholds
 from alphazero.config import Config
 from alphazero.console import Console
 from alphazero.data.batch import MicroBatch
@@ -121,20 +123,26 @@ def _train(config: Config, session: Session) -> int:
     if runtime.is_main:
         metrics = open_writers(run, config, resumed.state.step if resumed else 0)
     writer = make_checkpoint_writer(job, console) if writes else None
+    heartbeat = HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host)
+    watcher = make_health_watcher(job, metrics, heartbeat, console)
     crew = Crew(
         make_steps(job, window, spec),
         make_validation(job, held_out, spec, exchange),
         exchange,
         metrics,
         console,
-        HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
+        heartbeat,
         session.stop,
         writer,
         HostMemory(host=runtime.host),
     )
     try:
+        if watcher:
+            watcher.start()
         outcome = train_to_the_end(job, plan, network, resumed, crew, session)
     finally:
+        if watcher:
+            watcher.stop()
         metrics.close()
         if writer:
             writer.wait()
@@ -367,6 +375,27 @@ def loader_threads(config: Config, runtime: Runtime) -> int:
     if runtime.device.type == "cpu":
         return 1
     return max(1, min(8, default_threads(runtime.local_world_size) // 2))
+
+
+def make_health_watcher(
+    job: Job, metrics: AllWriters, heartbeat: HeartbeatWriter, console: Console
+) -> HealthWatcher | None:
+    """Looks at GPUs and host beside training; one a host, None on its other ranks and where not wanted."""
+    if not job.config.run.health_interval or job.runtime.local_rank:
+        return None
+
+    def report(figures: Mapping[str, float]) -> None:
+        metrics.write("health", max(0, heartbeat.step), figures)
+
+    return HealthWatcher(
+        job.config.run.health_interval,
+        report,
+        console.alarm,
+        thresholds=load_thresholds(None),
+        directory=job.run.path,
+        device=job.runtime.device.type,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
 
 
 def make_steps(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train_distributed.py"
+COLLECTIVE_CHECK = ("--module", "alphazero.training.preflight")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
@@ -205,6 +206,7 @@ def _start(
         max_restarts=0 if plan.node is not None and plan.node.elastic is not None else plan.max_restarts,
         min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
         check=not args.no_preflight,
+        collective=COLLECTIVE_CHECK,
         limits=limits,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,

@@ -26,6 +26,7 @@ from alphazero.errors import LaunchError
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
+WARNINGS = 1  # of a check: worth a word, no reason to stop
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What the head's environment tells ranks on other hosts; all else there is that host's own.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
@@ -49,8 +50,9 @@ class Supervision:
     of several that are started by hand), else None. data: paths that every host must have as the head does;
     sync_data: send it where it is missing.
     interface: of gloo and NCCL, "" for the one on each host's route to the master.
-    min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors
-    keep hosts out.
+    min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors keep hosts out.
+    collective: a program like the trainer that all ranks run first where there are several hosts: 0 is fine,
+    1 warnings, 2 a failure that it has named; () for none.
     """
 
     hosts: tuple[JobHost, ...]
@@ -70,6 +72,7 @@ class Supervision:
     max_restarts: int = 0
     min_nodes: int = 0
     check: bool = True
+    collective: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     grace_s: float = 5.0
     first_delay_s: float = FIRST_DELAY_S
@@ -104,7 +107,7 @@ class Supervisor:
             num_restarts = 0
             while True:
                 ready = self._prepare(is_restart=num_restarts > 0)
-                if ready is None:
+                if ready is None or not self._works_together(ready):
                     status = MISTAKE
                     self._vain += 1
                 else:
@@ -115,7 +118,9 @@ class Supervisor:
                     status = outcome.failure.status
                     if not self._may_restart(outcome):
                         return status
-                if num_restarts == self._job.max_restarts or (ready is None and num_restarts == 0):
+                if self._inbox.received:
+                    return 128 + int(self._inbox.received[0])
+                if num_restarts == self._job.max_restarts or (status == MISTAKE and num_restarts == 0):
                     return status
                 num_restarts += 1
                 if not self._wait(num_restarts):
@@ -228,14 +233,42 @@ class Supervisor:
             self._say(f"going on with {len(fit)} of {len(job.hosts)} hosts, without {', '.join(left_out)}")
         return fit
 
-    def _start(self, ready: _Ready) -> Outcome:
+    def _choose_run(self, ready: _Ready) -> ChosenRun:
         # Chosen once: a fresh start begins anew only the first time.
-        run = self._run = self._run or self._job.choose_run(ready.device)
-        nodes = self._node_jobs(ready, run)
+        self._run = self._run or self._job.choose_run(ready.device)
+        return self._run
+
+    def _works_together(self, ready: _Ready) -> bool:
+        """Run the collective check on all hosts; False where it failed. One host needs none."""
+        job = self._job
+        if not job.collective or not job.check or len(ready.hosts) < 2:
+            return True
+        first = ready.hosts[0].probe
+        assert first is not None
+        hosts = [f"{one.host.remote.name}={one.host.num_ranks}" for one in ready.hosts]
+        run = replace(self._choose_run(ready), arguments=("--device", ready.device, "--hosts", *hosts))
+        # On a port of its own: the job's must be free when the job starts.
+        nodes = self._node_jobs(replace(ready, port=first.free_port), run, job.collective, "torchrun")
+        links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
+        outcome = Attempt(links, self._inbox, job.limits, self._say).run()
+        if outcome.failure is None or outcome.failure.status == WARNINGS:
+            return not self._inbox.received
+        self._say(f"error: preflight: {outcome.failure.line}")
+        return False
+
+    def _start(self, ready: _Ready) -> Outcome:
+        nodes = self._node_jobs(ready, self._choose_run(ready), self._job.trainer, self._job.launcher)
+        if not self._job.plan:
+            on = "1 host" if len(nodes) == 1 else f"{len(nodes)} hosts"
+            ranks = sum(node.num_ranks for _, node in nodes)
+            self._say(f"{ranks} processes on {on}, master {ready.master_addr}:{ready.port}")
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
         return Attempt(links, self._inbox, self._job.limits, self._say).run()
 
-    def _node_jobs(self, ready: _Ready, run: ChosenRun) -> list[tuple[JobHost, NodeJob]]:
+    def _node_jobs(
+        self, ready: _Ready, run: ChosenRun, program: tuple[str, ...], launcher: str
+    ) -> list[tuple[JobHost, NodeJob]]:
+        """What each host is to run: `program` with the run's arguments."""
         job = self._job
         token = uuid.uuid4().hex
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
@@ -245,7 +278,7 @@ class Supervisor:
         jobs = []
         for node_rank, one in enumerate(ready.hosts):
             plan = job.plan or self._plan(ready, node_rank)
-            plan = replace(plan, master_port=ready.port)
+            plan = replace(plan, master_port=ready.port, launcher=launcher)
             assert one.probe is not None
             interface = one.probe.interface
             if job.plan and job.plan.num_nodes > 1:
@@ -257,7 +290,7 @@ class Supervisor:
                 interface,
                 passed_on if one.host.remote.target else self._environment,
                 self._python,
-                job.trainer,
+                program,
                 run.arguments,
                 slots,
             )
@@ -279,9 +312,6 @@ class Supervisor:
                 columns=columns,
             )
             jobs.append((one.host, node))
-        if not job.plan:
-            on = "1 host" if len(jobs) == 1 else f"{len(jobs)} hosts"
-            self._say(f"{sum(slots)} processes on {on}, master {ready.master_addr}:{ready.port}")
         return jobs
 
     def _plan(self, ready: _Ready, node_rank: int) -> LaunchPlan:
