@@ -23,6 +23,7 @@ def banner(
     held_out: Window,
     notices: Sequence[str],
     devices: Sequence[str],
+    threads: str,
 ) -> str:
     """What people want to see before hours of training: who, where, what, on which data."""
     training, shape = job.config.training, job.config.network
@@ -35,6 +36,7 @@ def banner(
         f"distributed type  {kind}",
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
+        f"threads a rank    {threads}",
         f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",

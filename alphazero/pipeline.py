@@ -118,7 +118,8 @@ def _train(config: Config, session: Session) -> int:
     console.log_to(run.log)
     notices = (*session.request.notices, *notices, *changes)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
-    console.say(banner(job, plan, network, window, held_out, notices, devices))
+    threads = f"{torch.get_num_threads()} compute, {loader_threads(config, runtime)} encode positions"
+    console.say(banner(job, plan, network, window, held_out, notices, devices, threads))
     metrics = AllWriters([])
     if runtime.is_main:
         metrics = open_writers(run, config, resumed.state.step if resumed else 0)

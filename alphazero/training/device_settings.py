@@ -23,8 +23,6 @@ def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple
     lines: tuple[str, ...] = ()
     if device.type == "cuda":
         lines = (f"{_set_tf32(config, device)}, {_set_autotune(config)}",)
-    else:
-        lines = ("TF32 and cudnn autotune: not on the CPU",)
     if config.deterministic:
         lines += (_set_deterministic(device),)
     return lines
