@@ -90,7 +90,7 @@ def test_deterministic_turns_autotune_off_and_fixes_cublas(found):
     assert switches["deterministic"] and switches["cudnn_deterministic"] and not switches["benchmark"]
     assert switches["workspace"] == ":4096:8"
     assert switches["lines"][0] == "TF32 on, cudnn autotune off"
-    assert switches["lines"][0].startswith("deterministic: ") and ":4096:8" in switches["lines"][1]
+    assert switches["lines"][1].startswith("deterministic: ") and ":4096:8" in switches["lines"][1]
 
 
 def test_a_deterministic_workspace_of_the_user_is_kept_and_another_refused(found):
