@@ -183,6 +183,9 @@ class RunConfig:
     runs_dir: str = setting("runs", "directory that holds the runs")
     tensorboard: bool = setting(True, "write TensorBoard events")
     wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
+    health_interval: float = setting(
+        30.0, "seconds between looks at the GPUs and host during training; 0 is never", minimum=0
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from typing import TypeVar
 import torch
 
 from alphazero.banner import banner, summary
+from alphazero.cluster.health_watcher import Figures, HealthWatcher
+from alphazero.cluster.thresholds import load_thresholds
 from alphazero.config import Config
 from alphazero.console import Console
 from alphazero.data.batch import MicroBatch
@@ -132,9 +134,14 @@ def _train(config: Config, session: Session) -> int:
         writer,
         HostMemory(host=runtime.host),
     )
+    watcher = make_watcher(job, metrics, console)
     try:
+        if watcher:
+            watcher.start()
         outcome = train_to_the_end(job, plan, network, resumed, crew, session)
     finally:
+        if watcher:
+            watcher.stop()
         metrics.close()
         if writer:
             writer.wait()
@@ -330,6 +337,29 @@ def make_plan(
     if saved and saved.precision != config.training.precision:
         notices += (f"changed arithmetic: {config.training.precision}, was {saved.precision}",)
     return plan, notices
+
+
+def make_watcher(job: Job, metrics: AllWriters, console: Console) -> HealthWatcher | None:
+    """Watches this host and its GPUs beside training, on one rank a host; None for the other ranks.
+
+    Figures of rank 0's host go to the metrics; faults of every host to the console.
+    """
+    runtime, interval_s = job.runtime, job.config.run.health_interval
+    if runtime.local_rank or not interval_s:
+        return None
+
+    def report(figures: Figures) -> None:
+        metrics.write_beside("health", figures)
+
+    return HealthWatcher(
+        interval_s,
+        report,
+        console.say if runtime.is_main else console.alarm,
+        thresholds=load_thresholds(),
+        directory=job.run.path,
+        device=runtime.device.type,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
 
 
 def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
