@@ -183,6 +183,7 @@ class Supervisor:
             if not verdict.culprits or not 0 < self._job.min_nodes <= left:
                 return verdict.status
             without |= verdict.culprits
+            self._say_who_is_left_out(left, sorted(verdict.culprits))
         self._checked = frozenset(one.host.remote.name for one in ready.hosts)
         return ready
 
@@ -280,8 +281,11 @@ class Supervisor:
             return None
         if len(fit) < len(report.examined):
             left_out = [one.host.remote.name for one in report.examined if one not in fit]
-            self._say(f"going on with {len(fit)} of {len(job.hosts)} hosts, without {', '.join(left_out)}")
+            self._say_who_is_left_out(len(fit), left_out)
         return fit
+
+    def _say_who_is_left_out(self, num_left: int, names: Sequence[str]) -> None:
+        self._say(f"going on with {num_left} of {len(self._job.hosts)} hosts, without {', '.join(names)}")
 
     def _start(self, ready: _Ready) -> Outcome:
         # Chosen once: a fresh start begins anew only the first time.
