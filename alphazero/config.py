@@ -182,10 +182,10 @@ class RunConfig:
     run_name: str = setting("", "name of the run directory; the preset's name if empty")
     runs_dir: str = setting("runs", "directory that holds the runs")
     tensorboard: bool = setting(True, "write TensorBoard events")
-    health_interval: float = setting(
-        30.0, "seconds between looks at the health of GPUs and host; 0 is never", minimum=0
-    )
     wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
+    health_interval: float = setting(
+        30.0, "seconds between looks at the GPUs and host during training; 0 is never", minimum=0
+    )
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,6 @@ class HeartbeatWriter:
         self._host = host
         self._last = Heartbeat(rank, host, os.getpid(), -1, "", 0.0)
 
-    @property
-    def step(self) -> int:
-        """The step it said last, -1 before the first."""
-        return self._last.step
-
     def beat(self, step: int, phase: str) -> None:
         """Say that step `step` is in `phase` (start, data, step, validate, checkpoint, end)."""
         now = time.time()

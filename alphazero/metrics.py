@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MetricWriter(Protocol):
-    """Takes figures of one step; kind is step, validation or speed."""
+    """Takes figures of one step; kind is step, validation, speed or health."""
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Record `figures`."""
@@ -85,24 +85,32 @@ class WandbWriter:
 
 
 class AllWriters:
-    """The writers a run asked for, as one."""
+    """The writers a run asked for, as one; any thread may call."""
 
-    def __init__(self, writers: list[MetricWriter]) -> None:
+    def __init__(self, writers: list[MetricWriter], first_step: int = 0) -> None:
         self._writers = writers
+        self._step = first_step
         self._lock = threading.Lock()
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Pass on to each; threads may call it (training, the watcher of health)."""
+        """Pass on to each."""
         with self._lock:
+            self._step = max(self._step, step)  # epochs are counted apart
             for writer in self._writers:
                 writer.write(kind, step, figures)
 
-    def close(self) -> None:
-        """Close each; what is written later is lost."""
+    def write_beside(self, kind: str, figures: Mapping[str, float]) -> None:
+        """Figures of no step of their own go to the step that was written last; none after close."""
         with self._lock:
             for writer in self._writers:
+                writer.write(kind, self._step, figures)
+
+    def close(self) -> None:
+        """Close each."""
+        with self._lock:
+            writers, self._writers = self._writers, []
+            for writer in writers:
                 writer.close()
-            self._writers = []
 
 
 def open_writers(run: RunDirectory, config: Config, first_step: int) -> AllWriters:
@@ -112,4 +120,4 @@ def open_writers(run: RunDirectory, config: Config, first_step: int) -> AllWrite
         writers.append(TensorBoardWriter(run, first_step))
     if config.run.wandb:
         writers.append(WandbWriter(run, config))
-    return AllWriters(writers)
+    return AllWriters(writers, first_step)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 
 from alphazero.banner import banner, summary
-from alphazero.cluster.health_watcher import HealthWatcher
+from alphazero.cluster.health_watcher import Figures, HealthWatcher
 from alphazero.cluster.thresholds import load_thresholds
 from alphazero.config import Config
 from alphazero.console import Console
@@ -125,7 +125,6 @@ def _train(config: Config, session: Session) -> int:
         metrics = open_writers(run, config, resumed.state.step if resumed else 0)
     writer = make_checkpoint_writer(job, console) if writes else None
     heartbeat = HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host)
-    watcher = make_health_watcher(job, metrics, heartbeat, console)
     crew = Crew(
         make_steps(job, window, spec),
         make_validation(job, held_out, spec, exchange),
@@ -137,6 +136,7 @@ def _train(config: Config, session: Session) -> int:
         writer,
         HostMemory(host=runtime.host),
     )
+    watcher = make_watcher(job, metrics, console)
     try:
         if watcher:
             watcher.start()
@@ -341,6 +341,29 @@ def make_plan(
     return plan, notices
 
 
+def make_watcher(job: Job, metrics: AllWriters, console: Console) -> HealthWatcher | None:
+    """Watches this host and its GPUs beside training, on one rank a host; None for the other ranks.
+
+    Figures of rank 0's host go to the metrics; faults of every host to the console.
+    """
+    runtime, interval_s = job.runtime, job.config.run.health_interval
+    if runtime.local_rank or not interval_s:
+        return None
+
+    def report(figures: Figures) -> None:
+        metrics.write_beside("health", figures)
+
+    return HealthWatcher(
+        interval_s,
+        report,
+        console.say if runtime.is_main else console.alarm,
+        thresholds=load_thresholds(),
+        directory=job.run.path,
+        device=runtime.device.type,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
 def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
     """Writes checkpoints beside training, and before each the newest weights as a file of their own."""
     network = job.config.network
@@ -376,27 +399,6 @@ def loader_threads(config: Config, runtime: Runtime) -> int:
     if runtime.device.type == "cpu":
         return 1
     return max(1, min(8, default_threads(runtime.local_world_size) // 2))
-
-
-def make_health_watcher(
-    job: Job, metrics: AllWriters, heartbeat: HeartbeatWriter, console: Console
-) -> HealthWatcher | None:
-    """Looks at GPUs and host beside training; one a host, None on its other ranks and where not wanted."""
-    if not job.config.run.health_interval or job.runtime.local_rank:
-        return None
-
-    def report(figures: Mapping[str, float]) -> None:
-        metrics.write("health", max(0, heartbeat.step), figures)
-
-    return HealthWatcher(
-        job.config.run.health_interval,
-        report,
-        console.alarm,
-        thresholds=load_thresholds(None),
-        directory=job.run.path,
-        device=job.runtime.device.type,
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
 
 
 def make_steps(

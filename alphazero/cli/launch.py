@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train_distributed.py"
-COLLECTIVE_CHECK = ("--module", "alphazero.training.preflight")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
@@ -92,6 +91,14 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--min-nodes", type=_integer, metavar="N", help="go on with N hosts (default: all of them)"
     )
+    for flag, help_text in (
+        ("--hang-timeout", "a step may stand still, or 10 median steps where that is more (default 10)"),
+        ("--start-timeout", "until steps have been timed: data import, compilation (default 1800)"),
+        ("--pause-timeout", "a validation or checkpoint may take (default 600)"),
+        ("--shutdown-timeout", "from a rank's last word to its end (default 60)"),
+        ("--silence-timeout", "after which a host or head that says nothing is gone (default 10)"),
+    ):
+        group.add_argument(flag, type=_seconds, metavar="SECONDS", help=help_text)
     group.add_argument(
         "--elastic",
         type=_node_range,
@@ -99,7 +106,9 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
         help="by hand: torchrun's own restarts with LEAST to MOST machines, each started like the others",
     )
     group.add_argument(
-        "--no-preflight", action="store_true", help="start in spite of what the checks of the hosts find"
+        "--no-preflight",
+        action="store_true",
+        help="start in spite of what the checks of the hosts find, without that of all ranks together",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
@@ -176,20 +185,13 @@ def _start(
     config: Config,
 ) -> int:
     """Start the job and see it to its end."""
-    import math
-
     from alphazero.cluster import launch
-    from alphazero.cluster.hang_watch import Limits
     from alphazero.cluster.health import interface_towards
     from alphazero.cluster.supervisor import Supervision, Supervisor
 
     _require_modules()
     if plan.role in (NODE, SLURM_TASK) and not plan.interface:
         interface_towards(plan.master_addr, machine.addresses)  # an error where the name does not resolve
-    limits = Limits()
-    if plan.node is not None and plan.node.elastic is not None:
-        # Ranks change as machines come and go: torchrun sees failures, nobody looks for hangs.
-        limits = Limits(step_s=math.inf, start_s=math.inf, pause_s=math.inf)
     job = Supervision(
         hosts=hosts,
         trainer=_trainer(),
@@ -206,8 +208,9 @@ def _start(
         max_restarts=0 if plan.node is not None and plan.node.elastic is not None else plan.max_restarts,
         min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
         check=not args.no_preflight,
-        collective=COLLECTIVE_CHECK,
-        limits=limits,
+        cross_check=not args.no_preflight,
+        compared=_config_files(trainer_arguments),
+        limits=plan.limits,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
     )
@@ -276,6 +279,13 @@ def _integer(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number") from error
 
 
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: wanted seconds") from error
+
+
 def _node_rank(text: str) -> int | str:
     return text if text == "auto" else _integer(text)
 
@@ -298,6 +308,14 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str
     parsed = build_parser("train").parse_args(arguments)
     config, _ = train.read_settings(parsed, train.CPU_PRESET)
     return arguments, config, str(parsed.config)
+
+
+def _config_files(arguments: list[str]) -> tuple[str, ...]:
+    """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
+    from alphazero.cli.main import build_parser
+
+    parsed = build_parser("train").parse_args(arguments)
+    return tuple(name for name in (parsed.config, parsed.deepspeed_config) if name and Path(name).is_file())
 
 
 def _require_modules() -> None:

@@ -85,14 +85,25 @@ class _Report:
 
 
 class Attempt:
-    """Watches over the agents of one start."""
+    """Watches over the agents of one start.
 
-    def __init__(self, links: Sequence[AgentLink], inbox: SignalInbox, limits: Limits, say: Say) -> None:
+    take_output: gets what the job prints, in the place of people.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[AgentLink],
+        inbox: SignalInbox,
+        limits: Limits,
+        say: Say,
+        take_output: Callable[[Output], None] | None = None,
+    ) -> None:
         self._links = list(links)
         self._open = list(links)
         self._inbox = inbox
         self._limits = limits
         self._say = say
+        self._take_output = take_output
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
@@ -162,7 +173,10 @@ class Attempt:
 
     def _take(self, link: AgentLink, message: Message) -> None:
         if isinstance(message, Output):
-            self._show(link, message)
+            if self._take_output is not None:
+                self._take_output(message)
+            else:
+                self._show(link, message)
         elif isinstance(message, Beat):
             self._states[link.remote.name] = message.ranks
             self._note_checkpoint(link, message.newest_checkpoint)

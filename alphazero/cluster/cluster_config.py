@@ -28,6 +28,11 @@ class ClusterConfig:
     exclude: str = setting("", "hosts and slots to leave out")
     max_restarts: int = setting(0, "starts after a failure", minimum=0)
     min_nodes: int = setting(0, "go on with so many hosts", minimum=1)
+    hang_timeout: float = setting(0.0, "seconds a step may stand still", minimum=1)
+    start_timeout: float = setting(0.0, "seconds until steps have been timed", minimum=1)
+    pause_timeout: float = setting(0.0, "seconds a validation or checkpoint may take", minimum=1)
+    shutdown_timeout: float = setting(0.0, "seconds from a rank's last word to its end", minimum=1)
+    silence_timeout: float = setting(0.0, "seconds after which a silent host or head is gone", minimum=3)
     host_weights: tuple[str, ...] = setting(
         (),
         "shares of unlike hosts, HOST=WEIGHT",

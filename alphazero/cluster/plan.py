@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.hostfile import Host
 
 # What this process does in a job.
@@ -20,7 +21,7 @@ class LaunchRequest:
     """What the command line asked for; None (or nothing) where a flag was not given.
 
     gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. elastic is (least, most)
-    nodes of a by-hand job whose nodes come and go.
+    nodes of a by-hand job whose nodes come and go. Timeouts are in seconds (hang_watch.Limits).
     """
 
     gpus: int | None = None
@@ -37,6 +38,11 @@ class LaunchRequest:
     max_restarts: int | None = None
     min_nodes: int | None = None
     elastic: tuple[int, int] | None = None
+    hang_timeout: float | None = None
+    start_timeout: float | None = None
+    pause_timeout: float | None = None
+    shutdown_timeout: float | None = None
+    silence_timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ class ClusterPlan:
     interface: str = ""
     max_restarts: int = 0
     min_nodes: int = 0
+    limits: Limits = field(default_factory=Limits)
     node: LaunchPlan | None = None
 
     @property

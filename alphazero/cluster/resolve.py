@@ -32,6 +32,7 @@ from alphazero.cluster.plan import (
     LaunchPlan,
     LaunchRequest,
 )
+from alphazero.cluster.resolve_limits import choose_limits
 from alphazero.cluster.resolve_node import DEFAULT_PORT, Share, resolve_devices, resolve_port
 from alphazero.cluster.sources import Claim, Sources, agreed, choice, read_sources, whole
 from alphazero.errors import LaunchError
@@ -76,6 +77,7 @@ def resolve(
         interface=str(choice(sources, "interface") or ""),
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, len(hosts)),
+        limits=choose_limits(sources),
     )
     if role in (HEAD, SLURM):
         return plan

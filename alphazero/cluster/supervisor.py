@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from alphazero.cluster import cross_check
 from alphazero.cluster.agent_protocol import NodeJob
 from alphazero.cluster.attempt import Attempt, Outcome, Say
 from alphazero.cluster.commands import RANK_VARIABLES, build_command
@@ -26,7 +27,6 @@ from alphazero.errors import LaunchError
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
-WARNINGS = 1  # of a check: worth a word, no reason to stop
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What the head's environment tells ranks on other hosts; all else there is that host's own.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
@@ -51,8 +51,8 @@ class Supervision:
     sync_data: send it where it is missing.
     interface: of gloo and NCCL, "" for the one on each host's route to the master.
     min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors keep hosts out.
-    collective: a program like the trainer that all ranks run first where there are several hosts: 0 is fine,
-    1 warnings, 2 a failure that it has named; () for none.
+    cross_check: run the preflight of all ranks together before a start on hosts that the start before it
+    had not; compared: configuration files that must be the same everywhere.
     """
 
     hosts: tuple[JobHost, ...]
@@ -72,7 +72,8 @@ class Supervision:
     max_restarts: int = 0
     min_nodes: int = 0
     check: bool = True
-    collective: tuple[str, ...] = ()
+    cross_check: bool = False
+    compared: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     grace_s: float = 5.0
     first_delay_s: float = FIRST_DELAY_S
@@ -99,6 +100,7 @@ class Supervisor:
         self._inbox = SignalInbox()
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
+        self._checked: frozenset[str] = frozenset()  # the hosts that have passed the cross-node check
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
@@ -106,9 +108,11 @@ class Supervisor:
         with self._inbox.open():
             num_restarts = 0
             while True:
-                ready = self._prepare(is_restart=num_restarts > 0)
-                if ready is None or not self._works_together(ready):
-                    status = MISTAKE
+                ready = self._prepare_checked(is_restart=num_restarts > 0)
+                if self._inbox.received:
+                    return 128 + int(self._inbox.received[0])
+                if isinstance(ready, int):
+                    status = ready
                     self._vain += 1
                 else:
                     outcome = self._start(ready)
@@ -118,9 +122,7 @@ class Supervisor:
                     status = outcome.failure.status
                     if not self._may_restart(outcome):
                         return status
-                if self._inbox.received:
-                    return 128 + int(self._inbox.received[0])
-                if num_restarts == self._job.max_restarts or (status == MISTAKE and num_restarts == 0):
+                if num_restarts == self._job.max_restarts or (isinstance(ready, int) and num_restarts == 0):
                     return status
                 num_restarts += 1
                 if not self._wait(num_restarts):
@@ -161,10 +163,59 @@ class Supervisor:
             time.sleep(0.05)
         return True
 
-    def _prepare(self, is_restart: bool) -> _Ready | None:
-        """Probe the hosts; those to start on, or None where too few are fit."""
+    def _prepare_checked(self, is_restart: bool) -> _Ready | int:
+        """Hosts that passed both their probes and the cross-node check, or the exit status."""
+        without: frozenset[str] = frozenset()
+        while True:
+            ready = self._prepare(is_restart or bool(without), without)
+            if ready is None:
+                return MISTAKE
+            if self._inbox.received or not self._wants_cross_check(ready):
+                break
+            verdict = self._cross_check(ready)
+            if self._inbox.received:
+                break
+            for line in verdict.lines:
+                self._say(line)
+            if verdict.status == 0:
+                break
+            left = len(ready.hosts) - len(verdict.culprits)
+            if not verdict.culprits or not 0 < self._job.min_nodes <= left:
+                return verdict.status
+            without |= verdict.culprits
+            self._say_who_is_left_out(left, sorted(verdict.culprits))
+        self._checked = frozenset(one.host.remote.name for one in ready.hosts)
+        return ready
+
+    def _wants_cross_check(self, ready: _Ready) -> bool:
+        """Several hosts, or GPUs of one, unless the last start had them all: it takes seconds."""
+        by_hand = self._job.plan is not None and self._job.plan.num_nodes > 1
+        if not self._job.cross_check or by_hand:
+            return False
+        is_small = ready.device == "cpu" or sum(one.host.num_ranks for one in ready.hosts) == 1
+        if len(ready.hosts) == 1 and is_small:
+            return False
+        return not {one.host.remote.name for one in ready.hosts} <= self._checked
+
+    def _cross_check(self, ready: _Ready) -> cross_check.Verdict:
+        """The preflight of all ranks together, started as the job will be."""
         job = self._job
-        hosts = job.hosts
+        run = self._run = self._run or job.choose_run(ready.device)
+        names = [one.host.remote.name for one in ready.hosts]
+        slots = [one.host.num_ranks for one in ready.hosts]
+        told = cross_check.arguments(ready.device, names, slots, job.compared)
+        directory = str(Path(run.directory, cross_check.LOG_DIRECTORY))
+        nodes = self._node_jobs(ready, ChosenRun(directory, told), is_check=True)
+        links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
+        listener = cross_check.Listener()
+        limits = replace(cross_check.LIMITS, silence_s=job.limits.silence_s)
+        outcome = Attempt(links, self._inbox, limits, self._say, listener.take).run()
+        return cross_check.judge(listener.report(), outcome, names, slots)
+
+    def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> _Ready | None:
+        """Probe the hosts but those of `without`; those to start on, or None where too few are fit."""
+        job = self._job
+        hosts = tuple(host for host in job.hosts if host.remote.name not in without)
         while True:
             master = job.master_addr if hosts[0] is job.hosts[0] and job.master_addr else hosts[0].address
             question = Question(
@@ -230,54 +281,33 @@ class Supervisor:
             return None
         if len(fit) < len(report.examined):
             left_out = [one.host.remote.name for one in report.examined if one not in fit]
-            self._say(f"going on with {len(fit)} of {len(job.hosts)} hosts, without {', '.join(left_out)}")
+            self._say_who_is_left_out(len(fit), left_out)
         return fit
 
-    def _choose_run(self, ready: _Ready) -> ChosenRun:
-        # Chosen once: a fresh start begins anew only the first time.
-        self._run = self._run or self._job.choose_run(ready.device)
-        return self._run
-
-    def _works_together(self, ready: _Ready) -> bool:
-        """Run the collective check on all hosts; False where it failed. One host needs none."""
-        job = self._job
-        if not job.collective or not job.check or len(ready.hosts) < 2:
-            return True
-        first = ready.hosts[0].probe
-        assert first is not None
-        hosts = [f"{one.host.remote.name}={one.host.num_ranks}" for one in ready.hosts]
-        run = replace(self._choose_run(ready), arguments=("--device", ready.device, "--hosts", *hosts))
-        # On a port of its own: the job's must be free when the job starts.
-        nodes = self._node_jobs(replace(ready, port=first.free_port), run, job.collective, "torchrun")
-        links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
-        outcome = Attempt(links, self._inbox, job.limits, self._say).run()
-        if outcome.failure is None or outcome.failure.status == WARNINGS:
-            return not self._inbox.received
-        self._say(f"error: preflight: {outcome.failure.line}")
-        return False
+    def _say_who_is_left_out(self, num_left: int, names: Sequence[str]) -> None:
+        self._say(f"going on with {num_left} of {len(self._job.hosts)} hosts, without {', '.join(names)}")
 
     def _start(self, ready: _Ready) -> Outcome:
-        nodes = self._node_jobs(ready, self._choose_run(ready), self._job.trainer, self._job.launcher)
-        if not self._job.plan:
-            on = "1 host" if len(nodes) == 1 else f"{len(nodes)} hosts"
-            ranks = sum(node.num_ranks for _, node in nodes)
-            self._say(f"{ranks} processes on {on}, master {ready.master_addr}:{ready.port}")
+        # Chosen once: a fresh start begins anew only the first time.
+        run = self._run = self._run or self._job.choose_run(ready.device)
+        nodes = self._node_jobs(ready, run)
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
         return Attempt(links, self._inbox, self._job.limits, self._say).run()
 
     def _node_jobs(
-        self, ready: _Ready, run: ChosenRun, program: tuple[str, ...], launcher: str
+        self, ready: _Ready, run: ChosenRun, is_check: bool = False
     ) -> list[tuple[JobHost, NodeJob]]:
-        """What each host is to run: `program` with the run's arguments."""
+        """What each host's agent is told: the trainer's part, or that of the cross-node check."""
         job = self._job
         token = uuid.uuid4().hex
-        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
+        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() and not is_check else 0
         slots = [one.host.num_ranks for one in ready.hosts]
         if job.plan:
             slots = list(job.plan.processes_by_node)
         jobs = []
         for node_rank, one in enumerate(ready.hosts):
             plan = job.plan or self._plan(ready, node_rank)
+            launcher = "torchrun" if is_check else plan.launcher
             plan = replace(plan, master_port=ready.port, launcher=launcher)
             assert one.probe is not None
             interface = one.probe.interface
@@ -290,11 +320,11 @@ class Supervisor:
                 interface,
                 passed_on if one.host.remote.target else self._environment,
                 self._python,
-                program,
+                cross_check.PROGRAM if is_check else job.trainer,
                 run.arguments,
                 slots,
             )
-            if job.plan:
+            if job.plan and not is_check:
                 for line in banner(plan, one.probe.machine, command):
                     self._say(line)
             node = NodeJob(
@@ -312,6 +342,9 @@ class Supervisor:
                 columns=columns,
             )
             jobs.append((one.host, node))
+        if not (job.plan or is_check):
+            on = "1 host" if len(jobs) == 1 else f"{len(jobs)} hosts"
+            self._say(f"{sum(slots)} processes on {on}, master {ready.master_addr}:{ready.port}")
         return jobs
 
     def _plan(self, ready: _Ready, node_rank: int) -> LaunchPlan:

@@ -59,13 +59,6 @@ class HostThresholds:
 
 
 @dataclass(frozen=True)
-class WatchThresholds:
-    """[watch] of health.toml."""
-
-    interval_s: float
-
-
-@dataclass(frozen=True)
 class CollectiveThresholds:
     """[collective] of health.toml."""
 
@@ -80,7 +73,6 @@ class Thresholds:
 
     gpu: GpuThresholds
     host: HostThresholds
-    watch: WatchThresholds
     collective: CollectiveThresholds
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.cluster.findings import Severity, worst
+from alphazero.cluster.rank_side import begin
 from alphazero.cluster.thresholds import load_thresholds
 from alphazero.errors import AlphaZeroError, LaunchError
 from alphazero.files import sha256_of
@@ -230,4 +231,5 @@ def _measure(
 
 
 if __name__ == "__main__":
+    begin(os.environ)
     sys.exit(main(sys.argv[1:]))

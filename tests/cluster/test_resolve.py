@@ -1,11 +1,13 @@
 """From flags, files, environment and machine to a plan: every role, source and contradiction."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from alphazero.cluster.cluster_config import read_cluster
+from alphazero.cluster.hang_watch import Limits
 from alphazero.cluster.health import Device, Machine
 from alphazero.cluster.plan import ClusterPlan, LaunchPlan, LaunchRequest
 from alphazero.cluster.resolve import resolve
@@ -114,6 +116,15 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(include="a:0"), CPU, "--include a:0: wanted --hostfile beside it"),
         (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: wanted a SLURM allocation"),
         (LaunchRequest(max_restarts=-1), CPU, "--max-restarts -1: wanted at least 0"),
+        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: wanted at least 1 seconds"),
+        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: wanted at least 1 seconds"),
+        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: wanted at least 1 seconds"),
+        (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: wanted at least 3 seconds"),
+        (
+            LaunchRequest(elastic=(1, 2), master_addr="a", hang_timeout=9.0),
+            CPU,
+            "--hang-timeout contradicts --elastic",
+        ),
         (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: wanted at most 1, as many as hosts"),
         (
             LaunchRequest(nodes=2, node_rank=0, master_addr="a", max_restarts=3),
@@ -434,6 +445,20 @@ def test_a_cluster_is_described_once_in_the_toml(toml):
     assert (found.role, found.master_addr, found.master_port) == ("head", "10.0.0.5", 6000)
     assert (found.launcher, found.interface) == ("deepspeed", "eth0")
     assert (found.max_restarts, found.min_nodes) == (3, 1)
+
+
+def test_limits_come_from_flags_then_the_toml_then_the_defaults(toml):
+    config = toml("hang_timeout = 20\nsilence_timeout = 30\nshutdown_timeout = 40\npause_timeout = 50")
+    limits = cluster(LaunchRequest(hang_timeout=7.0, start_timeout=60.0), config=config).limits
+    assert limits == Limits(step_s=7.0, start_s=60.0, pause_s=50.0, shutdown_s=40.0, silence_s=30.0)
+    assert cluster(LaunchRequest()).limits == Limits()
+
+
+def test_nobody_looks_for_hangs_where_machines_come_and_go():
+    request = LaunchRequest(elastic=(1, 3), master_addr="10.0.0.5", silence_timeout=20.0)
+    endless = math.inf
+    expected = Limits(step_s=endless, start_s=endless, pause_s=endless, silence_s=20.0)
+    assert cluster(request).limits == expected
 
 
 def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):

@@ -36,10 +36,10 @@ def test_each_shipped_threshold_has_a_comment_on_its_source():
 
 def test_a_file_changes_what_it_names_and_leaves_the_rest(tmp_path: Path):
     path = tmp_path / "own.toml"
-    path.write_text("[gpu]\ntemperature_c_warn = 70\n[watch]\ninterval_s = 1\n")
+    path.write_text("[gpu]\ntemperature_c_warn = 70\n[collective]\nstage_timeout_s = 1\n")
     own, shipped = load_thresholds(path), load_thresholds()
     assert own.gpu.temperature_c_warn == 70
-    assert own.watch.interval_s == 1.0
+    assert own.collective.stage_timeout_s == 1.0
     assert own.gpu.xids_fail == shipped.gpu.xids_fail
     assert own.host == shipped.host
 
@@ -48,15 +48,15 @@ def test_a_file_changes_what_it_names_and_leaves_the_rest(tmp_path: Path):
     ("text", "line", "message"),
     [
         ("[gpu]\n\ntemperature = 3\n", 3, "'temperature': no such threshold; wanted one of ecc_unc"),
-        ("[watch]\ninterval_s = 2\n[gpus]\n", 3, "'gpus': no such section; wanted [gpu], [host]"),
+        ("[collective]\nstage_timeout_s = 2\n[gpus]\n", 3, "'gpus': no such section; wanted [gpu], [host]"),
         ("interval_s = 3\n", 1, "'interval_s': no such section"),
-        ("[host]\nload_per_core_warn = 1\n[watch]\nload_per_core_warn = 1\n", 4, "no such threshold"),
+        ("[host]\nload_per_core_warn = 1\n[collective]\nload_per_core_warn = 1\n", 4, "no such threshold"),
         ('[gpu]\ntemperature_c_warn = "hot"\n', 2, "temperature_c_warn: 'hot': wanted a whole number"),
         ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: wanted a whole number from 0"),
         ("[gpu]\nwants_ecc = 1\n", 2, "wants_ecc: 1: wanted true or false"),
         ("[gpu]\ntemperature_c_warn = true\n", 2, "True: wanted a whole number"),
-        ("[watch]\ninterval_s = -1\n", 2, "-1: wanted a number from 0"),
-        ("[watch]\ninterval_s = inf\n", 2, "inf: wanted a number"),
+        ("[collective]\nstage_timeout_s = -1\n", 2, "-1: wanted a number from 0"),
+        ("[collective]\nstage_timeout_s = inf\n", 2, "inf: wanted a number"),
         ("[gpu]\nxids_fail = [48, true]\n", 2, "[48, True]: wanted a list of whole numbers"),
         ("[gpu]\nharmless_clock_reasons = 1\n", 2, "1: wanted a list of texts"),
     ],

@@ -79,6 +79,19 @@ def test_a_stopped_rank_is_found_and_every_rank_shows_its_stack(start):
         assert "fake_rank.py" in log.read_text()
 
 
+@pytest.mark.parametrize("limit_s", [1.5, 6.0])
+def test_a_stopped_rank_is_found_as_soon_as_the_limit_says(start, limit_s: float):
+    job = start(limits={"step_s": limit_s})
+    job.wait_for_step(30, limit_s=20)
+    job.hosts[1].run("kill", "-STOP", str(job.rank_process(job.hosts[1], 2)))
+    status, said = job.end()
+    assert status == 124
+    found = re.search(r"error: rank 2 on host2 .* stands still in step \d+ \(\w+\) for (\d+) s", said)
+    assert found, said
+    # Looked at once a second, on both sides.
+    assert int(limit_s) <= int(found[1]) <= limit_s + 3
+
+
 def test_the_head_killed_takes_every_host_with_it(start):
     job = start()
     job.wait_for_step(2)
