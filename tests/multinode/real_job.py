@@ -16,12 +16,14 @@ JOB_LIMIT_S = 300
 
 
 class Job:
-    """The launcher on one host of a network, as a user types it."""
+    """The launcher, or another program that starts the trainer, on one host, as a user types it."""
 
-    def __init__(self, host: Host, directory: Path, store: Path, *arguments: str) -> None:
+    def __init__(
+        self, host: Host, directory: Path, store: Path, *arguments: str, program: tuple[str, ...] = (LAUNCH,)
+    ) -> None:
         self.output = directory / f"said-{host.name}"
         self.process = host.popen(
-            LAUNCH,
+            *program,
             *TINY,
             *("--data", str(store), "--steps", str(STEPS)),
             *arguments,

@@ -1,0 +1,53 @@
+"""torchrun and deepspeed typed by hand on several hosts, without our launcher: the trainer needs nothing else."""
+
+import shutil
+import sys
+
+import pytest
+from hosts import REPOSITORY
+from jobs import run_job, step_lines
+from real_job import STEPS, Job, assert_idle, write_hostfile
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SCRIPT = str(REPOSITORY / "train_distributed.py")
+
+
+@pytest.fixture(scope="module")
+def one_host(namespaces, tmp_path_factory, random_store):
+    """Losses of 4 ranks on one host."""
+    directory = tmp_path_factory.mktemp("one-host")
+    run_job(directory, random_store, 4, "--steps", str(STEPS))
+    return [line["loss"] for line in step_lines(directory)]
+
+
+def losses(directory):
+    return [line["loss"] for line in step_lines(directory)]
+
+
+def test_torchrun_typed_on_each_host(network, tmp_path, random_store, one_host):
+    hosts = network(2)
+    jobs = []
+    for rank, host in enumerate(hosts.hosts):
+        torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--nnodes=2")
+        place = (f"--node_rank={rank}", "--master_addr=10.213.57.1", "--master_port=12355")
+        jobs.append(Job(host, tmp_path, random_store, program=(*torchrun, *place, SCRIPT)))
+    for job in jobs:
+        status, said = job.end()
+        assert status == 0, said
+    assert losses(tmp_path) == pytest.approx(one_host, rel=1e-3)
+    assert_idle(hosts)
+
+
+def test_deepspeed_typed_on_the_head(network, tmp_path, random_store, one_host):
+    """DeepSpeed's own runner, over pdsh and ssh."""
+    if shutil.which("pdsh") is None:
+        pytest.skip("DeepSpeed's runner needs pdsh for several hosts")
+    hosts = network(2)
+    write_hostfile(tmp_path, 2)
+    runner = (sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", "hostfile", SCRIPT)
+    config = ("--deepspeed_config", str(REPOSITORY / "ds_config.json"))
+    status, said = Job(hosts.hosts[0], tmp_path, random_store, *config, program=runner).end()
+    assert status == 0, said
+    assert losses(tmp_path) == pytest.approx(one_host, rel=1e-3)
+    assert_idle(hosts)
