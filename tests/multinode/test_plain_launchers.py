@@ -1,4 +1,4 @@
-"""torchrun and deepspeed typed by hand on several hosts, without our launcher: the trainer needs nothing else."""
+"""torchrun and deepspeed typed by hand on several hosts, without our launcher."""
 
 import shutil
 import sys
