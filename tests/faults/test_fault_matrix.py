@@ -89,7 +89,7 @@ def test_a_stopped_rank_is_found_as_soon_as_the_limit_says(start, limit_s: float
     found = re.search(r"error: rank 2 on host2 .* stands still in step \d+ \(\w+\) for (\d+) s", said)
     assert found, said
     # Looked at once a second, on both sides.
-    assert int(limit_s) <= int(found[1]) <= limit_s + 3
+    assert limit_s - 1 <= int(found[1]) <= limit_s + 4
 
 
 def test_the_head_killed_takes_every_host_with_it(start):
