@@ -52,7 +52,7 @@ def test_a_hostfile_starts_all_hosts_from_the_head(
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["job"]
     assert_same_training(tmp_path, one_host)
     assert_logs(tmp_path, rank_names(num_hosts))
-    assert "all-reduce (gloo): " in said and "preflight: " in said
+    assert "all-reduce" in said
     assert f"on {2 * num_hosts} ranks" in said
     assert_idle(hosts)
 
