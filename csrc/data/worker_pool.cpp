@@ -3,6 +3,24 @@
 #include <utility>
 
 namespace alphazero {
+namespace {
+
+// Before a thread sleeps it looks this often: work that comes in short rounds would else wait for the system
+// to wake it, each time longer than the round itself. Some 20 microseconds.
+constexpr int kSpins = 2000;
+
+template <typename Ready>
+bool spin_until(const Ready& ready) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (ready()) return true;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  return false;
+}
+
+}  // namespace
 
 WorkerPool::WorkerPool(int num_workers) {
   for (int worker = 1; worker < num_workers; ++worker) {
@@ -32,6 +50,7 @@ void WorkerPool::run(std::size_t num_tasks, const Task& task) {
   }
   wake_.notify_all();
   work(0);
+  spin_until([this] { return busy_.load(std::memory_order_acquire) == 0; });
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return busy_ == 0; });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -40,6 +59,7 @@ void WorkerPool::run(std::size_t num_tasks, const Task& task) {
 void WorkerPool::serve(int worker) {
   std::size_t seen_round = 0;
   while (true) {
+    spin_until([&] { return round_.load(std::memory_order_acquire) != seen_round; });
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stopping_ || round_ != seen_round; });

@@ -38,8 +38,8 @@ class WorkerPool {
   std::mutex mutex_;      // guards what follows
   std::condition_variable wake_;
   std::condition_variable done_;
-  std::size_t round_ = 0;  // counts run() calls, so that a worker joins each once
-  int busy_ = 0;           // threads still in this round
+  std::atomic<std::size_t> round_{0};  // counts run() calls, so that a worker joins each once
+  std::atomic<int> busy_{0};           // threads still in this round; both change under the mutex
   bool stopping_ = false;
   std::exception_ptr error_;
   std::size_t error_task_ = 0;
