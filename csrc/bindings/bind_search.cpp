@@ -37,6 +37,8 @@ using Wdl = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>
 // Positions that wait for the network: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 [B + 1].
 using Leaves = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array1<std::int32_t>>;
 
+using Dump = nb::typed<nb::dict, nb::str, nb::object>;
+
 template <typename T>
 Array1<T> copied(std::span<const T> values) {
   return to_numpy(std::vector<T>(values.begin(), values.end()));
@@ -127,7 +129,7 @@ void apply(OneSearch<G>& self, const Input1<float>& logits, const Wdl& wdl) {
 }
 
 template <Game G>
-nb::dict nodes(const OneSearch<G>& self) {
+Dump nodes(const OneSearch<G>& self) {
   require_root(self);
   const Tree<G>& tree = self.search.tree();
   std::vector<std::int32_t> parent, parent_edge, edge_offset(1, 0), index;
@@ -151,7 +153,7 @@ nb::dict nodes(const OneSearch<G>& self) {
     }
     edge_offset.push_back(static_cast<std::int32_t>(move.size()));
   }
-  nb::dict dump;
+  Dump dump;
   dump["parent"] = to_numpy(std::move(parent));
   dump["parent_edge"] = to_numpy(std::move(parent_edge));
   dump["proven"] = to_numpy(std::move(proven));
@@ -344,14 +346,15 @@ void bind_column(nb::class_<SelfPlayGame>& game, const char* name, std::vector<T
       name, [column](const SelfPlayGame& self) { return copied<T>(self.*column); },
       [column](SelfPlayGame& self, Input1<T> values) {
         (self.*column).assign(values.data(), values.data() + values.size());
-      });
+      },
+      nb::rv_policy::move);
 }
 
 void bind_records(nb::module_& module) {
   nb::class_<Found>(module, "SearchResult", "What a finished search says of its root, for the side to move.")
       .def_ro("move", &Found::move, "the move to play")
       .def_prop_ro(
-          "policy", [](const Found& self) { return copied<double>(self.policy); },
+          "policy", [](const Found& self) { return copied<double>(self.policy); }, nb::rv_policy::move,
           "f64 [num_legal]: shares of the legal moves, by ascending policy index")
       .def_prop_ro("root_q", [](const Found& self) { return self.result.root_q; })
       .def_prop_ro("root_d", [](const Found& self) { return self.result.root_d; })
