@@ -219,6 +219,11 @@ class SelfPlayConfig:
         16, "moves each lane plays at a time; a generation is as many rounds as reuse wants", minimum=1
     )
     evaluation_batch: int = setting(64, "positions an evaluation of the network in self-play", minimum=1)
+    evaluation_precision: str = setting(
+        "training",
+        "arithmetic of the network in self-play; training: that of training",
+        choices=("training", "fp32", "bf16", "fp16"),
+    )
     full_search_share: float = setting(
         1.0,
         "share of moves with a full search; the others are quick and not trained on",

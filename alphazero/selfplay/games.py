@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
@@ -40,6 +41,7 @@ GAME_SCHEMA = pa.schema(
         for name, kind in _ARRAYS.items()
     ]
 )
+TRAINED_ON = 1  # bit of flags: a full search (csrc/search/self_play.hpp)
 _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 
@@ -143,7 +145,13 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
     return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
 
 
-def count(batch: pa.RecordBatch, holds: Callable[[dict[str, Any]], bool]) -> int:
-    """How many of the games `holds` is true for; it gets their numbers and ends by name."""
-    names = [*_NUMBERS, "end", "termination"]
-    return sum(map(holds, batch.select(names).to_pylist()))
+def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """bool [plies of all games]: did the ply get a full search?"""
+    flags: Any = batch.column("flags")
+    trained: npt.NDArray[np.bool_] = (flags.flatten().to_numpy(zero_copy_only=False) & TRAINED_ON) != 0
+    return trained
+
+
+def num_trained_positions(batch: pa.RecordBatch) -> int:
+    """Plies with a full search over all games."""
+    return int(np.count_nonzero(is_trained_on(batch)))
