@@ -10,7 +10,7 @@
 namespace alphazero {
 namespace {
 
-constexpr std::size_t kSlotsPerTask = 4;  // enough work that threads seldom meet at the counter
+constexpr std::size_t kSlotsPerTask = 8;  // enough work that threads seldom meet at the counter
 
 }  // namespace
 
