@@ -302,9 +302,9 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` one flag for every field of every section (absent unless typed)."""
-    for section_name, section in SECTIONS.items():
+def add_flags(parser: argparse.ArgumentParser, sections: Mapping[str, type] | None = None) -> None:
+    """Give `parser` one flag for every field of the sections, all if None (absent unless typed)."""
+    for section_name, section in (SECTIONS if sections is None else sections).items():
         group = parser.add_argument_group(section_name, section.__doc__)
         types_of = typing.get_type_hints(section)
         for entry in fields(section):

@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
 
-import numpy as np
 import pyarrow as pa
 import torch
 
@@ -24,7 +22,7 @@ from alphazero.data.batch import MicroBatch
 from alphazero.data.growing_store import GrowingStore
 from alphazero.data.loader import Loader
 from alphazero.data.replay_window import newest_games, window_size
-from alphazero.data.sampler import Mixture, Window
+from alphazero.data.sampler import Window
 from alphazero.data.store import GameStore
 from alphazero.errors import CheckpointError
 from alphazero.games.spec import GameSpec
@@ -59,6 +57,27 @@ class Standing:
     positions: int = 0
     num_shards: int = 0
     store_id: str = ""
+
+
+@dataclass
+class Totals:
+    """What this rank did in a generation."""
+
+    moves: int = 0
+    simulations: int = 0
+    evaluations: int = 0
+    batches: int = 0
+
+    def add(self, played: Played) -> None:
+        """One more round."""
+        self.moves += played.moves
+        self.simulations += played.simulations
+        self.evaluations += played.evaluations
+        self.batches += played.batches
+
+    def numbers(self) -> list[int]:
+        """In the order of the fields."""
+        return [self.moves, self.simulations, self.evaluations, self.batches]
 
 
 @dataclass(frozen=True)
@@ -156,7 +175,7 @@ class Generations:
         wanted = math.ceil(trained_on / own.reuse)
         started = time.monotonic()
         finished: list[pa.RecordBatch] = []
-        mine, positions, totals = self._mine, standing.positions, np.zeros(4)
+        mine, positions, totals = self._mine, standing.positions, Totals()
         while positions < wanted or not (finished or standing.games):
             played = self._play_round(step, mine)
             if played is None:
@@ -170,7 +189,7 @@ class Generations:
             )
             finished.append(batch)
             positions += games.num_trained_positions(batch)
-            totals += [played.moves, played.simulations, played.evaluations, played.batches]
+            totals.add(played)
         self._take(mine, games.concatenated(finished), positions, end_step)
         self._tell(step, games.concatenated(finished), totals, time.monotonic() - started)
         return True
@@ -213,7 +232,7 @@ class Generations:
             num_threads=torch.get_num_threads(),
             on_progress=on_progress,
         )
-        if any(helpers.exchange.numbers(int(played is None))):
+        if not all(helpers.exchange.numbers(int(played.is_complete))):
             helpers.console.say(f"stopping: a signal came during the games of generation {generation}")
             return None
         return played
@@ -232,7 +251,7 @@ class Generations:
         if self._helpers.writes and rows.num_rows:
             self._store.append(rows)
         exchange.barrier()
-        store = GameStore.open(self._path) if self._standing.games + rows.num_rows else None
+        store = GameStore.open(self._job.run.games) if self._standing.games + rows.num_rows else None
         self._standing = Standing(
             generation=generation,
             end_step=end_step,
@@ -242,3 +261,73 @@ class Generations:
             store_id=store.manifest.sha256 if store else "",
         )
         self._window = self._make_window()
+
+    def _make_window(self) -> Window | None:
+        """The newest games, as many as the power law of all positions says; None before the first."""
+        own = self._config.self_play
+        if not self._standing.games:
+            return None
+        size = window_size(self._standing.positions, own.window_minimum, own.window_alpha, own.window_beta)
+        return newest_games(GameStore.open(self._job.run.games), size)
+
+    def _rewind_store(self) -> None:
+        """Have every host's store hold the standing's games and no others; they are sent where they lack."""
+        standing, exchange = self._standing, self._helpers.exchange
+        held = ""
+        if self._helpers.writes:
+            self._store = GrowingStore(self._job.run.games, self._spec.name)
+            self._store.truncate_to(standing.num_shards)
+            held = self._store.manifest.sha256 if self._store.manifest else ""
+        if not standing.num_shards:
+            return
+        holders = [
+            rank for rank, store_id in enumerate(exchange.gather(held)) if store_id == standing.store_id
+        ]
+        if not holders:
+            error = CheckpointError(
+                f"{self._job.run.games}: not the games of generation {standing.generation} that the checkpoint "
+                "learned from; wanted them, or --fresh-start"
+            )
+            error.found_by_all_ranks = True
+            raise error
+        self._send_games(holders[0], lacks=self._helpers.writes and held != standing.store_id)
+
+    def _send_games(self, source: int, *, lacks: bool) -> None:
+        """Every shard from rank `source` to the writers that lack it."""
+        exchange = self._helpers.exchange
+        if not any(exchange.numbers(int(lacks))):
+            return
+        if lacks:
+            self._store.truncate_to(0)
+        for number in range(self._standing.num_shards):
+            content = b""
+            if exchange.rank == source:
+                assert self._store.manifest is not None
+                content = (self._job.run.games / self._store.manifest.shards[number].name).read_bytes()
+            content = exchange.from_rank(source, content)
+            if lacks:
+                self._store.append_shard(content)
+
+    def _tell(self, step: int, finished: pa.RecordBatch, totals: Totals, seconds: float) -> None:
+        """The generation's figures, for people and for the metrics."""
+        helpers, standing = self._helpers, self._standing
+        sums = helpers.exchange.sum(torch.tensor(totals.numbers(), dtype=torch.float64))
+        if not self._job.runtime.is_main:
+            return
+        moves, simulations, evaluations, batches = sums.tolist()
+        figures = figures_of(finished) if finished.num_rows else {}
+        figures |= {
+            "generation": float(standing.generation),
+            "window_positions": float(self._window.num_samples if self._window else 0),
+            "seconds": seconds,
+            "moves_per_s": moves / seconds,
+            "simulations_per_s": simulations / seconds,
+            "evaluations_per_s": evaluations / seconds,
+            "batch_fill": evaluations / max(1.0, batches * self._config.self_play.evaluation_batch),
+        }
+        helpers.metrics.write("self_play", step, figures)
+        text = describe(figures) if finished.num_rows else "no game has ended yet"
+        helpers.console.say(
+            f"generation {standing.generation} | {text} | {seconds:.0f} s, {figures['evaluations_per_s']:,.0f} "
+            f"evaluations/s | window {figures['window_positions']:,.0f} positions"
+        )

@@ -12,7 +12,9 @@ from alphazero.data.sampler import Window
 from alphazero.games.spec import GameSpec
 from alphazero.runtime import Runtime, default_threads
 from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.data_source import SourceState, Weights
+from alphazero.training.job import Job
 
 
 def loader_threads(config: Config, runtime: Runtime) -> int:
@@ -28,27 +30,29 @@ def loader_threads(config: Config, runtime: Runtime) -> int:
 class GivenGames:
     """All steps of a run on one window."""
 
-    config: Config
-    runtime: Runtime
+    job: Job
     spec: GameSpec
     window: Window
-    num_steps: int
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Nothing: the order is a function of the step."""
 
     def prepare(self, step: int, weights: Weights) -> int | None:
         """The end of the run: the data is there."""
-        return self.num_steps
+        return self.job.num_steps
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
+        config, runtime = self.job.config, self.job.runtime
         loader = Loader(
             self.window,
             self.spec,
-            seed=self.config.training.seed,
+            seed=config.training.seed,
             batch_size=plan.batch_size,
             micro_batch_size=plan.micro_batch_size,
-            passes=plan.passes_of(self.runtime.rank),
-            num_threads=loader_threads(self.config, self.runtime),
-            history_fill=self.config.data.history_fill,
+            passes=plan.passes_of(runtime.rank),
+            num_threads=loader_threads(config, runtime),
+            history_fill=config.data.history_fill,
         )
         return loader.iterate(first, last)
 

@@ -16,6 +16,7 @@ from alphazero.errors import AlphaZeroError, ConfigError
 COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("alphazero.cli.launch", "start training on the devices of this machine"),
     "train": ("alphazero.cli.train", "train in this process (what every rank runs)"),
+    "selfplay": ("alphazero.cli.selfplay", "games of a network against itself, into a game store"),
     "data": ("alphazero.cli.data", "import PGN into a game store, describe and verify stores"),
     "checkpoint": ("alphazero.cli.checkpoint", "list, verify and prune the checkpoints of a run"),
     "eval": ("alphazero.cli.eval", "policy accuracy, losses and value error on positions"),

@@ -33,9 +33,11 @@ def lanes_of(rank: int, world_size: int, num_lanes: int) -> range:
 class Played:
     """What a stretch of play gave: games that ended, by lane and number, and every lane's game under way.
 
-    Counts are this rank's: searched moves, simulations, positions evaluated, batches they came in.
+    is_complete: every lane made its moves; else it was broken off, and the games under way stand somewhere
+    between. Counts are this rank's: searched moves, simulations, positions evaluated, batches they came in.
     """
 
+    is_complete: bool
     finished: list[_core.SelfPlayGame]
     under_way: list[_core.SelfPlayGame]
     moves: int
@@ -54,13 +56,13 @@ def play(
     fill: str = "fen_only",
     num_threads: int = 1,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
-) -> Played | None:
+) -> Played:
     """Let every lane play `moves` searched moves; its games go on from where they stand.
 
     A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
     played beside it, and with how many threads, changes nothing. on_progress is told the moves and games
-    so far after each batch; where it says False all is dropped, and None returned. Raises GameError for a
-    lane whose moves are not legal.
+    so far after each batch; where it says False play is broken off. Raises GameError for a lane whose moves
+    are not legal.
     """
     leaves = settings.search.leaves if settings.search.algorithm is _core.SearchAlgorithm.PUCT else 1
     slots = max(1, min(evaluator.batch_size // leaves, -(-len(lanes) // NUM_GROUPS)))
@@ -75,9 +77,9 @@ def play(
         batches += 1
         return on_progress(pool.moves, pool.games)
 
-    if not run_pool(pool, evaluator, after_batch):
-        return None
+    is_complete = run_pool(pool, evaluator, after_batch)
     return Played(
+        is_complete,
         pool.take_finished(),
         pool.games_under_way(),
         pool.moves,

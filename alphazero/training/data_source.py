@@ -10,6 +10,7 @@ import torch
 
 from alphazero.data.batch import MicroBatch
 from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.checkpoint import Checkpoint
 
 # The network's whole tensors as it plays: averaged where a run keeps an average. Collective.
 Weights = Callable[[], dict[str, torch.Tensor]]
@@ -30,6 +31,10 @@ class SourceState:
 
 class DataSource(Protocol):
     """Gives micro-batches a stretch of steps at a time; every rank has one, and they agree."""
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Stand where the checkpoint stood, None: at the beginning. Collective."""
+        ...
 
     def prepare(self, step: int, weights: Weights) -> int | None:
         """Make data for the steps from `step` on; the step at which it ends. Collective, may take long.
