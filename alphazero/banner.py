@@ -61,8 +61,9 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
         lines.append(
-            f"self-play         {games.generations:,} generations, {games.lanes:,} lanes, {search.algorithm} with "
-            f"{search.simulations:,} simulations a move, {games.evaluation_batch} positions an evaluation"
+            f"self-play         {games.generations:,} generations, {games.lanes:,} lanes, "
+            f"{search.algorithm} with {search.simulations:,} simulations a move, "
+            f"batches of {games.evaluation_batch}"
         )
     return lines
 

@@ -124,7 +124,8 @@ class Generations:
             self._lanes = games.from_bytes(checkpoint.lanes, "lanes.arrow")
             if self._lanes.num_rows != own.lanes:
                 raise CheckpointError(
-                    f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; wanted the same, or --fresh-start"
+                    f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; wanted as many, "
+                    "or --fresh-start"
                 )
         self._mine = games.from_batch(self._lanes.take(pa.array(list(mine), pa.int64())))
         self._rewind_store()
@@ -285,8 +286,8 @@ class Generations:
         ]
         if not holders:
             error = CheckpointError(
-                f"{self._job.run.games}: not the games of generation {standing.generation} that the checkpoint "
-                "learned from; wanted them, or --fresh-start"
+                f"{self._job.run.games}: not the games of generation {standing.generation} that the "
+                "checkpoint learned from; wanted them, or --fresh-start"
             )
             error.found_by_all_ranks = True
             raise error
@@ -328,6 +329,6 @@ class Generations:
         helpers.metrics.write("self_play", step, figures)
         text = describe(figures) if finished.num_rows else "no game has ended yet"
         helpers.console.say(
-            f"generation {standing.generation} | {text} | {seconds:.0f} s, {figures['evaluations_per_s']:,.0f} "
-            f"evaluations/s | window {figures['window_positions']:,.0f} positions"
+            f"generation {standing.generation} | {text} | {seconds:.0f} s, "
+            f"{figures['evaluations_per_s']:,.0f} evaluations/s | window {figures['window_positions']:,.0f} positions"
         )

@@ -354,7 +354,8 @@ def _require_same(run: RunDirectory, step: int, name: str, before: object, now: 
     if before != now:
         raise shared(
             CheckpointError(
-                f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; wanted the same, or --fresh-start"
+                f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; "
+                "wanted the same, or --fresh-start"
             )
         )
 

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("alphazero.cli.data", "import PGN into a game store, describe and verify stores"),
     "checkpoint": ("alphazero.cli.checkpoint", "list, verify and prune the checkpoints of a run"),
     "eval": ("alphazero.cli.eval", "policy accuracy, losses and value error on positions"),
+    "match": ("alphazero.cli.match", "networks against each other, or against random moves"),
     "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
     "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),
     "health": ("alphazero.cli.health", "GPUs and host of this machine: what is broken, slow or in use"),

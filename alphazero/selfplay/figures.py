@@ -18,7 +18,7 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
 
     games, plies (a game), positions (trained on), first_player_wins, draws, too_long, resigned: shares of
     the games; policy_entropy: mean in nats of the policies trained on; wrong_resignations: share of the
-    games played through in which the side that would have resigned did not lose (absent where there were none).
+    games played through in which the side that would have resigned did not lose (absent without any).
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
@@ -59,12 +59,13 @@ def wrong_resignations(batch: pa.RecordBatch) -> float | None:
 def describe(figures: dict[str, float]) -> str:
     """In a line, for people."""
     text = (
-        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies, {figures['positions']:,.0f} positions | "
-        f"first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%} | "
+        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies, "
+        f"{figures['positions']:,.0f} positions | first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%} | "
         f"policy entropy {figures['policy_entropy']:.2f}"
     )
     if "wrong_resignations" in figures:
-        text += f" | resigned {figures['resigned']:.0%}, wrongly {figures['wrong_resignations']:.1%} of those tried"
+        wrong = figures["wrong_resignations"]
+        text += f" | resigned {figures['resigned']:.0%}, wrongly {wrong:.1%} of those played on"
     return text
 
 

@@ -43,7 +43,6 @@ class Recording:
         lanes = [new_lane(number) for number in range(own.lanes)]
         done = 0
         while done < num_games:
-            before = done
             played = play(
                 self.game_name,
                 settings,
@@ -52,7 +51,7 @@ class Recording:
                 self.evaluator,
                 fill=self.config.data.history_fill,
                 num_threads=self.num_threads,
-                on_progress=lambda moves, ended: self.on_progress(before + ended),
+                on_progress=lambda moves, ended, before=done: self.on_progress(before + ended),
             )
             lanes = played.under_way
             self.evaluations += played.evaluations
