@@ -329,6 +329,6 @@ class Generations:
         helpers.metrics.write("self_play", step, figures)
         text = describe(figures) if finished.num_rows else "no game has ended yet"
         helpers.console.say(
-            f"generation {standing.generation} | {text} | {seconds:.0f} s, "
-            f"{figures['evaluations_per_s']:,.0f} evaluations/s | window {figures['window_positions']:,.0f} positions"
+            f"generation {standing.generation} | {text} | {seconds:.0f} s, {evaluations / seconds:,.0f} "
+            f"evaluations/s | window {figures['window_positions']:,.0f} positions"
         )

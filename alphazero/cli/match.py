@@ -65,7 +65,11 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
     openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
     with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
-        score = play_match(first, second, openings, after_move=lambda over: bar.update(over - bar.n))
+
+        def count(over: int) -> None:
+            bar.update(over - bar.n)
+
+        score = play_match(first, second, openings, after_move=count)
     print(to_json(score) if args.json else to_text(args, score))
     return 0
 

@@ -58,15 +58,15 @@ def wrong_resignations(batch: pa.RecordBatch) -> float | None:
 
 def describe(figures: dict[str, float]) -> str:
     """In a line, for people."""
-    text = (
-        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies, "
-        f"{figures['positions']:,.0f} positions | first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%} | "
-        f"policy entropy {figures['policy_entropy']:.2f}"
-    )
+    parts = [
+        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies, {figures['positions']:,.0f} positions",
+        f"first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%}",
+        f"policy entropy {figures['policy_entropy']:.2f}",
+    ]
     if "wrong_resignations" in figures:
         wrong = figures["wrong_resignations"]
-        text += f" | resigned {figures['resigned']:.0%}, wrongly {wrong:.1%} of those played on"
-    return text
+        parts.append(f"resigned {figures['resigned']:.0%}, wrongly {wrong:.1%} of those played on")
+    return " | ".join(parts)
 
 
 def _values(column: pa.Array[Any]) -> npt.NDArray[Any]:

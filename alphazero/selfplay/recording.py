@@ -51,7 +51,7 @@ class Recording:
                 self.evaluator,
                 fill=self.config.data.history_fill,
                 num_threads=self.num_threads,
-                on_progress=lambda moves, ended, before=done: self.on_progress(before + ended),
+                on_progress=self._progress_from(done),
             )
             lanes = played.under_way
             self.evaluations += played.evaluations
@@ -60,6 +60,9 @@ class Recording:
             if not played.is_complete:
                 break
         return games.concatenated(self.finished)
+
+    def _progress_from(self, done: int) -> Callable[[int, int], bool]:
+        return lambda moves, ended: self.on_progress(done + ended)
 
     def _keep(self, finished: list[_core.SelfPlayGame]) -> None:
         if not finished:
