@@ -22,7 +22,7 @@ from alphazero.data.batch import MicroBatch
 from alphazero.data.growing_store import GrowingStore
 from alphazero.data.loader import Loader
 from alphazero.data.replay_window import newest_games, window_size
-from alphazero.data.sampler import Window
+from alphazero.data.sampler import Mixture, Window
 from alphazero.data.store import GameStore
 from alphazero.errors import CheckpointError
 from alphazero.games.spec import GameSpec
@@ -158,6 +158,7 @@ class Generations:
             num_threads=loader_threads(self._config, self._job.runtime),
             history_fill=self._config.data.history_fill,
             value_q_ratio=self._config.self_play.value_q_ratio,
+            mixture=self._mixture(),
         )
         return loader.iterate(first, last)
 
@@ -264,12 +265,22 @@ class Generations:
         self._window = self._make_window()
 
     def _make_window(self) -> Window | None:
-        """The newest games, as many as the power law of all positions says; None before the first."""
+        """The newest games, as many as the power law of all positions says, behind those given.
+
+        None before the first game.
+        """
         own = self._config.self_play
         if not self._standing.games:
-            return None
+            return self._given
         size = window_size(self._standing.positions, own.window_minimum, own.window_alpha, own.window_beta)
-        return newest_games(GameStore.open(self._job.run.games), size)
+        newest = newest_games(GameStore.open(self._job.run.games), size)
+        return newest if self._given is None else Window.joined(self._given, newest)
+
+    def _mixture(self) -> Mixture | None:
+        """How batches are drawn from a window that begins with given games."""
+        if self._given is None or self._window is self._given:
+            return None
+        return Mixture(self._given.num_samples, self._config.self_play.historical_share)
 
     def _rewind_store(self) -> None:
         """Have every host's store hold the standing's games and no others; they are sent where they lack."""
