@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
     "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),
     "health": ("alphazero.cli.health", "GPUs and host of this machine: what is broken, slow or in use"),
+    "solve": ("alphazero.cli.solve", "the exact value of a Connect Four position"),
     "perft": ("alphazero.cli.perft", "count the leaves of the move tree"),
     "bench": ("alphazero.cli.bench", "measure a part of the system"),
 }
