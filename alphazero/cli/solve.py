@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from alphazero.errors import ConfigError, GameInputError
 
 if TYPE_CHECKING:
-    from alphazero.games.registry import Line
+    from alphazero import _core
 
 FULL = "-"
 
@@ -62,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_moves(text: str) -> Line:
+def read_moves(text: str) -> _core.Connect4Line:
     """The position after the moves. Raises GameInputError naming the first that cannot be played."""
-    from alphazero.games.registry import make_line
+    from alphazero import _core
 
-    line = make_line("connect4")
+    line = _core.Connect4Line()
     for number, column in enumerate(text, start=1):
         if line.outcome().over:
             raise GameInputError(
@@ -116,14 +116,14 @@ def make_table(args: argparse.Namespace) -> int:
     return 0
 
 
-def random_positions(seed: int) -> Iterator[tuple[str, Line]]:
+def random_positions(seed: int) -> Iterator[tuple[str, _core.Connect4Line]]:
     """Positions of games of random moves, none over, none twice, not even mirrored; without end."""
-    from alphazero.games.registry import make_line
+    from alphazero import _core
 
     generator = random.Random(seed)
     seen: set[int] = set()
     while True:
-        line, mirrored, moves = make_line("connect4"), make_line("connect4"), ""
+        line, mirrored, moves = _core.Connect4Line(), _core.Connect4Line(), ""
         for _ in range(generator.randrange(10, 41)):
             move = generator.choice(line.legal())
             line.push(move)

@@ -14,7 +14,6 @@ from alphazero import _core
 from alphazero.errors import DataError
 from alphazero.evaluation.players import Player
 from alphazero.files import complete_lines
-from alphazero.games.registry import Line, make_line
 
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
 COLUMNS = 7
@@ -42,9 +41,9 @@ class SolvedPosition:
     score: int
     move_scores: tuple[int | None, ...] = ()
 
-    def line(self) -> Line:
+    def line(self) -> _core.Connect4Line:
         """The position with its moves."""
-        line = make_line("connect4")
+        line = _core.Connect4Line()
         for move in self.moves:
             line.push(int(move) - 1)
         return line
