@@ -52,13 +52,10 @@ class Edge:
     visits: int = 0  # n(a)
     waiting: int = 0  # o(a)
     value_sum: float = 0.0  # w(a)
-    draw_sum: float = 0.0
     child: Node | None = None
-
-    @property
-    def exact(self) -> int | None:
-        """The child's proven value as the edge's own node sees it; None if it is not proven."""
-        return None if self.child is None or self.child.proven is None else -self.child.proven
+    exact: int | None = (
+        None  # with proofs: the value of a child that is proven, as the edge's own node sees it
+    )
 
     @property
     def lost(self) -> bool:
@@ -81,7 +78,7 @@ class Node:
     proven: int | None = None
     evaluated: bool = False
     value: float = 0.0  # v
-    draw: float = 0.0  # d
+    draw_sum: float = 0.0  # d, and that of every simulation that went further, in the order they finished
 
     @property
     def visits(self) -> int:
@@ -94,11 +91,11 @@ class Node:
 
     @property
     def mean_value(self) -> float:
-        return (self.value + ordered_sum([edge.value_sum for edge in self.edges])) / (1 + self.visits)
+        return ordered_sum([self.value] + [edge.value_sum for edge in self.edges]) / (1 + self.visits)
 
     @property
     def mean_draw(self) -> float:
-        return (self.draw + ordered_sum([edge.draw_sum for edge in self.edges])) / (1 + self.visits)
+        return self.draw_sum / (1 + self.visits)
 
     def playable(self) -> list[int]:
         """Numbers of the edges that are not proven lost."""
@@ -179,7 +176,7 @@ def halving_schedule(considered: int, num_legal: int, simulations: int) -> list[
 def exploration(settings: Settings, prior: float, total: int, started: int) -> float:
     """U(a) with N = `total` and n(a) + o(a) = `started`."""
     c = math.log((total + settings.c_base + 1) / settings.c_base) + settings.c_init
-    return c * prior * math.sqrt(max(1, total)) / (1 + started)
+    return c * math.sqrt(max(1, total)) * prior / (1 + started)
 
 
 def puct_value(edge: Edge, unvisited: float) -> float:
@@ -239,22 +236,22 @@ def sigmas(node: Node, settings: Settings) -> list[float]:
     return [scale * (value + 1) / 2 for value in completed_values(node)]
 
 
-def improved_policy(node: Node, settings: Settings) -> list[float]:
-    """softmax(l + sigma)."""
-    return softmax([a + b for a, b in zip(log_priors(node), sigmas(node, settings), strict=True)])
+def improved_logits(node: Node, settings: Settings) -> list[float]:
+    """l(a) + sigma(a) of every edge."""
+    return [a + b for a, b in zip(log_priors(node), sigmas(node, settings), strict=True)]
 
 
 def choose_gumbel_inner(node: Node, settings: Settings) -> int:
     """Number of the edge that Gumbel walks below the root."""
-    policy, total = improved_policy(node, settings), node.visits
+    policy, total = softmax(improved_logits(node, settings)), node.visits
     return first_best(
         node.playable(), lambda number: policy[number] - node.edges[number].visits / (1 + total)
     )
 
 
 def gumbel_scores(root: Node, settings: Settings, gumbels: Sequence[float]) -> list[float]:
-    """g(a) + l(a) + sigma(a) of the root's edges."""
-    return [g + l + s for g, l, s in zip(gumbels, log_priors(root), sigmas(root, settings), strict=True)]
+    """g(a) + (l(a) + sigma(a)) of the root's edges."""
+    return [g + logit for g, logit in zip(gumbels, improved_logits(root, settings), strict=True)]
 
 
 def choose_gumbel_root(root: Node, settings: Settings, gumbels: Sequence[float]) -> int:
@@ -424,12 +421,12 @@ class ReferenceSearch:
             first += len(leaf.edges)
             for edge, prior in zip(leaf.edges, softmax(logits), strict=True):
                 edge.prior = float(np.float32(prior))
-            leaf.evaluated, leaf.value, leaf.draw = True, win - loss, draw
+            leaf.evaluated, leaf.value, leaf.draw_sum = True, win - loss, draw
             if leaf is self.root:
                 self._mix_noise()
             for _, edge in path:
                 edge.waiting -= 1
-            self._finish(path, leaf.value, leaf.draw)
+            self._finish(path, leaf.value, draw)
         self.queue = []
 
     def _finish(self, path: Path, value: float, draw: float) -> None:
@@ -437,8 +434,9 @@ class ReferenceSearch:
             value = -value
             edge.visits += 1
             edge.value_sum += value
-            edge.draw_sum += draw
-            if self.settings.proofs and node.proven is None:
+            node.draw_sum += draw
+            if self.settings.proofs and edge.child.proven is not None:
+                edge.exact = -edge.child.proven
                 prove(node)
 
     def advance(self, move: int, noise: NDArray[np.float64] | None) -> None:
@@ -487,8 +485,8 @@ class ReferenceSearch:
         """The policy over the allowed edges, in their order."""
         edges = [self.root.edges[number] for number in allowed]
         if self.settings.algorithm == "gumbel":
-            improved = improved_policy(self.root, self.settings)
-            return shares([improved[number] for number in allowed])
+            logits = improved_logits(self.root, self.settings)
+            return softmax([logits[number] for number in allowed])
         visits = [edge.visits for edge in edges]
         if self.settings.forced_playouts > 0 and self._noisy and self.root.proven is None:
             visits = pruned_visits(self.root, self.settings, allowed)
