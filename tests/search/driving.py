@@ -1,5 +1,5 @@
-"""What the search tests share: evaluators that are pure functions of a position, the core behind the face of the
-reference, lines of play by text, and a search run to its end."""
+"""What the search tests share: evaluators that are pure functions of a position, the core behind the face of
+the reference, lines of play by text, and a search run to its end."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Evaluator(Protocol):
 class VariedEvaluator:
     """Pseudo-random float32 numbers by a hash of the packed bytes and the seed, of many shapes.
 
-    Logits: flat, with ties, mild, peaked, or so far apart that priors underflow to 0. Values: sure, nearly sure,
-    even, anything; `win_bias` moves them towards a win (or a loss) of the side to move.
+    Logits: flat, with ties, mild, peaked, or so far apart that priors underflow to 0. Values: sure,
+    nearly sure, even, anything; `win_bias` moves them towards a win (or a loss) of the side to move.
     """
 
     seed: int
