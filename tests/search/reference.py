@@ -1,9 +1,9 @@
 """The tree search of docs/search.md a second time: plain, slow, and independent of the core.
 
-Every node is an object, every sum is taken anew where it is needed, in edge order and in double precision.
+Every node is an object, sums are taken anew where they are needed, in edge order and in double precision.
 `ReferenceSearch` is driven like the core's searches: start, then collect and apply by turns until collect
-returns no leaf, then result, and advance. Moves are the core's 16-bit moves, edges are legal moves in ascending
-order of policy index, values are from the point of view of the side to move.
+returns no leaf, then result, and advance. Moves are the core's 16-bit moves, edges are legal moves in
+ascending order of policy index, values are from the point of view of the side to move.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Edge:
     waiting: int = 0  # o(a)
     value_sum: float = 0.0  # w(a)
     child: Node | None = None
-    exact: int | None = (
-        None  # with proofs: the value of a child that is proven, as the edge's own node sees it
-    )
+    exact: int | None = None  # with proofs: value of a proven child, as the edge's own node sees it
 
     @property
     def lost(self) -> bool:
@@ -91,7 +89,7 @@ class Node:
 
     @property
     def mean_value(self) -> float:
-        return ordered_sum([self.value] + [edge.value_sum for edge in self.edges]) / (1 + self.visits)
+        return (self.value + ordered_sum([edge.value_sum for edge in self.edges])) / (1 + self.visits)
 
     @property
     def mean_draw(self) -> float:
@@ -313,7 +311,7 @@ class ReferenceSearch:
     noise: list[float] | None = field(init=False, default=None)
 
     def start(self, line: Line, noise: NDArray[np.float64] | None) -> None:
-        """A new tree at the end of `line`; noise f64 [num_legal]: Dirichlet sample or Gumbels, in edge order."""
+        """A new tree at the end of `line`; noise f64 [num_legal]: a Dirichlet sample or Gumbels."""
         self.line = line.copy()
         self.created = []
         self.root = self._make_node(self.line, None, -1)

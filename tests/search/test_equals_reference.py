@@ -1,4 +1,4 @@
-"""The core's tree search and the reference (written from docs/search.md alone), node for node and bit for bit."""
+"""The core's tree search and the reference, written from docs/search.md alone: node for node, bit for bit."""
 
 from __future__ import annotations
 
