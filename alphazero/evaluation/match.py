@@ -12,6 +12,7 @@ from alphazero.games.registry import Line, make_line
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964
+ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,15 @@ def random_openings(game_name: str, count: int, plies: int, seed: int) -> list[L
     """`count` positions after `plies` random moves, none over; different ones as far as there are enough."""
     generator = random.Random(seed)
     openings: dict[int, Line] = {}
-    spare: list[Line] = []
-    while len(openings) + len(spare) < count:
+    attempts: list[Line] = []
+    while len(openings) < count and len(attempts) < ATTEMPTS_PER_OPENING * count:
         line = make_line(game_name)
-        for _ in range(plies):
+        while line.num_plies < plies and not line.outcome().over:
             line.push(generator.choice(line.legal()))
-            if line.outcome().over:
-                break
-        if line.outcome().over:
-            continue
-        if line.key in openings:
-            spare.append(line)
-        else:
-            openings[line.key] = line
-    return [*openings.values(), *spare]
+        if not line.outcome().over:
+            attempts.append(line)
+            openings.setdefault(line.key, line)
+    return [*openings.values(), *attempts][:count]
 
 
 def play_match(

@@ -59,7 +59,8 @@ def wrong_resignations(batch: pa.RecordBatch) -> float | None:
 def describe(figures: dict[str, float]) -> str:
     """In a line, for people."""
     parts = [
-        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies, {figures['positions']:,.0f} positions",
+        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies",
+        f"{figures['positions']:,.0f} positions",
         f"first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%}",
         f"policy entropy {figures['policy_entropy']:.2f}",
     ]

@@ -39,8 +39,8 @@ class WorkerPool {
   std::vector<std::thread> threads_;
   std::mutex run_mutex_;  // one run() at a time
 
-  // Sleep and waking. A sleeper counts itself before it looks a last time; who changes what it waits for looks
-  // at the count afterwards: one of the two sees the other.
+  // Sleep and waking. A sleeper counts itself before it looks a last time; who changes what it waits for
+  // looks at the count afterwards: one of the two sees the other.
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;

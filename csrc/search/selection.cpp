@@ -41,18 +41,18 @@ double pruned_visits(const Edge& edge, double total, double exploration_term, do
 }  // namespace
 
 double mean_value(double own_value, std::span<const Edge> edges) {
-  double sum = own_value;
+  double sum = 0.0;
   double count = 1.0;
   for (const Edge& edge : edges) {
     sum += edge.value_sum;
     count += edge.visits;
   }
-  return sum / count;
+  return (own_value + sum) / count;
 }
 
 std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, const SearchSettings& settings,
                         bool force) {
-  double value_sum = node.value;
+  double value_sum = 0.0;
   double visited_prior = 0.0;
   std::uint32_t visits = 0;
   std::uint32_t waiting = 0;
@@ -73,7 +73,7 @@ std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, cons
       }
     }
   }
-  const double mean = value_sum / (1.0 + visits);
+  const double mean = (node.value + value_sum) / (1.0 + visits);
   const double reduction = node.is_root ? settings.root_fpu_reduction : settings.fpu_reduction;
   const double first_play = std::max(-1.0, mean - reduction * std::sqrt(visited_prior));
   const double factor = exploration(total, settings) * std::sqrt(std::max(1.0, total));
