@@ -7,10 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from driving import FILL, Evaluator, Leaves, Search, VariedEvaluator, line_of, make_search, sample_noise
+from driving import (
+    FILL,
+    Evaluator,
+    Leaves,
+    Search,
+    VariedEvaluator,
+    core_settings,
+    line_of,
+    make_search,
+    sample_noise,
+    search_to_end,
+)
 from driving import uniform_evaluator as uniform
 from reference import Dump, Result, Settings
 
+from alphazero import _core
 from alphazero.games.registry import Line
 
 # name: game, start, moves; every chess position is one where the rules of the game interfere with the search
@@ -84,6 +96,7 @@ class Pair:
     core: Search
     reference: Search
     evaluator: Evaluator
+    fill: _core.HistoryFill = FILL
 
     def start(self, line: Line, noise: np.ndarray | None) -> None:
         self.core.start(line, noise)
@@ -96,7 +109,7 @@ class Pair:
 
     def search_to_end(self) -> None:
         for number in range(1_000_000):
-            leaves, wanted = self.core.collect(FILL), self.reference.collect(FILL)
+            leaves, wanted = self.core.collect(self.fill), self.reference.collect(self.fill)
             assert_same_leaves(leaves, wanted, number)
             if len(leaves[0]) == 0:
                 assert self.core.done and self.reference.done
@@ -236,3 +249,52 @@ def test_whole_games_on_a_kept_tree_are_the_reference_s(position: str, name: str
         assert (
             play_on(pair, position, settings, moves=42, seed=seed) > 0 or pair.core.result(0, 0).proven != 2
         )
+
+
+@pytest.mark.parametrize("position", ["chess", "an opening", "shuffling before the root", "connect4"])
+def test_leaves_without_a_filled_history_are_the_reference_s(position: str) -> None:
+    pair = pair_at(position, SETTINGS["first-play urgency"], VariedEvaluator(8), seed=8)
+    pair.fill = _core.HistoryFill.NO
+    pair.search_to_end()
+
+
+@pytest.mark.parametrize(
+    ("game", "searches"),
+    [
+        ("chess", _core.ChessLineSearch),
+        ("connect4", _core.Connect4LineSearch),
+        ("tictactoe", _core.TicTacToeLineSearch),
+    ],
+)
+@pytest.mark.parametrize("name", ["plain", "16 leaves", "gumbel"])
+def test_positions_searched_side_by_side_find_what_the_reference_finds_alone(
+    name: str, game: str, searches: type
+) -> None:
+    """More lines than slots, so that trees are used again; batches that mix positions; threads."""
+    starts = [line_of(*position) for position in POSITIONS.values() if position[0] == game]
+    lines = [after for line in starts for after in (line, *children(line)[:4])]
+    settings, evaluator = replace(SETTINGS[name], simulations=48), VariedEvaluator(9)
+    together = searches(lines, core_settings(settings), 3, 2, 2, FILL)
+    waiting: dict[int, Leaves] = {group: together.step(group) for group in range(2)}
+    while any(len(leaves[0]) > 0 for leaves in waiting.values()):
+        for group, leaves in waiting.items():
+            if len(leaves[0]) > 0:
+                waiting[group] = together.step(group, *evaluator(leaves))
+    found = together.found()
+    assert len(found) == len(lines) == together.num_found
+    for line, got in zip(lines, found, strict=True):
+        alone = make_search("reference", line, settings)
+        alone.start(line, None)
+        search_to_end(alone, evaluator)
+        wanted = alone.result(0.0, 0.0)
+        for field in dataclasses.fields(Result):
+            one, other = getattr(got, field.name), getattr(wanted, field.name)
+            assert np.array_equal(one, other), f"{field.name} of {line}: {one}, wanted {other}"
+
+
+def children(line: Line) -> list[Line]:
+    """The line after each legal move that does not end the game."""
+    after = [line.copy() for _ in line.legal()]
+    for child, move in zip(after, line.legal(), strict=True):
+        child.push(move)
+    return [child for child in after if not child.outcome().over]
