@@ -19,7 +19,8 @@ class StoreSummary:
 
     results: games by '1-0', '1/2-1/2', '0-1', '*' (unknown). contradictions: games whose result differs
     from the mate or stalemate they end in. searched_games: made by a search; full_searches: their plies that
-    count as samples; targets: games by what their policies are. elo_range: lowest and highest of either player, if any is given.
+    count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
+    player, if any is given.
     """
 
     game: str

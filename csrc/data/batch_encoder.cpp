@@ -38,10 +38,9 @@ struct BatchEncoder<G>::Scratch {
 template <Game G>
 struct BatchEncoder<G>::Targets {
   std::array<std::uint16_t, G::kMaxLegalMoves> legal_index;
-  std::array<float, G::kMaxLegalMoves> policy;  // the search's, of them
   std::uint16_t num_legal = 0;
-  std::uint16_t played = 0;  // place of the move played among legal_index
-  bool has_policy = false;   // else the move played is the target
+  std::uint16_t played = 0;   // place of the move played among legal_index
+  std::vector<float> policy;  // the search's, [num_legal]; empty: the move played is the target
   std::array<float, 3> wdl{};
   float moves_left = 0;
 };
@@ -132,21 +131,21 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
   }
 }
 
-// The search's policy over the legal moves, scaled so that its floats sum to 1 as nearly as floats can; false
-// where there is none.
+// The search's policy over the legal moves, scaled so that its floats sum to 1 as nearly as floats can; none
+// where nothing was searched.
 template <Game G>
-bool BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Targets& targets) {
+void BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Targets& targets) {
   const ShardColumns& shard = *place.shard;
-  if (!shard.search || !shard.search->has_game(place.game)) return false;
+  if (!shard.search || !shard.search->has_game(place.game)) return;
   const auto [moves, shares] = shard.search->policy_of(place.game, place.ply);
   const std::uint64_t total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
-  if (total == 0) return false;
+  if (total == 0) return;
   const auto refuse = [&](Move move, const char* why) {
     fail(shard, place.game, place.ply, "move " + std::to_string(move) + " of its policy " + why);
   };
   const State& state = scratch.frames[scratch.num_frames - 1].state;
   const auto legal_begin = targets.legal_index.begin();
-  std::fill_n(targets.policy.begin(), targets.num_legal, 0.0F);
+  targets.policy.assign(targets.num_legal, 0.0F);
   std::size_t largest = 0;  // of the legal moves; takes what rounding left of the others
   double sum = 0;
   for (std::size_t i = 0; i < moves.size(); ++i) {
@@ -162,7 +161,6 @@ bool BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Ta
     if (targets.policy[at] > targets.policy[largest]) largest = at;
   }
   targets.policy[largest] = static_cast<float>(1.0 - (sum - targets.policy[largest]));
-  return true;
 }
 
 // Win, draw, loss of the mover: the result, and the search's value by its share.
@@ -174,7 +172,7 @@ void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, dou
   const int result = is_first ? shard.result[place.game] : -shard.result[place.game];
   targets.wdl = {};
   targets.wdl[1 - result] = 1.0F;
-  if (value_q_ratio == 0.0 || !targets.has_policy) return;
+  if (value_q_ratio == 0.0 || targets.policy.empty()) return;
   const std::size_t at = shard.search->ply_offset[place.game] + place.ply;
   const double root_q = shard.search->root_q[at];
   const double root_d = shard.search->root_d[at];
@@ -198,7 +196,7 @@ void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double
   replay(place, scratch);
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
-  targets.has_policy = take_policy(place, scratch, targets);
+  take_policy(place, scratch, targets);
   take_value(place, scratch, value_q_ratio, targets);
   targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
 }
@@ -231,10 +229,10 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
     const Targets& target = targets[i];
     const std::size_t begin = batch.legal_offset[i];
     std::copy_n(target.legal_index.begin(), target.num_legal, batch.legal_index.begin() + begin);
-    if (target.has_policy) {
-      std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
-    } else {
+    if (target.policy.empty()) {
       batch.policy[begin + target.played] = 1.0F;
+    } else {
+      std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
     }
     std::copy_n(target.wdl.begin(), 3, batch.wdl.begin() + 3 * i);
     batch.moves_left[i] = target.moves_left;
