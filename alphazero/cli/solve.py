@@ -106,7 +106,7 @@ def make_table(args: argparse.Namespace) -> int:
             if sum(map(len, rows.values())) == wanted:
                 break
     head = [
-        "# Connect Four positions from random games with the exact score of every move (alphazero solve --help)",
+        "# Connect Four positions from random games with the exact score of every move",
         f"# made by: alphazero solve --make-table FILE --count {args.count} --seed {args.seed}",
         "# class, moves (columns 1-7), score, score after a stone in column 1 ... 7 for the side that moves",
     ]
