@@ -171,7 +171,8 @@ def train_to_the_end(
     spec = get_spec(config.network.game)
     position = Position(0)
     if resumed:
-        position = Position(resumed.state.step, resumed.state.data_offset, resumed.state.skipped_steps)
+        saved = resumed.state
+        position = Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
         console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
     for rollbacks in range(most + 1):
         crew.source.restore(resumed)
@@ -192,7 +193,8 @@ def train_to_the_end(
         resumed = load_shared(job.run.checkpoints, "", writes, session.exchange, console.alarm)
         network = build_network(config, spec, resumed)
         step = resumed.state.step if resumed else 0
-        position = Position(step, reached.data_offset + reached.step - step, reached.skipped_steps)
+        offset = reached.data_offset + reached.step - step
+        position = Position(step, offset, reached.skipped_steps, trainer.elapsed_s())
         console.say(
             f"step {reached.step}: no finite gradients in {limit} steps: back to step {step} "
             f"with other positions ahead ({rollbacks + 1} of {most} times)"
