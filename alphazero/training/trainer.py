@@ -322,9 +322,10 @@ class Trainer:
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.optimizer_state()
         averaged = self._engine.averaged_tensors(tensors)
+        elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
         if self._crew.writer:
             source = self._crew.source.state()
-            state = self._state(figures, source)
+            state = self._state(figures, source, elapsed_s)
             self._crew.writer.submit(
                 Checkpoint(
                     state,
@@ -337,7 +338,7 @@ class Trainer:
         self.position.saved_step = step
         self._last_save = time.monotonic()
 
-    def _state(self, figures: Mapping[str, float], source: SourceState) -> TrainingState:
+    def _state(self, figures: Mapping[str, float], source: SourceState, elapsed_s: float) -> TrainingState:
         job, position = self._job, self.position
         training = job.config.training
         return TrainingState(
@@ -354,7 +355,7 @@ class Trainer:
             data_offset=position.data_offset,
             skipped_steps=position.skipped_steps,
             loss_scale=self._engine.loss_scale.state(),
-            elapsed_s=self.elapsed_s(),
+            elapsed_s=elapsed_s,
             figures=dict(figures),
             self_play=source.self_play,
         )
