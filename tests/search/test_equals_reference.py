@@ -79,7 +79,10 @@ SETTINGS = {
     "no proofs, 16 leaves": replace(PUCT, proofs=False, leaves=16),
     "a fast growing c": replace(PUCT, c_base=10.0, c_init=0.3, leaves=4),
     "greedy": replace(PUCT, c_init=0.02, c_base=1e6),
+    "no simulation": replace(NOISY, simulations=0),
+    "two simulations": replace(NOISY, simulations=2, leaves=4),
     "gumbel": GUMBEL,
+    "gumbel, no simulation": replace(GUMBEL, simulations=0),
     "gumbel, all considered": replace(GUMBEL, simulations=150, considered=256),
     "gumbel, three considered": replace(GUMBEL, simulations=77, considered=3),
     "gumbel, one considered": replace(GUMBEL, simulations=30, considered=1),
@@ -272,7 +275,7 @@ def test_positions_searched_side_by_side_find_what_the_reference_finds_alone(
 ) -> None:
     """More lines than slots, so that trees are used again; batches that mix positions; threads."""
     starts = [line_of(*position) for position in POSITIONS.values() if position[0] == game]
-    lines = [after for line in starts for after in (line, *children(line)[:4])]
+    lines = [after for line in starts for after in (line, *children(line)[:2])]
     settings, evaluator = replace(SETTINGS[name], simulations=48), VariedEvaluator(9)
     together = searches(lines, core_settings(settings), 3, 2, 2, FILL)
     waiting: dict[int, Leaves] = {group: together.step(group) for group in range(2)}
