@@ -10,7 +10,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from reference import Dump, ReferenceSearch, Result, Settings
+from reference import Dump, ReferenceSearch, Result
+from reference_rules import Settings
 
 from alphazero import _core
 from alphazero.games.registry import Line, make_line

@@ -20,7 +20,8 @@ from driving import (
     search_to_end,
 )
 from driving import uniform_evaluator as uniform
-from reference import Dump, Result, Settings
+from reference import Dump, Result
+from reference_rules import Settings
 
 from alphazero import _core
 from alphazero.games.registry import Line

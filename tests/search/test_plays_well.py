@@ -18,7 +18,8 @@ from driving import (
     search_to_end,
     uniform_evaluator,
 )
-from reference import Result, Settings
+from reference import Result
+from reference_rules import Settings
 
 from alphazero.games.registry import Line
 

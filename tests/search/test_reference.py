@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from driving import VariedEvaluator, line_of, make_search, sample_noise, search_to_end
-from reference import (
+from reference_rules import (
     Edge,
     Node,
     Settings,
