@@ -38,7 +38,7 @@ class PlaneExpander:
 
     def __call__(self, packed_BN: Tensor) -> Tensor:
         """Packed positions u8 [B, N] to planes [B, C, H, W], valid until the next call."""
-        words_BP8 = packed_BN[:, : self.bit_bytes].unflatten(1, (-1, BITS_A_BYTE))
+        words_BP8 = packed_BN[:, : self.bit_bytes].unflatten(1, (-1, BITS_A_BYTE))  # type: ignore[no-untyped-call]
         # Byte i of a little-endian u64 holds bits 8i to 8i + 7. Transposed while a square is still a bit.
         bytes_B81P = words_BP8.transpose(1, 2).contiguous()[:, :, None]
         torch.bitwise_and(bytes_B81P, self.bit_of_byte, out=self.bits_B8bP)
