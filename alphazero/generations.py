@@ -24,7 +24,7 @@ from alphazero.data.loader import Loader
 from alphazero.data.replay_window import newest_games, window_size
 from alphazero.data.sampler import Mixture, Window
 from alphazero.data.store import GameStore
-from alphazero.errors import CheckpointError
+from alphazero.errors import DataError
 from alphazero.games.spec import GameSpec
 from alphazero.given_games import loader_threads
 from alphazero.heartbeat import HeartbeatWriter
@@ -37,6 +37,7 @@ from alphazero.selfplay.figures import describe, figures_of
 from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint import Checkpoint
+from alphazero.training.checkpoint_sharing import raise_shared
 from alphazero.training.data_source import SourceState, Weights
 from alphazero.training.exchange import Exchange
 from alphazero.training.job import Job
@@ -103,14 +104,15 @@ class Generations:
         self._helpers = helpers
         self._settings = self_play_settings(job.config.search, job.config.self_play, job.config.training.seed)
         self._evaluator: NetworkEvaluator | None = None
-        self.restore(None)
+        self._standing = Standing()
+        self._window: Window | None = None
 
     @property
     def _config(self) -> Config:
         return self._job.config
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
-        """Stand where the checkpoint stood, or at the beginning; games played since are played again.
+        """Stand where the checkpoint stood, or at the beginning; games played since are set aside.
 
         Collective. Raises CheckpointError where it was made with other lanes, or its games are gone.
         """
@@ -123,9 +125,11 @@ class Generations:
             self._standing = Standing(**checkpoint.state.self_play)
             self._lanes = games.from_bytes(checkpoint.lanes, "lanes.arrow")
             if self._lanes.num_rows != own.lanes:
-                raise CheckpointError(
-                    f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; wanted as many, "
-                    "or --fresh-start"
+                raise_shared(
+                    [
+                        f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; wanted as many, "
+                        "or --fresh-start"
+                    ]
                 )
         self._mine = games.from_batch(self._lanes.take(pa.array(list(mine), pa.int64())))
         self._rewind_store()
@@ -285,23 +289,28 @@ class Generations:
     def _rewind_store(self) -> None:
         """Have every host's store hold the standing's games and no others; they are sent where they lack."""
         standing, exchange = self._standing, self._helpers.exchange
-        held = ""
+        held, fault = "", ""
         if self._helpers.writes:
-            self._store = GrowingStore(self._job.run.games, self._spec.name)
-            self._store.truncate_to(standing.num_shards)
-            held = self._store.manifest.sha256 if self._store.manifest else ""
+            try:
+                self._store = GrowingStore(self._job.run.games, self._spec.name)
+                if len(self._store.shards) >= standing.num_shards:
+                    self._store.truncate_to(standing.num_shards)
+                    held = self._store.manifest.sha256 if self._store.manifest else ""
+            except DataError as error:
+                fault = str(error)
+        raise_shared(exchange.gather(fault))
         if not standing.num_shards:
             return
         holders = [
             rank for rank, store_id in enumerate(exchange.gather(held)) if store_id == standing.store_id
         ]
         if not holders:
-            error = CheckpointError(
-                f"{self._job.run.games}: not the games of generation {standing.generation} that the "
-                "checkpoint learned from; wanted them, or --fresh-start"
+            raise_shared(
+                [
+                    f"{self._job.run.games}: not the games of generation {standing.generation} that the "
+                    "checkpoint learned from; wanted them, or --fresh-start"
+                ]
             )
-            error.found_by_all_ranks = True
-            raise error
         self._send_games(holders[0], lacks=self._helpers.writes and held != standing.store_id)
 
     def _send_games(self, source: int, *, lacks: bool) -> None:
