@@ -12,4 +12,5 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_pgn(module);
   alphazero::bindings::bind_loader(module);
   alphazero::bindings::bind_search(module);
+  alphazero::bindings::bind_solver(module);
 }
