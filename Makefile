@@ -5,10 +5,11 @@ CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 # More flags for `make train`, e.g. ARGS="--steps 100".
 ARGS ?=
 
-.PHONY: help setup train test test-slow lint format sanitize bench clean
+.PHONY: help setup train demo test test-slow lint format sanitize bench clean
 
 help:
 	@echo "make train      set up, then train on the embedded games (ARGS=... adds flags)"
+	@echo "make demo       Connect Four from zero in some ten minutes on two cores, with a plot"
 	@echo "make test       set up, then the fast tier of the tests"
 	@echo "make test-slow  the slow tier"
 	@echo "make lint       style, types, imports, shell"
@@ -37,6 +38,11 @@ setup: .venv/core.stamp
 
 train: setup
 	./launch_distributed_training.sh $(ARGS)
+
+# Connect Four from zero in some ten minutes on two cores, and a plot of how it learned.
+demo: setup
+	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 12 --run-name demo $(ARGS)
+	$(BIN)/alphazero report runs/demo
 
 test: setup
 	$(BIN)/python -m pytest

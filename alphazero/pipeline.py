@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,18 +18,15 @@ from alphazero.cluster.health_watcher import Figures, HealthWatcher
 from alphazero.cluster.thresholds import load_thresholds
 from alphazero.config import Config
 from alphazero.console import Console
-from alphazero.data.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
 from alphazero.errors import AlphaZeroError, CheckpointError, ConfigError, TrainingError
-from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
 from alphazero.generations import Generations, Helpers
 from alphazero.given_games import GivenGames, loader_threads
 from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters, open_writers
-from alphazero.network.loss import SUM_NAMES
 from alphazero.network.resnet import AlphaZeroNet
 from alphazero.network.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run_directory import RunDirectory, choose_run_directory, create
@@ -48,10 +45,10 @@ from alphazero.training.host_memory import HostMemory
 from alphazero.training.job import Job
 from alphazero.training.planner import choose_plan, host_weight
 from alphazero.training.stop import StopRequest
-from alphazero.training.trainer import Crew, Outcome, Position, Trainer, Validate
+from alphazero.training.trainer import Crew, Outcome, Position, Trainer
+from alphazero.validation import make_validation
 
 EMBEDDED_GAMES = Path(__file__).resolve().parent / "assets" / "games"
-VALIDATION_BATCH_SIZE = 512
 
 T = TypeVar("T")
 
@@ -174,7 +171,8 @@ def train_to_the_end(
     spec = get_spec(config.network.game)
     position = Position(0)
     if resumed:
-        position = Position(resumed.state.step, resumed.state.data_offset, resumed.state.skipped_steps)
+        saved = resumed.state
+        position = Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
         console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
     for rollbacks in range(most + 1):
         crew.source.restore(resumed)
@@ -195,7 +193,8 @@ def train_to_the_end(
         resumed = load_shared(job.run.checkpoints, "", writes, session.exchange, console.alarm)
         network = build_network(config, spec, resumed)
         step = resumed.state.step if resumed else 0
-        position = Position(step, reached.data_offset + reached.step - step, reached.skipped_steps)
+        offset = reached.data_offset + reached.step - step
+        position = Position(step, offset, reached.skipped_steps, trainer.elapsed_s())
         console.say(
             f"step {reached.step}: no finite gradients in {limit} steps: back to step {step} "
             f"with other positions ahead ({rollbacks + 1} of {most} times)"
@@ -432,32 +431,3 @@ def build_network(config: Config, spec: GameSpec, resumed: Checkpoint | None) ->
     if resumed:
         network.load_state_dict(resumed.weights)
     return network
-
-
-def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
-    """A function that measures a network on a fixed set of held-out positions, shared over the ranks."""
-    config, runtime = job.config, job.runtime
-    if held_out is None:
-        return lambda network: {}
-    ids = spread_sample_ids(held_out, config.training.validation_positions)
-    if not len(ids):
-        return lambda network: {}
-    encoder = WindowEncoder(
-        held_out, spec, num_threads=loader_threads(config, runtime), fill=config.data.history_fill
-    )
-    starts = range(0, len(ids), VALIDATION_BATCH_SIZE)
-    chunks = [ids[start : start + VALIDATION_BATCH_SIZE] for start in starts]
-    passes = -(-len(chunks) // exchange.world_size)
-
-    def validate(network: AlphaZeroNet) -> Mapping[str, float]:
-        total = torch.zeros(len(SUM_NAMES), dtype=torch.float64)
-        # ZeRO 3 gathers weights in every forward pass: all ranks make as many, surplus ones uncounted.
-        for turn in range(passes):
-            index = turn * exchange.world_size + exchange.rank
-            chunk = encoder.encode(chunks[index if index < len(chunks) else 0])
-            sums = sum_over_positions(network, [chunk], runtime.device, config.training.precision)
-            if index < len(chunks):
-                total += sums
-        return dataclasses.asdict(metrics_of(exchange.sum(total)))
-
-    return validate

@@ -101,6 +101,8 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f"plies a game  {summary.mean_plies:.1f}",
         f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
         f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
+        f"searches      {summary.searched_games} games by a search, {summary.full_searches} full searches"
+        + "".join(f", {kind} {count}" for kind, count in summary.targets.items()),
         "variants      " + ", ".join(f"{name} {count}" for name, count in summary.variants.items()),
         f"from a FEN    {summary.from_fen}",
         f"Elo           {elo}",

@@ -23,7 +23,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "match": ("alphazero.cli.match", "networks against each other, or against random moves"),
     "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
     "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),
+    "report": ("alphazero.cli.report", "plots of a run, or of several"),
     "health": ("alphazero.cli.health", "GPUs and host of this machine: what is broken, slow or in use"),
+    "solve": ("alphazero.cli.solve", "the exact value of a Connect Four position"),
     "perft": ("alphazero.cli.perft", "count the leaves of the move tree"),
     "bench": ("alphazero.cli.bench", "measure a part of the system"),
 }

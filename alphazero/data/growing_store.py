@@ -1,14 +1,16 @@
 """A game store that grows: shards are added one at a time, and the manifest is replaced after each.
 
-Readers open it as any other store (store.py). A crash at any moment leaves the store before or after an
-append; a shard file that the manifest does not name is left over from one and replaced by the next.
+Readers open it as any other store (store.py). A crash at any moment leaves the store as it was before or
+after what was done. Shards that the manifest does not know, left by a crash or dropped by `truncate_to`,
+lie in the folder `set-aside`; one that is added again leaves it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,22 +20,27 @@ from alphazero.data.store import (
     GameStore,
     Manifest,
     ShardEntry,
+    file_sha256,
+    shard_batch,
     shard_name,
+    view_of,
 )
 from alphazero.data.store_writer import encode_shard, write_whole
 from alphazero.errors import DataError
 from alphazero.files import fsync_directory, remove_unfinished
 
 SET_ASIDE = "set-aside"
+_SHARDS = "shard-*.arrow"
 
 
 class GrowingStore:
-    """The one writer of a growing store. `manifest` is what it holds, None while it is empty."""
+    """The one writer of a growing store. `manifest` is what it holds, None before the first shard."""
 
     def __init__(self, path: Path, game: str) -> None:
         """Open the store at `path` to add games of `game`; it is made by the first append.
 
-        Raises DataError where something else is there, or games of another game.
+        What a killed writer left is cleared away. Raises DataError where something else is there, a damaged
+        store, or games of another game.
         """
         self.path = path
         self.game = game
@@ -42,10 +49,12 @@ class GrowingStore:
             self.manifest = GameStore.open(path).manifest
             if self.manifest.game != game:
                 raise DataError(f"{path}: holds games of {self.manifest.game}; wanted {game}")
+            if self.manifest.sources or self.manifest.quarantine_size_bytes:
+                raise DataError(f"{path}: holds games read from files; wanted a store that grows")
         elif path.exists() and not (path.is_dir() and _is_unfinished(path)):
             raise DataError(f"{path}: is there and no game store; wanted a new or an existing store")
         if path.is_dir():
-            remove_unfinished(path)
+            self._settle()
 
     @property
     def shards(self) -> tuple[ShardEntry, ...]:
@@ -53,49 +62,45 @@ class GrowingStore:
         return self.manifest.shards if self.manifest else ()
 
     def append(self, rows: pa.RecordBatch) -> ShardEntry:
-        """Add a shard of these rows (ROW_SCHEMA). Raises DataError where it cannot be written."""
+        """Add a shard of these rows (ROW_SCHEMA), as `append_shard` does. Raises DataError."""
         return self.append_shard(bytes(encode_shard([rows])))
 
     def append_shard(self, content: bytes) -> ShardEntry:
-        """Add a shard by its bytes, as another store has them. Raises DataError."""
-        try:
-            batch = pa.ipc.open_file(pa.py_buffer(content)).get_batch(0)
-        except pa.ArrowException as error:
-            raise DataError(f"{self.path}: no shard to add: {' '.join(str(error).split())}") from error
-        entry = ShardEntry(
-            name=shard_name(len(self.shards)),
-            games=batch.num_rows,
-            plies=_num_values(batch.column("moves")),
-            size_bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-        )
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot be made: {error.strerror}") from error
-        write_whole(self.path / entry.name, content)
+        """Add a shard by its bytes, as another store has them; one that the store holds changes nothing.
+
+        Raises DataError for bytes that are no shard of this game, and where they cannot be written: then the
+        store is as it was, or has the shard already, and the same call may be made again.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        for known in self.shards:
+            if known.sha256 == digest:
+                return known
+        name = shard_name(len(self.shards))
+        batch = shard_batch(pa.py_buffer(content), self.path / name)
+        view = view_of(batch, self.path / name)
+        others = sorted({str(game) for game in batch.column("game").unique().to_pylist()} - {self.game})
+        if others:
+            raise DataError(f"{self.path}: games of {', '.join(others)} to add; wanted {self.game}")
+        entry = ShardEntry(name, view.num_games, view.num_plies, len(content), digest)
+        with self._named_faults():
+            _make_directory(self.path)
+        write_whole(self.path / name, content)
         self._write_manifest((*self.shards, entry))
+        with self._named_faults():
+            (self.path / SET_ASIDE / _aside_name(digest, name)).unlink(missing_ok=True)
         return entry
 
     def truncate_to(self, num_shards: int) -> None:
         """Hold the first `num_shards` shards alone; the files of the others go to the folder `set-aside`.
 
-        Raises DataError where there are not as many.
+        Raises DataError where there are not as many, or files cannot be moved: the store is one of the two.
         """
-        dropped = self.shards[num_shards:]
-        if len(self.shards) < num_shards:
+        if not 0 <= num_shards <= len(self.shards):
             raise DataError(f"{self.path}: {len(self.shards)} shards; wanted at least {num_shards}")
-        if not dropped:
+        if num_shards == len(self.shards):
             return
         self._write_manifest(self.shards[:num_shards])
-        aside = self.path / SET_ASIDE
-        try:
-            aside.mkdir(exist_ok=True)
-            for entry in dropped:
-                (self.path / entry.name).replace(aside / f"{entry.sha256[:12]}-{entry.name}")
-            fsync_directory(aside)
-        except OSError as error:
-            raise DataError(f"{aside}: cannot be written: {error.strerror}") from error
+        self._settle()
 
     def _write_manifest(self, shards: tuple[ShardEntry, ...]) -> None:
         quarantine = self.path / QUARANTINE_NAME
@@ -112,14 +117,44 @@ class GrowingStore:
         write_whole(self.path / MANIFEST_NAME, manifest.to_json().encode())
         self.manifest = manifest
 
+    def _settle(self) -> None:
+        """Remove files that were never finished, and set aside the shards that the manifest does not know."""
+        known = {entry.name for entry in self.shards}
+        with self._named_faults():
+            remove_unfinished(self.path)
+            strays = sorted(path for path in self.path.glob(_SHARDS) if path.name not in known)
+            if not strays:
+                return
+            aside = self.path / SET_ASIDE
+            _make_directory(aside)
+            for stray in strays:
+                stray.replace(aside / _aside_name(file_sha256(stray), stray.name))
+            fsync_directory(aside)
+            fsync_directory(self.path)
 
-def _num_values(lists: Any) -> int:  # noqa: ANN401 - a list column, which pyarrow's stubs do not tell
-    return len(lists.flatten())
+    @contextmanager
+    def _named_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(f"{error.filename or self.path}: cannot write: {error.strerror}") from error
+
+
+def _aside_name(digest: str, name: str) -> str:
+    return f"{digest[:16]}-{name}"
+
+
+def _make_directory(path: Path) -> None:
+    """Make it and its parents, so that they survive a power cut."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        fsync_directory(folder.parent)
 
 
 def _is_unfinished(path: Path) -> bool:
     """True for what a crash leaves of a store that had no manifest yet."""
     return all(
-        entry.name.startswith(("shard-", ".")) or entry.name in (QUARANTINE_NAME, SET_ASIDE)
+        entry.name.startswith((".", "shard-")) or entry.name in (QUARANTINE_NAME, SET_ASIDE)
         for entry in path.iterdir()
     )

@@ -40,8 +40,7 @@ class WindowEncoder:
         value_q_ratio: float = 0.0,
     ) -> None:
         """fill: 'no' or 'fen_only', what stands for positions before a game's first.
-
-        value_q_ratio: share of the search's value in the value target, where a search made the game.
+        value_q_ratio: share of the search's value in the value target, where there was a search.
 
         Raises DataError for shards whose columns do not fit together, ConfigError for settings.
         """
@@ -49,6 +48,8 @@ class WindowEncoder:
             raise ConfigError(f"the data is {window.game_name}, the network plays {spec.name}")
         if num_threads < 1:
             raise ConfigError(f"{num_threads} loader threads: wanted at least 1")
+        if not 0 <= value_q_ratio <= 1:
+            raise ConfigError(f"value_q_ratio {value_q_ratio}: wanted 0 to 1")
         self._window = window
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
@@ -93,7 +94,7 @@ class WindowEncoder:
         except _core.GameError as error:
             raise DataError(str(error)) from error
         keys = np.concatenate(parts)
-        if not len(window.searched_ply):
+        if not len(window.searched):
             return keys
         # The core gives every ply of the games, which stand in the order of the shards.
         lengths = [
@@ -130,7 +131,8 @@ class Loader:
         mixture: Mixture | None = None,
         prefetch: int = 2,
     ) -> None:
-        """prefetch: steps that are prepared before they are asked for, at least 1. mixture: of the window.
+        """prefetch: steps that are prepared before they are asked for, at least 1. mixture: how the parts of
+        a joined window share the batches; without it all samples count alike.
 
         Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
         """
@@ -140,6 +142,8 @@ class Loader:
             )
         if window.num_samples == 0:
             raise DataError("the data holds no positions: no game with a result and a move")
+        if mixture is not None:
+            mixture.check(batch_size, window.num_samples)
         self._window = window
         self._encoder = WindowEncoder(
             window, spec, num_threads=num_threads, fill=history_fill, value_q_ratio=value_q_ratio

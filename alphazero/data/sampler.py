@@ -21,8 +21,6 @@ from alphazero.errors import ConfigError, DataError
 
 # Shapes: B samples, N games that count, P plies that count of the games that searches made.
 
-TRAINED_ON = 1  # bit of SearchView.flags: the ply got a full search
-
 
 @dataclass(frozen=True)
 class Places:
@@ -35,7 +33,7 @@ class Places:
 
 @dataclass(frozen=True)
 class CountingPlies:
-    """Plies of a shard's G games to train on: how many a game, and where those of searched games stand.
+    """Samples among the plies of a shard's G games: how many a game, and which those of searched games are.
 
     lengths i64 [G]; begin i64 [G]: game g's are searched_ply[begin[g] : begin[g] + lengths[g]], or all its
     plies where begin is -1.
@@ -47,17 +45,18 @@ class CountingPlies:
 
 
 def counting_plies(view: ShardView) -> CountingPlies:
-    """All plies of a game that no search made; of the others those that got a full search."""
-    lengths = np.diff(view.moves_offset).astype(np.int64)
+    """Of games with a result: all plies where no search made the game, else those that got a full search."""
+    lengths = np.where(view.result_valid, np.diff(view.moves_offset), 0).astype(np.int64)
     begin = np.full(view.num_games, -1, np.int64)
     if view.search is None:
         return CountingPlies(lengths, begin, np.zeros(0, np.int32))
     offset = view.search.ply_offset
-    is_counted = (view.search.flags & TRAINED_ON) != 0
+    is_counted = view.search.is_trained_on
     counted_before = np.concatenate([[0], np.cumsum(is_counted)])
     by_search = np.diff(offset) > 0
     begin[by_search] = counted_before[offset[:-1]][by_search]
-    lengths[by_search] = np.diff(counted_before[offset])[by_search]
+    counted = np.where(view.result_valid, np.diff(counted_before[offset]), 0)
+    lengths[by_search] = counted[by_search]
     ply = np.arange(len(is_counted)) - np.repeat(offset[:-1], np.diff(offset))
     return CountingPlies(lengths, begin, ply[is_counted].astype(np.int32))
 
@@ -68,18 +67,18 @@ class Window:
 
     Games count that have a result and a ply to train on: row game[i] of shards[shard[i]] owns the samples
     ply_offset[i] ... ply_offset[i + 1] - 1. Where no search made the game these are its plies in order, and
-    searched[i] is -1; else they are the plies searched_ply[searched[i]:]. Windows with equal `id` hold
-    equal samples in equal order.
+    searched[i] is -1; else they are the plies searched_ply[searched[i]:]. A window without searched games
+    has neither array. Windows with equal `id` hold equal samples in equal order.
     """
 
     game_name: str
     shards: tuple[ShardView, ...]
-    content_ids: tuple[str, ...]  # sha256 of each shard
+    content_ids: tuple[str, ...]  # sha256 of each shard; ids of the parts of a joined window
     first_game: int  # of the counted games of the shards, where this window begins
     shard: npt.NDArray[np.int32]  # [N]
     game: npt.NDArray[np.int32]  # [N]
     ply_offset: npt.NDArray[np.int64]  # [N + 1]
-    searched: npt.NDArray[np.int64]  # [N]
+    searched: npt.NDArray[np.int64]  # [N], or empty
     searched_ply: npt.NDArray[np.int32]  # [P]
 
     @classmethod
@@ -91,15 +90,16 @@ class Window:
         num_searched = 0
         for index, view in enumerate(shards):
             plies = counting_plies(view)
-            counted = np.flatnonzero(view.result_valid & (plies.lengths > 0)).astype(np.int32)
+            counted = np.flatnonzero(plies.lengths).astype(np.int32)
             shard_parts.append(np.full(len(counted), index, np.int32))
             game_parts.append(counted)
-            length_parts.append(plies.lengths[counted].astype(np.int64))
+            length_parts.append(plies.lengths[counted])
             begin = plies.begin[counted]
             searched_parts.append(np.where(begin >= 0, begin + num_searched, -1))
             ply_parts.append(plies.searched_ply)
             num_searched += len(plies.searched_ply)
         empty = np.zeros(0, np.int32)
+        searched = np.concatenate([empty.astype(np.int64), *searched_parts])
         return cls(
             game_name=game_name,
             shards=tuple(shards),
@@ -110,7 +110,7 @@ class Window:
             ply_offset=np.concatenate(
                 [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
             ),
-            searched=np.concatenate([empty.astype(np.int64), *searched_parts]),
+            searched=searched if num_searched else searched[:0],
             searched_ply=np.concatenate([empty, *ply_parts]),
         )
 
@@ -131,21 +131,26 @@ class Window:
 
     @classmethod
     def joined(cls, first: Window, second: Window) -> Window:
-        """The samples of both, those of `first` before those of `second`; of one game."""
+        """The samples of `first`, then those of `second`; raises DataError if their games differ."""
         if first.game_name != second.game_name:
             raise DataError(f"games of {first.game_name} and of {second.game_name} in one window")
-        searched = second.searched
+        num_searched = len(first.searched_ply)
+        parts = [
+            np.full(part.num_games, -1, np.int64) if len(part.searched) == 0 else part.searched
+            for part in (first, second)
+        ]
+        parts[1] = np.where(parts[1] >= 0, parts[1] + num_searched, -1)
+        searched = np.concatenate(parts)
+        is_searched = num_searched + len(second.searched_ply) > 0
         return cls(
             game_name=first.game_name,
             shards=first.shards + second.shards,
-            content_ids=(*first.content_ids, f"from {second.first_game}", *second.content_ids),
-            first_game=first.first_game,
+            content_ids=(first.id, second.id),
+            first_game=0,
             shard=np.concatenate([first.shard, second.shard + np.int32(len(first.shards))]),
             game=np.concatenate([first.game, second.game]),
             ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.num_samples]),
-            searched=np.concatenate(
-                [first.searched, np.where(searched >= 0, searched + len(first.searched_ply), -1)]
-            ),
+            searched=searched if is_searched else searched[:0],
             searched_ply=np.concatenate([first.searched_ply, second.searched_ply]),
         )
 
@@ -177,10 +182,10 @@ class Window:
             raise IndexError(f"sample id outside [0, {self.num_samples})")
         row = np.searchsorted(self.ply_offset, sample_ids, side="right") - 1
         ply = (sample_ids - self.ply_offset[row]).astype(np.int32)
-        searched = self.searched[row]
-        if len(self.searched_ply):
-            made_by_search = searched >= 0
-            ply[made_by_search] = self.searched_ply[searched[made_by_search] + ply[made_by_search]]
+        if len(self.searched):
+            begin = self.searched[row]
+            is_searched = begin >= 0
+            ply[is_searched] = self.searched_ply[begin[is_searched] + ply[is_searched]]
         return Places(shard=self.shard[row], game=self.game[row], ply=ply)
 
     def split(self, validation_share: float) -> tuple[Window, Window]:
@@ -229,21 +234,46 @@ def sample_ids(seed: int, step: int, batch_size: int, num_samples: int) -> npt.N
 
 @dataclass(frozen=True)
 class Mixture:
-    """A window whose first samples are of another kind: in each batch a fixed share is drawn from them."""
+    """A window in two parts, historical games before those of self-play: a fixed share of each batch is
+    drawn from the first part.
+
+    num_first: samples of the first part. first_share: of a batch, 0 to 1.
+    """
 
     num_first: int
     first_share: float
 
-    def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
-        """The samples of global batch `step`, i64 [batch_size]: round(share * batch_size) of the first.
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        if not 0 <= self.first_share <= 1:
+            raise ConfigError(f"historical share {self.first_share}: wanted 0 to 1")
 
-        Each kind in an endless order of its own as of `sample_ids`, and both spread evenly by chance over the
-        batch. Depends on the arguments alone.
+    def num_from_first(self, batch_size: int) -> int:
+        """Samples of each batch that come from the first part."""
+        return round(self.first_share * batch_size)
+
+    def check(self, batch_size: int, num_samples: int) -> None:
+        """Raises DataError where a batch takes samples from a part that has none."""
+        from_first = self.num_from_first(batch_size)
+        for what, wanted, held in (
+            ("historical", from_first, self.num_first),
+            ("self-play", batch_size - from_first, num_samples - self.num_first),
+        ):
+            if wanted and held < 1:
+                raise DataError(f"{wanted} of {batch_size} positions a batch are {what}, but there are none")
+
+    def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
+        """The samples of global batch `step`, i64 [batch_size]: num_from_first() of them below num_first.
+
+        Each part goes through an endless order of its own, as `sample_ids` does, whatever the other holds;
+        a permutation keyed by seed and step spreads both over the batch. Depends on the arguments alone.
         """
-        from_first = round(self.first_share * batch_size)
-        first = sample_ids(seed, step, from_first, self.num_first) if from_first else np.zeros(0, np.int64)
+        from_first = self.num_from_first(batch_size)
         rest = batch_size - from_first
-        second = sample_ids(seed + 1, step, rest, num_samples - self.num_first) if rest else first[:0]
-        order = sample_ids(seed, step, batch_size, batch_size)
-        mixed: npt.NDArray[np.int64] = np.concatenate([first, second + self.num_first])[order]
+        none = np.zeros(0, np.int64)
+        first = sample_ids(seed, step, from_first, self.num_first) if from_first else none
+        other_seed = (seed + 1) % (1 << 64)
+        second = sample_ids(other_seed, step, rest, num_samples - self.num_first) if rest else none
+        places = sample_ids(seed, step, batch_size, batch_size)  # epoch `step` of batch_size places
+        mixed: npt.NDArray[np.int64] = np.concatenate([first, second + self.num_first])[places]
         return mixed

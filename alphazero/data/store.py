@@ -16,13 +16,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
+from alphazero.data.arrow_views import buffer_values, list_view, validity
+from alphazero.data.search_columns import SearchView, check_values, search_view
 from alphazero.errors import DataError
 
 MAGIC = "alphazero-game-store"
@@ -202,51 +204,6 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-CoreSearchArrays: TypeAlias = tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-]
-
-
-@dataclass(frozen=True)
-class SearchView:
-    """What searches knew of the plies of a shard's games; zero-copy. A game without search has no entries.
-
-    Game g owns [ply_offset[g], ply_offset[g + 1]) of flags, root_q and root_d, an entry a ply, and likewise
-    of policy_offset (a ply's policy is [policy_offset[i], policy_offset[i + 1]) of the game's own part of
-    policy_move and policy_prob). Types as in SCHEMA, list offsets i32.
-    """
-
-    flags: npt.NDArray[np.uint8]
-    ply_offset: npt.NDArray[np.int32]
-    root_q: npt.NDArray[np.float32]
-    root_d: npt.NDArray[np.float32]
-    policy_offset_offset: npt.NDArray[np.int32]
-    policy_offset: npt.NDArray[np.uint32]
-    policy_move_offset: npt.NDArray[np.int32]
-    policy_move: npt.NDArray[np.uint16]
-    policy_prob: npt.NDArray[np.uint16]
-
-    def core_arrays(self) -> CoreSearchArrays:
-        """What csrc/data/shard_columns.hpp's SearchColumns takes, in its order."""
-        return (
-            self.ply_offset,
-            self.root_q,
-            self.root_d,
-            self.policy_offset_offset,
-            self.policy_offset,
-            self.policy_move_offset,
-            self.policy_move,
-            self.policy_prob,
-        )
-
-
 @dataclass(frozen=True)
 class ShardView:
     """One shard, memory-mapped. G games, M plies; the arrays are views into the file (read only).
@@ -277,7 +234,15 @@ class ShardView:
 
 def _read_batch(path: Path) -> pa.RecordBatch:
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        return shard_batch(pa.memory_map(str(path)), path)
+    except OSError as error:
+        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
+
+
+def shard_batch(source: pa.NativeFile | pa.Buffer, path: Path) -> pa.RecordBatch:
+    """The rows of a shard's bytes; `path` names it in the DataError of bytes that are no shard."""
+    try:
+        reader = pa.ipc.open_file(source)
         if not reader.schema.equals(SCHEMA):
             raise DataError(f"{path}: its columns are not those of a version {VERSION} shard")
         if reader.num_record_batches != 1:
@@ -291,83 +256,38 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _values(buffer: pa.Buffer | None, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-    if buffer is None or count == 0:
-        return np.zeros(count, dtype)
-    return np.frombuffer(memoryview(buffer), np.dtype(dtype), count)
-
-
-def _valid(array: pa.Array[Any]) -> npt.NDArray[np.bool_]:
-    bitmap = array.buffers()[0]
-    if bitmap is None:
-        return np.ones(len(array), np.bool_)
-    bits = np.frombuffer(memoryview(bitmap), np.uint8)
-    return np.unpackbits(bits, count=len(array), bitorder="little").astype(np.bool_)
-
-
-def _list_values(
-    batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-    """Offsets [G + 1] and values of a list column; a null is empty."""
-    buffers = batch.column(name).buffers()
-    offset = _values(buffers[1], np.int32, batch.num_rows + 1)
-    return offset, _values(buffers[3], dtype, int(offset[-1]))
-
-
-def _search_view(path: Path, batch: pa.RecordBatch) -> SearchView | None:
-    if batch.column("flags").null_count == batch.num_rows:
-        return None
-    ply_offset, flags = _list_values(batch, "flags", np.uint8)
-    columns = {name: _list_values(batch, name, np.float32) for name in ("root_q", "root_d")}
-    policy_offset_offset, policy_offset = _list_values(batch, "policy_offsets", np.uint32)
-    policy_move_offset, policy_move = _list_values(batch, "policy_move", np.uint16)
-    prob_offset, policy_prob = _list_values(batch, "policy_prob", np.uint16)
-    alike = [
-        *(np.array_equal(ply_offset, offset) for offset, _ in columns.values()),
-        np.array_equal(policy_move_offset, prob_offset),
-    ]
-    if not all(alike):
-        raise DataError(f"{path}: its search columns have not an entry for each other's")
-    return SearchView(
-        flags,
-        ply_offset,
-        columns["root_q"][1],
-        columns["root_d"][1],
-        policy_offset_offset,
-        policy_offset,
-        policy_move_offset,
-        policy_move,
-        policy_prob,
-    )
+def view_of(batch: pa.RecordBatch, path: Path) -> ShardView:
+    """The arrays of a shard's rows. Raises DataError where they do not fit together."""
+    games = batch.num_rows
+    result, fen = batch.column("result"), batch.column("start_fen")
+    try:
+        moves = list_view(batch, "moves", np.uint16)
+        plies = len(moves.values)
+        fen_offset = buffer_values(fen.buffers()[1], np.int32, games + 1)
+        return ShardView(
+            name=path.name,
+            path=path,
+            num_games=games,
+            num_plies=plies,
+            moves=moves.values,
+            moves_offset=moves.offset,
+            result=buffer_values(result.buffers()[1], np.int8, games),
+            result_valid=validity(result),
+            fen_bytes=buffer_values(fen.buffers()[2], np.uint8, int(fen_offset[-1])),
+            fen_offset=fen_offset,
+            search=search_view(batch, moves.offset),
+        )
+    except ValueError as error:
+        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
 
 
 def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
     path = directory / entry.name
-    batch = _read_batch(path)
-    games = batch.num_rows
-    moves, result, fen = batch.column("moves"), batch.column("result"), batch.column("start_fen")
-    try:
-        moves_offset = _values(moves.buffers()[1], np.int32, games + 1)
-        plies = int(moves_offset[-1])
-        fen_offset = _values(fen.buffers()[1], np.int32, games + 1)
-        view = ShardView(
-            name=entry.name,
-            path=path,
-            num_games=games,
-            num_plies=plies,
-            moves=_values(moves.buffers()[3], np.uint16, plies),
-            moves_offset=moves_offset,
-            result=_values(result.buffers()[1], np.int8, games),
-            result_valid=_valid(result),
-            fen_bytes=_values(fen.buffers()[2], np.uint8, int(fen_offset[-1])),
-            fen_offset=fen_offset,
-            search=_search_view(path, batch),
-        )
-    except ValueError as error:
-        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
-    if (games, plies) != (entry.games, entry.plies):
+    view = view_of(_read_batch(path), path)
+    if (view.num_games, view.num_plies) != (entry.games, entry.plies):
         raise DataError(
-            f"{path}: {games} games with {plies} plies; the manifest says {entry.games} with {entry.plies}"
+            f"{path}: {view.num_games} games with {view.num_plies} plies; "
+            f"the manifest says {entry.games} with {entry.plies}"
         )
     return view
 
@@ -429,7 +349,9 @@ class GameStore:
 
 
 def verify_shard(shard: ShardView, game: str) -> None:
-    """Offsets ascend within their arrays, words are UTF-8 and every move is legal; raises DataError."""
+    """Raises DataError unless offsets ascend within their arrays, words are UTF-8, values lie within their
+    bounds, and every move is legal: those played and those of policies.
+    """
     for offset, size, what in (
         (shard.moves_offset, len(shard.moves), "moves"),
         (shard.fen_offset, len(shard.fen_bytes), "start_fen"),
@@ -440,7 +362,9 @@ def verify_shard(shard: ShardView, game: str) -> None:
         raise DataError(f"{shard.path}: a result is not -1, 0 or 1")
     try:
         shard.table.validate(full=True)
-    except pa.ArrowException as error:
+        if shard.search is not None:
+            check_values(shard.search)
+    except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{shard.path}: {_one_line(error)}") from error
     checks = {
         "chess": _core.find_illegal_game,
@@ -449,6 +373,10 @@ def verify_shard(shard: ShardView, game: str) -> None:
     }
     if game not in checks:
         raise DataError(f"{shard.path}: game {game!r}: wanted one of {', '.join(checks)}")
-    fault = checks[game](shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset)
+    search = None if shard.search is None else shard.search.core_arrays()
+    try:
+        fault = checks[game](shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset, search)
+    except _core.GameError as error:
+        raise DataError(f"{shard.path}: {error}") from error
     if fault is not None:
         raise DataError(f"{shard.path}: row {fault.game}, ply {fault.ply}: {fault.reason}")

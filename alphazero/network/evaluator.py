@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor
 
 from alphazero.games.spec import GameSpec
-from alphazero.network.heads import ConvNorm
-from alphazero.network.planes import csr_rows, expand_planes
+from alphazero.network.batch_program import BatchProgram
+from alphazero.network.folding import check_fits, fold_tensors
+from alphazero.network.forward import Forward, ModuleForward
+from alphazero.network.onednn_forward import OneDnnForward, why_not_onednn
 from alphazero.network.precision import DTYPES
 from alphazero.network.resnet import AlphaZeroNet
+from alphazero.network.runner import CpuRunner, CudaRunner, Lane, Runner
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 
@@ -28,55 +29,67 @@ class Evaluation(NamedTuple):
     wdl: npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True)
 class Pending:
-    """An evaluation under way."""
+    """A batch on its way."""
 
-    _evaluation: Evaluation
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._evaluation: Evaluation | None = None
 
     def result(self) -> Evaluation:
-        """The evaluation, when it is done."""
+        """Wait for the device; arrays of the caller's own. Frees the batch's buffers for another submit."""
+        if self._evaluation is None:
+            lane = self._lane
+            lane.wait()
+            self._evaluation = Evaluation(
+                lane.logits_M[: lane.num_moves].numpy().copy(),
+                lane.wdl_B3[: lane.num_positions].numpy().copy(),
+            )
+            lane.busy = False
         return self._evaluation
 
 
 class NetworkEvaluator:
     """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
 
-    Every forward pass has `batch_size` positions, padded with empty ones, so that a position's
-    evaluation does not depend on how many others came along. The network given is left as it is.
+    Every forward pass has `batch_size` positions, padded, on buffers made once. The network given is
+    left as it is. `description` says how this machine computes it.
+
+    A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
+    there and however many are padding; on the CPU also whatever the number of threads, see
+    onednn_forward.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
+    CPU or GPU model may round otherwise.
+
+    compiled: torch.compile, for CUDA. On the CPU the fused convolutions are as fast or faster, and
+    take new weights without compiling again: ValueError.
     """
 
     def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, device: torch.device, precision: str, batch_size: int
+        self,
+        network: AlphaZeroNet,
+        spec: GameSpec,
+        device: torch.device,
+        precision: str,
+        batch_size: int,
+        *,
+        in_flight: int = 2,
+        compiled: bool = False,
     ) -> None:
         self.spec = spec
         self.device = device
         self.batch_size = batch_size
         self.dtype = DTYPES[precision]
-        self._config = network.config
-        self.network = self._frozen(network)
+        self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
+        forward = make_forward(network, device, self.dtype, batch_size, compiled)
+        program = BatchProgram(forward, spec, batch_size, device, self.dtype)
+        self.max_moves = program.max_moves
+        self.runner: Runner = CudaRunner(program, device) if device.type == "cuda" else CpuRunner(program)
+        self.lanes = [Lane(program, pinned=device.type == "cuda") for _ in range(in_flight)]
 
-    def _frozen(self, network: AlphaZeroNet) -> nn.Module:
-        folded = fold_batch_norm(network).to(device=self.device, dtype=self.dtype)
-        # A network this small per square gains from channels last on CPU and GPU alike.
-        frozen: nn.Module = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return frozen
-
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Play with other weights: all parameters and buffers of a network of the same shape, by name."""
-        with torch.device("meta"):
-            network = AlphaZeroNet(self._config, self.spec)
-        network.load_state_dict(dict(tensors), assign=True)
-        self.network = self._frozen(network)
-
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> Pending:
-        """Begin to evaluate at most batch_size positions, as __call__ takes them."""
-        return Pending(self(packed, legal_index, legal_offset))
+    @property
+    def description(self) -> str:
+        """How this machine computes it: one line for people."""
+        return self.runner.description
 
     def __call__(
         self,
@@ -91,34 +104,60 @@ class NetworkEvaluator:
         for start in range(0, num_positions, self.batch_size):
             stop = min(start + self.batch_size, num_positions)
             first, last = int(legal_offset[start]), int(legal_offset[stop])
-            legal_logits[first:last], wdl[start:stop] = self._evaluate(
+            legal_logits[first:last], wdl[start:stop] = self.submit(
                 packed[start:stop], legal_index[first:last], legal_offset[start : stop + 1] - first
-            )
+            ).result()
         return Evaluation(legal_logits, wdl)
 
-    @torch.inference_mode()
-    def _evaluate(
+    def submit(
         self,
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Evaluation:
-        num_positions = len(packed)
-        padded_BN = torch.zeros((self.batch_size, self.spec.packed_bytes), dtype=torch.uint8)
-        padded_BN[:num_positions] = torch.as_tensor(packed)
-        planes_BCHW = expand_planes(padded_BN.to(self.device), self.spec, torch.channels_last)
-        output = self.network(planes_BCHW.to(self.dtype))
-        row_K = csr_rows(torch.as_tensor(legal_offset).to(self.device), len(legal_index))
-        index_K = torch.as_tensor(legal_index).to(self.device, torch.int64)
-        logits_K = output.policy_BA[row_K, index_K].float()
-        wdl_B3 = output.wdl_B3[:num_positions].float().softmax(dim=1)
-        return Evaluation(logits_K.cpu().numpy(), wdl_B3.cpu().numpy())
+    ) -> Pending:
+        """Begin to evaluate packed u8 [B, N], B at most batch_size; legal moves as in a call.
+
+        On CUDA this only enqueues; on the CPU it computes. The arrays may be reused at once. Raises
+        ValueError for too many positions or moves, RuntimeError when `in_flight` batches wait for
+        their result().
+        """
+        num_positions, num_moves = len(packed), len(legal_index)
+        if num_positions > self.batch_size or num_moves > self.max_moves:
+            raise ValueError(
+                f"{num_positions} positions with {num_moves} moves: wanted at most {self.batch_size} "
+                f"with {self.max_moves}"
+            )
+        if len(legal_offset) != num_positions + 1 or legal_offset[0] != 0 or legal_offset[-1] != num_moves:
+            raise ValueError(f"legal_offset: wanted {num_positions + 1} numbers from 0 to {num_moves}")
+        lane = next((lane for lane in self.lanes if not lane.busy), None)
+        if lane is None:
+            raise RuntimeError(f"{len(self.lanes)} batches in flight: take a result() first")
+        lane.fill(packed, legal_index, legal_offset)
+        lane.busy = True
+        self.runner.enqueue(lane)
+        return Pending(lane)
+
+    def load(self, named_tensors: Mapping[str, Tensor]) -> None:
+        """Take new weights: a state dict of AlphaZeroNet with BatchNorm's statistics, on one device.
+
+        In place: buffers and CUDA graphs stay. Batches submitted before have the old weights. Raises
+        ValueError, one line, for tensors of another network.
+        """
+        check_fits(self.shapes, named_tensors)
+        self.runner.load(fold_tensors(named_tensors))
 
 
-def fold_batch_norm(network: AlphaZeroNet) -> nn.Module:
-    """A copy of the network in eval mode with every BatchNorm folded into its convolution."""
-    folded = copy.deepcopy(network).eval().requires_grad_(False)
-    for module in list(folded.modules()):
-        if isinstance(module, ConvNorm):
-            module.fold()
-    return folded
+def make_forward(
+    network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int, compiled: bool
+) -> Forward:
+    """The fastest forward pass that keeps the evaluator's promise on this device."""
+    if device.type == "cuda":
+        return ModuleForward(network, device, dtype, compiled)
+    if compiled:
+        raise ValueError("compiled: wanted a CUDA device; the CPU has fused convolutions")
+    reason = why_not_onednn(dtype)
+    if reason:
+        forward = ModuleForward(network, device, dtype, compiled=False)
+        forward.description += f" ({reason})"
+        return forward
+    return OneDnnForward(network, dtype, batch_size)

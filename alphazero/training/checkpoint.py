@@ -46,8 +46,9 @@ class TrainingState:
 
     step: completed steps. window_id: hash of the data the order is a function of. data_offset: steps the
     order of the data runs ahead of the step count, after a return to an earlier checkpoint. loss_scale:
-    LossScale's state. figures: of the validation at this step, empty where none was made. self_play: the
-    state of the generations (generations.py), empty where games were given.
+    LossScale's state. elapsed_s: wall time of the run up to here, over all its starts. figures: of the
+    validation at this step, empty where none was made. self_play: the state of the generations
+    (generations.py), empty where games were given.
     """
 
     step: int
@@ -63,6 +64,7 @@ class TrainingState:
     data_offset: int = 0
     skipped_steps: int = 0
     loss_scale: dict[str, float] = field(default_factory=dict)
+    elapsed_s: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     self_play: dict[str, Any] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -32,7 +33,16 @@ class StepSums:
 class Progress:
     """Collects steps and says them every so often; silent but on rank 0. Its methods are collective."""
 
-    def __init__(self, job: Job, exchange: Exchange, writer: MetricWriter, console: Console) -> None:
+    def __init__(
+        self,
+        job: Job,
+        exchange: Exchange,
+        writer: MetricWriter,
+        console: Console,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        """elapsed_s: wall time of the run so far."""
+        self._elapsed_s = elapsed_s
         self._job = job
         self._exchange = exchange
         self._writer = writer
@@ -99,7 +109,13 @@ class Progress:
         speed = len(sums) * self._job.batch_size / max(seconds, 1e-9)
         world_size = self._job.runtime.world_size
         self._writer.write(
-            "speed", step, {"samples_per_s": speed, "samples_per_s_per_rank": speed / world_size}
+            "speed",
+            step,
+            {
+                "samples_per_s": speed,
+                "samples_per_s_per_rank": speed / world_size,
+                "minutes": self._elapsed_s() / 60,
+            },
         )
         remaining = timedelta(seconds=round((self._job.num_steps - step) * seconds / len(sums)))
         devices = "GPUs" if self._job.runtime.device.type == "cuda" else "CPU ranks"

@@ -76,6 +76,7 @@ class Position:
     step: int
     data_offset: int = 0
     skipped_steps: int = 0
+    elapsed_s: float = 0.0  # of earlier starts of the run
     saved_step: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +94,8 @@ class Trainer:
         self._exchange = crew.exchange
         self._console = crew.console
         self._crew = crew
-        self._progress = Progress(job, crew.exchange, crew.metrics, crew.console)
+        self._started = time.monotonic()
+        self._progress = Progress(job, crew.exchange, crew.metrics, crew.console, self.elapsed_s)
         self._saves = Rhythm.parse(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
         self._bad_in_a_row = 0
@@ -253,6 +255,10 @@ class Trainer:
             f"({self._bad_in_a_row} in a row, limit {limit})"
         )
 
+    def elapsed_s(self) -> float:
+        """Wall time of the run, its earlier starts included."""
+        return self.position.elapsed_s + time.monotonic() - self._started
+
     def _has_diverged(self) -> bool:
         return self._bad_in_a_row >= self._job.config.training.max_skipped_steps
 
@@ -316,9 +322,10 @@ class Trainer:
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.optimizer_state()
         averaged = self._engine.averaged_tensors(tensors)
+        elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
         if self._crew.writer:
             source = self._crew.source.state()
-            state = self._state(figures, source)
+            state = self._state(figures, source, elapsed_s)
             self._crew.writer.submit(
                 Checkpoint(
                     state,
@@ -331,7 +338,7 @@ class Trainer:
         self.position.saved_step = step
         self._last_save = time.monotonic()
 
-    def _state(self, figures: Mapping[str, float], source: SourceState) -> TrainingState:
+    def _state(self, figures: Mapping[str, float], source: SourceState, elapsed_s: float) -> TrainingState:
         job, position = self._job, self.position
         training = job.config.training
         return TrainingState(
@@ -348,6 +355,7 @@ class Trainer:
             data_offset=position.data_offset,
             skipped_steps=position.skipped_steps,
             loss_scale=self._engine.loss_scale.state(),
+            elapsed_s=elapsed_s,
             figures=dict(figures),
             self_play=source.self_play,
         )

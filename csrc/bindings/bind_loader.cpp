@@ -15,6 +15,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/search_arrays.hpp"
 #include "data/batch_encoder.hpp"
 #include "data/permutation.hpp"
 #include "games/chess/chess_game.hpp"
@@ -34,15 +35,6 @@ struct EncoderOfArrays {
   BatchEncoder<G> encoder;
   std::vector<nb::object> owners;
 };
-
-// SearchView's arrays in the order of SearchColumns.
-using SearchArrays =
-    std::tuple<Input1<std::int32_t>, Input1<float>, Input1<float>, Input1<std::int32_t>,
-               Input1<std::uint32_t>, Input1<std::int32_t>, Input1<std::uint16_t>, Input1<std::uint16_t>>;
-
-SearchColumns columns_of(const SearchArrays& arrays) {
-  return std::apply([](const auto&... array) { return SearchColumns{as_span(array)...}; }, arrays);
-}
 
 template <Game G>
 void add_shard(EncoderOfArrays<G>& self, const std::string& name, Input1<std::uint16_t> moves,
@@ -97,16 +89,15 @@ void bind_encoder(nb::module_& module, const char* name) {
       .def("add_shard", &add_shard<G>, nb::arg("name"), nb::arg("moves").noconvert(),
            nb::arg("moves_offset").noconvert(), nb::arg("result").noconvert(),
            nb::arg("result_valid").noconvert(), nb::arg("fen_bytes").noconvert(),
-           nb::arg("fen_offset").noconvert(), nb::arg("search") = nb::none(),
+           nb::arg("fen_offset").noconvert(), nb::arg("search").noconvert() = nb::none(),
            "The columns of a ShardView, kept alive and not copied; GameError if they do not fit together.")
       .def("encode", &encode<G>, nb::arg("shard").noconvert(), nb::arg("game").noconvert(),
            nb::arg("ply").noconvert(), nb::arg("fill"), nb::arg("value_q_ratio") = 0.0,
            "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each.\n\n"
            "Returns the arrays of alphazero.data.batch.Batch without sample_id: packed, legal_offset, "
            "legal_index, policy (the search's, or 1 on the move played), wdl (the result, with value_q_ratio "
-           "of "
-           "the search's value), moves_left. IndexError for places that do not exist, GameError for games "
-           "that cannot be replayed.")
+           "of the search's value where there was a search), moves_left. IndexError for places that do not "
+           "exist, GameError for games that cannot be replayed and policies with illegal moves.")
       .def("position_keys", &position_keys<G>, nb::arg("shard"), nb::arg("games").noconvert(),
            "u64 [plies of all `games`]: the key of the position before each move, game after game.");
 }

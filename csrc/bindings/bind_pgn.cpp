@@ -2,11 +2,13 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 
 #include "bindings/bindings.hpp"
+#include "bindings/search_arrays.hpp"
 #include "data/game_check.hpp"
 #include "data/pgn_lexer.hpp"
 #include "data/pgn_parser.hpp"
@@ -73,12 +75,16 @@ template <Game G>
 std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
                                         const Input<std::int32_t>& moves_offset,
                                         const Input<std::uint8_t>& fen_bytes,
-                                        const Input<std::int32_t>& fen_offset) {
+                                        const Input<std::int32_t>& fen_offset,
+                                        const std::optional<SearchArrays>& search) {
   check_offsets(moves_offset, moves.size(), "moves_offset");
   check_offsets(fen_offset, fen_bytes.size(), "fen_offset");
   if (moves_offset.size() != fen_offset.size()) throw nb::value_error("offsets must have equal lengths");
   const std::span<const char> fens(reinterpret_cast<const char*>(fen_bytes.data()), fen_bytes.size());
-  return find_illegal_game<G>(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset));
+  const SearchColumns columns = search ? columns_of(*search) : SearchColumns{};
+  if (search) columns.check("searches", span_of(moves_offset));
+  return find_illegal_game<G>(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset),
+                              search ? &columns : nullptr);
 }
 
 void bind_columns(nb::module_& module) {
@@ -155,10 +161,13 @@ void bind_pgn(nb::module_& module) {
       .def_ro("ply", &IllegalGame::ply)
       .def_ro("reason", &IllegalGame::reason);
   const auto bind_check = [&module](const char* name, const auto& find) {
-    module.def(name, find, "moves"_a.noconvert(), "moves_offset"_a.noconvert(), "fen_bytes"_a.noconvert(),
-               "fen_offset"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
-               "The first of N games with an illegal move, or None. moves u16 [M], moves_offset i32 [N + 1], "
-               "fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the usual start).");
+    module.def(
+        name, find, "moves"_a.noconvert(), "moves_offset"_a.noconvert(), "fen_bytes"_a.noconvert(),
+        "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),
+        nb::call_guard<nb::gil_scoped_release>(),
+        "The first of N games with an illegal move, played or in the policy of a search, or None. moves "
+        "u16 [M], moves_offset i32 [N + 1], fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the "
+        "usual start), search: SearchView.core_arrays().");
   };
   bind_check("find_illegal_game", &find_illegal<Chess>);
   bind_check("find_illegal_connect4_game", &find_illegal<Connect4>);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -37,10 +38,10 @@ struct BatchEncoder<G>::Scratch {
 template <Game G>
 struct BatchEncoder<G>::Targets {
   std::array<std::uint16_t, G::kMaxLegalMoves> legal_index;
-  std::array<float, G::kMaxLegalMoves> policy;  // of them
   std::uint16_t num_legal = 0;
-  std::uint16_t played = 0;  // place of the move played among legal_index
-  std::int8_t result = 0;    // for the mover
+  std::uint16_t played = 0;   // place of the move played among legal_index
+  std::vector<float> policy;  // the search's, [num_legal]; empty: the move played is the target
+  std::array<float, 3> wdl{};
   float moves_left = 0;
 };
 
@@ -130,61 +131,73 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
   }
 }
 
-// The policy to train towards: the search's, scaled to sum 1, or all on the move played.
+// The search's policy over the legal moves, scaled so that its floats sum to 1 as nearly as floats can; none
+// where nothing was searched.
 template <Game G>
-void BatchEncoder<G>::take_policy(const Place& place, const State& state, Targets& targets) {
+void BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Targets& targets) {
   const ShardColumns& shard = *place.shard;
-  const auto legal_end = targets.legal_index.begin() + targets.num_legal;
-  std::fill_n(targets.policy.begin(), targets.num_legal, 0.0F);
-  unsigned sum = 0;
-  if (shard.has_search(place.game)) {
-    for (const std::uint16_t share : shard.policy_of(place.game, place.ply).second) sum += share;
-  }
-  if (sum == 0) {
-    targets.policy[targets.played] = 1.0F;
-    return;
-  }
-  const auto [moves, shares] = shard.policy_of(place.game, place.ply);
+  if (!shard.search || !shard.search->has_game(place.game)) return;
+  const auto [moves, shares] = shard.search->policy_of(place.game, place.ply);
+  const std::uint64_t total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  if (total == 0) return;
+  const auto refuse = [&](Move move, const char* why) {
+    fail(shard, place.game, place.ply, "move " + std::to_string(move) + " of its policy " + why);
+  };
+  const State& state = scratch.frames[scratch.num_frames - 1].state;
+  const auto legal_begin = targets.legal_index.begin();
+  targets.policy.assign(targets.num_legal, 0.0F);
+  std::size_t largest = 0;  // of the legal moves; takes what rounding left of the others
+  double sum = 0;
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    const int index = G::move_to_index(state, moves[i]);
-    const auto found =
-        index < 0 ? legal_end : std::lower_bound(targets.legal_index.begin(), legal_end, index);
-    if (found == legal_end || *found != index) {
-      fail(shard, place.game, place.ply, "move " + std::to_string(moves[i]) + " of its policy is not legal");
+    if (std::find(scratch.legal.begin(), scratch.legal.end(), moves[i]) == scratch.legal.end()) {
+      refuse(moves[i], "is not legal");
     }
-    const auto at = static_cast<std::size_t>(found - targets.legal_index.begin());
-    targets.policy[at] = static_cast<float>(static_cast<double>(shares[i]) / sum);
+    const auto index = static_cast<std::uint16_t>(G::move_to_index(state, moves[i]));
+    const std::size_t at =
+        std::lower_bound(legal_begin, legal_begin + targets.num_legal, index) - legal_begin;
+    if (targets.policy[at] != 0.0F) refuse(moves[i], "is there twice");
+    targets.policy[at] = static_cast<float>(static_cast<double>(shares[i]) / static_cast<double>(total));
+    sum += targets.policy[at];
+    if (targets.policy[at] > targets.policy[largest]) largest = at;
   }
+  targets.policy[largest] = static_cast<float>(1.0 - (sum - targets.policy[largest]));
 }
 
 // Win, draw, loss of the mover: the result, and the search's value by its share.
 template <Game G>
-void BatchEncoder<G>::write_wdl(const Place& place, int result, double value_q_ratio, float* wdl) {
-  wdl[1 - result] = 1.0F;
+void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, double value_q_ratio,
+                                 Targets& targets) {
   const ShardColumns& shard = *place.shard;
-  if (value_q_ratio == 0.0 || !shard.has_search(place.game)) return;
+  const bool is_first = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
+  const int result = is_first ? shard.result[place.game] : -shard.result[place.game];
+  targets.wdl = {};
+  targets.wdl[1 - result] = 1.0F;
+  if (value_q_ratio == 0.0 || targets.policy.empty()) return;
   const std::size_t at = shard.search->ply_offset[place.game] + place.ply;
-  const double q = std::clamp<double>(shard.search->root_q[at], -1.0, 1.0);
-  const double d = std::clamp<double>(shard.search->root_d[at], 0.0, 1.0 - std::abs(q));
+  const double root_q = shard.search->root_q[at];
+  const double root_d = shard.search->root_d[at];
+  if (!std::isfinite(root_q) || !std::isfinite(root_d)) {
+    fail(shard, place.game, place.ply, "the value of its search is not finite");
+  }
+  const double q = std::clamp(root_q, -1.0, 1.0);
+  const double d = std::clamp(root_d, 0.0, 1.0 - std::abs(q));
   const double searched[] = {(1.0 - d + q) / 2.0, d, (1.0 - d - q) / 2.0};
   for (int i = 0; i < 3; ++i) {
-    wdl[i] = static_cast<float>((1.0 - value_q_ratio) * wdl[i] + value_q_ratio * searched[i]);
+    const double known = targets.wdl[i];
+    targets.wdl[i] = static_cast<float>((1.0 - value_q_ratio) * known + value_q_ratio * searched[i]);
   }
 }
 
 template <Game G>
-void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratch& scratch,
-                                    std::uint8_t* packed, Targets& targets) const {
+void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double value_q_ratio,
+                                    Scratch& scratch, std::uint8_t* packed, Targets& targets) const {
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
   replay(place, scratch);
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
-  const State& state = scratch.frames[scratch.num_frames - 1].state;
-  take_policy(place, state, targets);
-  const bool first_player = G::first_player_to_move(state);
-  targets.result =
-      static_cast<std::int8_t>(first_player ? shard.result[place.game] : -shard.result[place.game]);
+  take_policy(place, scratch, targets);
+  take_value(place, scratch, value_q_ratio, targets);
   targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
 }
 
@@ -201,7 +214,7 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
     const std::size_t end = std::min((task + 1) * kSamplesPerTask, num_samples);
     for (std::size_t i = task * kSamplesPerTask; i < end; ++i) {
       std::uint8_t* packed = batch.packed.data() + i * packed_bytes<G>();
-      encode_sample(place_of(places, i), fill, scratch_[worker], packed, targets[i]);
+      encode_sample(place_of(places, i), fill, value_q_ratio, scratch_[worker], packed, targets[i]);
     }
   });
   batch.legal_offset.resize(num_samples + 1);
@@ -216,8 +229,12 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
     const Targets& target = targets[i];
     const std::size_t begin = batch.legal_offset[i];
     std::copy_n(target.legal_index.begin(), target.num_legal, batch.legal_index.begin() + begin);
-    std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
-    write_wdl(place_of(places, i), target.result, value_q_ratio, batch.wdl.data() + 3 * i);
+    if (target.policy.empty()) {
+      batch.policy[begin + target.played] = 1.0F;
+    } else {
+      std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
+    }
+    std::copy_n(target.wdl.begin(), 3, batch.wdl.begin() + 3 * i);
     batch.moves_left[i] = target.moves_left;
   }
   return batch;

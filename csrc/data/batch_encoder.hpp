@@ -40,8 +40,8 @@ class BatchEncoder {
   void add_shard(const ShardColumns& shard);
 
   // The same bytes for any number of threads. Throws std::out_of_range for places that do not exist and
-  // GameError, naming shard, game and ply, for games that cannot be replayed or have no result.
-  // value_q_ratio: share of the search's value in wdl, beside the result.
+  // GameError, naming shard, game and ply, for games that cannot be replayed or have no result, and policies
+  // with a move that is not legal. value_q_ratio: share of the search's value in wdl, beside the result.
   EncodedBatch encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio);
 
   // Keys (Game::hash) of the positions before each move of these games, one game after the other.
@@ -63,11 +63,11 @@ class BatchEncoder {
 
   Place place_of(const SamplePlaces& places, std::size_t sample) const;
   void replay(const Place& place, Scratch& scratch) const;
-  void encode_sample(const Place& place, HistoryFill fill, Scratch& scratch, std::uint8_t* packed,
-                     Targets& targets) const;
+  void encode_sample(const Place& place, HistoryFill fill, double value_q_ratio, Scratch& scratch,
+                     std::uint8_t* packed, Targets& targets) const;
   static void find_legal(const Place& place, Scratch& scratch, Targets& targets);
-  static void take_policy(const Place& place, const State& state, Targets& targets);
-  static void write_wdl(const Place& place, int result, double value_q_ratio, float* wdl);
+  static void take_policy(const Place& place, const Scratch& scratch, Targets& targets);
+  static void take_value(const Place& place, const Scratch& scratch, double value_q_ratio, Targets& targets);
 
   std::vector<ShardColumns> shards_;
   WorkerPool pool_;

@@ -14,9 +14,23 @@ namespace {
 
 template <Game G>
 bool is_legal(const typename G::State& state, Move move, std::vector<Move>& legal) {
-  if constexpr (requires { state.is_legal(move); }) return state.is_legal(move);
-  G::legal(state, legal);
-  return std::find(legal.begin(), legal.end(), move) != legal.end();
+  if constexpr (requires { state.is_legal(move); }) {
+    return state.is_legal(move);
+  } else {
+    G::legal(state, legal);
+    return std::find(legal.begin(), legal.end(), move) != legal.end();
+  }
+}
+
+// The first move of a ply's policy that is not legal, if any; null: no policy.
+template <Game G>
+std::optional<Move> illegal_of_policy(const SearchColumns* search, std::size_t game, std::size_t ply,
+                                      const typename G::State& state, std::vector<Move>& legal) {
+  if (search == nullptr || !search->has_game(game)) return std::nullopt;
+  for (const Move move : search->policy_of(game, ply).first) {
+    if (!is_legal<G>(state, move, legal)) return move;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -25,7 +39,8 @@ template <Game G>
 std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
                                              std::span<const std::int32_t> moves_offset,
                                              std::span<const char> fen_bytes,
-                                             std::span<const std::int32_t> fen_offset) {
+                                             std::span<const std::int32_t> fen_offset,
+                                             const SearchColumns* search) {
   using State = typename G::State;
   const State initial = G::initial();
   const std::string_view fens(fen_bytes.data(), fen_bytes.size());
@@ -43,10 +58,14 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
       }
     }
     for (std::int32_t at = moves_offset[game]; at < moves_offset[game + 1]; ++at) {
-      if (!is_legal<G>(state, moves[at], legal)) {
-        return IllegalGame{row, at - moves_offset[game],
-                           "move " + std::to_string(moves[at]) + " is not legal in " + G::to_string(state)};
-      }
+      const std::int32_t ply = at - moves_offset[game];
+      const auto fault = [&](Move move, const char* what) {
+        return IllegalGame{row, ply,
+                           "move " + std::to_string(move) + what + " is not legal in " + G::to_string(state)};
+      };
+      if (!is_legal<G>(state, moves[at], legal)) return fault(moves[at], "");
+      const auto illegal = illegal_of_policy<G>(search, game, ply, state, legal);
+      if (illegal) return fault(*illegal, " of the policy");
       G::apply(state, moves[at]);
     }
   }
@@ -56,7 +75,7 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
 #define ALPHAZERO_FIND_ILLEGAL(G)                                                  \
   template std::optional<IllegalGame> find_illegal_game<G>(                        \
       std::span<const Move>, std::span<const std::int32_t>, std::span<const char>, \
-      std::span<const std::int32_t>)
+      std::span<const std::int32_t>, const SearchColumns*)
 ALPHAZERO_FIND_ILLEGAL(Chess);
 ALPHAZERO_FIND_ILLEGAL(Connect4);
 ALPHAZERO_FIND_ILLEGAL(TicTacToe);

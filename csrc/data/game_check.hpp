@@ -1,4 +1,4 @@
-// Stored games against the rules: is every move of every game legal?
+// Stored games against the rules: is every move of every game legal, and every move of its policies?
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "data/shard_columns.hpp"
 #include "games/game.hpp"
 
 namespace alphazero {
@@ -18,11 +19,13 @@ struct IllegalGame {
 
 // N games of the game G: game g has moves[moves_offset[g], moves_offset[g + 1]) and starts at the text
 // fen_bytes[fen_offset[g], fen_offset[g + 1]), the usual start if that is empty. Offsets have N + 1
-// entries, ascend, and end within their arrays. The first game that breaks the rules, if any.
+// entries, ascend, and end within their arrays. search: null, or has passed its check. The first game that
+// breaks the rules, if any.
 template <Game G>
 std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
                                              std::span<const std::int32_t> moves_offset,
                                              std::span<const char> fen_bytes,
-                                             std::span<const std::int32_t> fen_offset);
+                                             std::span<const std::int32_t> fen_offset,
+                                             const SearchColumns* search);
 
 }  // namespace alphazero

@@ -1,5 +1,7 @@
 #include "data/shard_columns.hpp"
 
+#include <algorithm>
+
 #include "games/error.hpp"
 
 namespace alphazero {
@@ -26,32 +28,32 @@ void ShardColumns::check() const {
                       "; wanted -1, 0 or 1");
     }
   }
-  if (search) check_search();
+  if (search) search->check(name, moves_offset);
 }
 
-// A game has either nothing of a search or an entry for each ply, and policies within its own part.
-void ShardColumns::check_search() const {
-  const SearchColumns& known = *search;
-  const std::size_t games = num_games();
-  const bool fits = known.root_q.size() == known.root_d.size() &&
-                    known.policy_move.size() == known.policy_prob.size() &&
-                    offsets_fit(known.ply_offset, games, known.root_q.size()) &&
-                    offsets_fit(known.policy_offset_offset, games, known.policy_offset.size()) &&
-                    offsets_fit(known.policy_move_offset, games, known.policy_move.size());
+void SearchColumns::check(const std::string& name, std::span<const std::int32_t> moves_offset) const {
+  const std::size_t num_games = moves_offset.size() - 1;
+  const bool fits = root_q.size() == root_d.size() && policy_move.size() == policy_prob.size() &&
+                    offsets_fit(ply_offset, num_games, root_q.size()) &&
+                    offsets_fit(policy_offset_offset, num_games, policy_offset.size()) &&
+                    offsets_fit(policy_move_offset, num_games, policy_move.size());
   if (!fits) throw GameError(name + ": offsets of its searches do not fit its columns");
   const auto length = [](std::span<const std::int32_t> offset, std::size_t game) {
     return static_cast<std::size_t>(offset[game + 1] - offset[game]);
   };
-  for (std::size_t game = 0; game < games; ++game) {
-    const std::size_t plies = length(known.ply_offset, game);
-    const std::size_t entries = length(known.policy_offset_offset, game);
-    const std::size_t moves_of_policies = length(known.policy_move_offset, game);
-    bool is_whole = plies == 0 ? entries == 0 : plies == moves_of(game).size() && entries == plies + 1;
-    const std::uint32_t* offset = known.policy_offset.data() + known.policy_offset_offset[game];
-    for (std::size_t i = 0; is_whole && i + 1 < entries; ++i) is_whole = offset[i] <= offset[i + 1];
-    if (is_whole && entries > 0) is_whole = offset[entries - 1] <= moves_of_policies;
-    if (!is_whole)
+  for (std::size_t game = 0; game < num_games; ++game) {
+    const std::size_t entries = length(ply_offset, game);
+    if (entries == 0) continue;
+    const std::size_t plies = length(moves_offset, game);
+    const auto offsets =
+        policy_offset.subspan(policy_offset_offset[game], length(policy_offset_offset, game));
+    if (entries != plies || offsets.size() != plies + 1) {
       throw GameError(name + ": game " + std::to_string(game) + ": its searches are not one a ply");
+    }
+    if (!std::is_sorted(offsets.begin(), offsets.end()) ||
+        offsets.back() > length(policy_move_offset, game)) {
+      throw GameError(name + ": game " + std::to_string(game) + ": policy offsets do not fit its policies");
+    }
   }
 }
 

@@ -11,10 +11,10 @@
 
 namespace alphazero {
 
-// What a search knew of the plies of a shard's games (alphazero/data/store.py, SearchView). A game that no
-// search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and root_d, and
-// likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i + 1]) of its
-// own part of policy_move and policy_prob, at = policy_offset_offset[g].
+// What a search knew of the plies of a shard's games (alphazero/data/search_columns.py, SearchView). A game
+// that no search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and root_d,
+// and likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i + 1]) of
+// its own part of policy_move and policy_prob, at = policy_offset_offset[g].
 struct SearchColumns {
   std::span<const std::int32_t> ply_offset;            // [G + 1]
   std::span<const float> root_q;                       // W - L for the side to move
@@ -24,6 +24,22 @@ struct SearchColumns {
   std::span<const std::int32_t> policy_move_offset;  // [G + 1]
   std::span<const std::uint16_t> policy_move;
   std::span<const std::uint16_t> policy_prob;  // 1 / 65535
+
+  // Was this game made by a search?
+  bool has_game(std::size_t game) const { return ply_offset[game + 1] > ply_offset[game]; }
+
+  // The policy of a ply of such a game: moves and their shares; empty where nothing was searched.
+  std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> policy_of(std::size_t game,
+                                                                                      std::size_t ply) const {
+    const std::uint32_t* offset = policy_offset.data() + policy_offset_offset[game] + ply;
+    const std::size_t begin = policy_move_offset[game] + offset[0];
+    const std::size_t size = offset[1] - offset[0];
+    return {policy_move.subspan(begin, size), policy_prob.subspan(begin, size)};
+  }
+
+  // Throws GameError, naming the shard, unless each game has either nothing or an entry for each of its
+  // plies, and every policy lies within its game's part. moves_offset: [G + 1], of the shard.
+  void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
 };
 
 // Columns of alphazero/data/store.py's ShardView; G games.
@@ -49,25 +65,8 @@ struct ShardColumns {
     return {reinterpret_cast<const char*>(fen_bytes.data()) + fen_offset[game], size};
   }
 
-  // Was this game made by a search?
-  bool has_search(std::size_t game) const {
-    return search && search->ply_offset[game + 1] > search->ply_offset[game];
-  }
-
-  // The search's policy of a ply as moves and their shares; empty where there is none.
-  std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> policy_of(std::size_t game,
-                                                                                      std::size_t ply) const {
-    const std::uint32_t* offset = search->policy_offset.data() + search->policy_offset_offset[game] + ply;
-    const std::size_t begin = search->policy_move_offset[game] + offset[0];
-    const std::size_t size = offset[1] - offset[0];
-    return {search->policy_move.subspan(begin, size), search->policy_prob.subspan(begin, size)};
-  }
-
   // Throws GameError unless every game lies within the columns and known results are -1, 0 or 1.
   void check() const;
-
- private:
-  void check_search() const;
 };
 
 }  // namespace alphazero

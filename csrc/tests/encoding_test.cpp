@@ -1,5 +1,6 @@
 // Lines, encoding and batch encoder under the sanitizers: random games, and stored games full of noise.
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "data/batch_encoder.hpp"
+#include "data/game_check.hpp"
 #include "data/permutation.hpp"
 #include "data/worker_pool.hpp"
 #include "games/chess/chess_game.hpp"
@@ -41,6 +43,21 @@ constexpr std::array<std::string_view, 4> kStarts<Chess> = {
     "r3k2r/1P4P1/8/8/8/8/1p4p1/R3K2R b KQkq - 3 40",
 };
 
+// Owns what SearchColumns looks at.
+struct Searches {
+  std::vector<std::int32_t> ply_offset{0};
+  std::vector<float> root_q, root_d;
+  std::vector<std::int32_t> policy_offset_offset{0};
+  std::vector<std::uint32_t> policy_offset;
+  std::vector<std::int32_t> policy_move_offset{0};
+  std::vector<std::uint16_t> policy_move, policy_prob;
+
+  SearchColumns columns() const {
+    return {ply_offset,         root_q,      root_d,     policy_offset_offset, policy_offset,
+            policy_move_offset, policy_move, policy_prob};
+  }
+};
+
 // Owns what ShardColumns looks at.
 struct Games {
   std::vector<std::uint16_t> moves;
@@ -51,6 +68,7 @@ struct Games {
   std::vector<std::int32_t> fen_offset{0};
   std::vector<std::uint8_t> packed;  // of every position, from a Line
   std::vector<std::uint64_t> keys;
+  std::vector<std::vector<Move>> legal;  // of every position
 
   ShardColumns columns() const {
     return {"games",
@@ -59,7 +77,8 @@ struct Games {
             result,
             {result_valid.get(), result.size()},
             {reinterpret_cast<const std::uint8_t*>(fens.data()), fens.size()},
-            fen_offset};
+            fen_offset,
+            std::nullopt};
   }
 };
 
@@ -76,6 +95,7 @@ Games random_games(Random& random, int count) {
       games.packed.resize(end + packed_bytes<G>());
       G::encode(line.frames(), HistoryFill::kFenOnly, games.packed.data() + end);
       games.keys.push_back(G::hash(line.state()));
+      games.legal.push_back(moves);
       const Move move = moves[random() % moves.size()];
       require(G::can_apply(line.state(), move), "a legal move can be applied");
       require(G::index_to_move(line.state(), G::move_to_index(line.state(), move)) == move, "policy index");
@@ -151,6 +171,98 @@ void test_noise_is_an_error_and_nothing_worse(Random& random) {
   require(refused > 200, "noise is refused");
 }
 
+// Two of three games searched, each ply with a policy over some of its legal moves.
+Searches random_searches(Random& random, const Games& games) {
+  Searches searches;
+  for (std::size_t game = 0; game < games.result.size(); ++game) {
+    const auto begin = static_cast<std::size_t>(games.moves_offset[game]);
+    const auto end = static_cast<std::size_t>(games.moves_offset[game + 1]);
+    if (random() % 3 != 0 && begin != end) {
+      const std::size_t first = searches.policy_move.size();
+      searches.policy_offset.push_back(0);
+      for (std::size_t ply = begin; ply < end; ++ply) {
+        searches.root_q.push_back(static_cast<float>(random() % 201) / 100.0F - 1.0F);
+        searches.root_d.push_back(static_cast<float>(random() % 101) / 100.0F);
+        for (const Move move : games.legal[ply]) {
+          if (random() % 2 == 0) continue;
+          searches.policy_move.push_back(move);
+          searches.policy_prob.push_back(static_cast<std::uint16_t>(random()));
+        }
+        searches.policy_offset.push_back(static_cast<std::uint32_t>(searches.policy_move.size() - first));
+      }
+    }
+    searches.ply_offset.push_back(static_cast<std::int32_t>(searches.root_q.size()));
+    searches.policy_offset_offset.push_back(static_cast<std::int32_t>(searches.policy_offset.size()));
+    searches.policy_move_offset.push_back(static_cast<std::int32_t>(searches.policy_move.size()));
+  }
+  return searches;
+}
+
+template <Game G>
+void test_searched_targets_sum_to_one(Random& random) {
+  const Games games = random_games<G>(random, 40);
+  const AllPlaces places(games);
+  const Searches searches = random_searches(random, games);
+  ShardColumns columns = games.columns();
+  columns.search = searches.columns();
+  std::vector<float> policies;
+  for (const int num_threads : {1, 3}) {
+    BatchEncoder<G> encoder(num_threads);
+    encoder.add_shard(columns);
+    const EncodedBatch batch =
+        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, 0.5);
+    for (std::size_t i = 0; i + 1 < batch.legal_offset.size(); ++i) {
+      double policy = 0;
+      for (int at = batch.legal_offset[i]; at < batch.legal_offset[i + 1]; ++at) policy += batch.policy[at];
+      const double wdl = double{batch.wdl[3 * i]} + batch.wdl[3 * i + 1] + batch.wdl[3 * i + 2];
+      require(std::abs(policy - 1) < 1e-7 && std::abs(wdl - 1) < 1e-6, "targets sum to 1");
+    }
+    if (policies.empty()) policies = batch.policy;
+    require(policies == batch.policy, "the number of threads changes no target");
+  }
+  const std::span<const char> fens(games.fens.data(), games.fens.size());
+  require(!find_illegal_game<G>(games.moves, games.moves_offset, fens, games.fen_offset, &*columns.search),
+          "policies of legal moves are legal");
+}
+
+template <Game G>
+void test_noise_in_searches_is_an_error_and_nothing_worse(Random& random) {
+  int refused = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const Games games = random_games<G>(random, 3);
+    Searches searches = random_searches(random, games);
+    const auto hit = [&](auto& column) {
+      if (column.empty() || random() % 3 == 0) return;
+      auto& entry = column[random() % column.size()];
+      entry = random() % 2 == 0 ? static_cast<std::remove_reference_t<decltype(entry)>>(random()) : entry ^ 1;
+    };
+    for (int hits = 0; hits < 10; ++hits) hit(searches.policy_move);
+    if (trial % 2 == 0) hit(searches.policy_offset);
+    if (trial % 4 == 0) hit(searches.ply_offset);
+    if (trial % 8 == 0) hit(searches.policy_move_offset);
+    ShardColumns columns = games.columns();
+    columns.search = searches.columns();
+    const AllPlaces places(games);
+    const std::span<const char> fens(games.fens.data(), games.fens.size());
+    BatchEncoder<G> encoder(2);
+    try {
+      encoder.add_shard(columns);
+    } catch (const GameError&) {
+      ++refused;
+      continue;
+    }
+    if (find_illegal_game<G>(games.moves, games.moves_offset, fens, games.fen_offset, &*columns.search)) {
+      ++refused;
+    }
+    try {
+      encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kNo, 0.5);
+    } catch (const GameError&) {
+      ++refused;
+    }
+  }
+  require(refused > 100, "noise in searches is refused");
+}
+
 void test_errors_of_workers_are_those_of_the_lowest_task() {
   WorkerPool pool(4);
   for (int round = 0; round < 200; ++round) {
@@ -187,6 +299,12 @@ int main() {
   test_noise_is_an_error_and_nothing_worse<Chess>(random);
   test_noise_is_an_error_and_nothing_worse<Connect4>(random);
   test_noise_is_an_error_and_nothing_worse<TicTacToe>(random);
+  test_searched_targets_sum_to_one<Chess>(random);
+  test_searched_targets_sum_to_one<Connect4>(random);
+  test_searched_targets_sum_to_one<TicTacToe>(random);
+  test_noise_in_searches_is_an_error_and_nothing_worse<Chess>(random);
+  test_noise_in_searches_is_an_error_and_nothing_worse<Connect4>(random);
+  test_noise_in_searches_is_an_error_and_nothing_worse<TicTacToe>(random);
   test_errors_of_workers_are_those_of_the_lowest_task();
   test_permutations_are_permutations();
   std::puts("encoding_test: all well");

@@ -55,7 +55,7 @@ void check_sound(const PgnGames& games, std::string_view text) {
   const auto& fens = games.start_fen;
   const auto* fen_data = reinterpret_cast<const char*>(fens.bytes.data());
   const auto fault = alphazero::find_illegal_game<alphazero::Chess>(
-      games.moves, games.moves_offset, {fen_data, fens.bytes.size()}, fens.offset);
+      games.moves, games.moves_offset, {fen_data, fens.bytes.size()}, fens.offset, nullptr);
   check(!fault.has_value(), "every imported move is legal", text);
   for (const auto& game : games.quarantined) {
     check(game.line <= games.lines && game.ply >= 0 && !game.reason.empty(), "a fault has a place", text);

@@ -15,7 +15,7 @@ from alphazero import _core
 from alphazero.data.batch import Batch, MicroBatch
 from alphazero.data.loader import Loader, WindowEncoder, batches_of, spread_sample_ids
 from alphazero.data.prefetch import prefetched
-from alphazero.data.sampler import Window, sample_ids
+from alphazero.data.sampler import Mixture, Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import get_spec, history_fill
 from alphazero.training.batch_plan import plan_batches
@@ -159,6 +159,23 @@ def test_ranks_together_hold_the_global_batch(window: Window, world_size: int):
         assert len(padding) == -(-6 // world_size) * world_size - 6
         for micro_batch in padding:
             assert_equal_batches(micro_batch.batch, alone[0].batch)
+
+
+def test_ranks_together_hold_the_batch_of_a_mixture(window: Window):
+    joined = Window.joined(window, window_of(random_games(40, "newer")))
+    mixture = Mixture(window.num_samples, 0.25)
+    settings: dict[str, Any] = {"mixture": mixture}
+    for world_size in (1, 2, 4):
+        plan = plan_batches(96, 16, [1.0] * world_size, "cpu", equal_passes=True)
+        steps = [
+            make_loader(joined, passes=plan.passes_of(rank), **settings).step(4) for rank in range(world_size)
+        ]
+        real = sorted((m for step in steps for m in step if not m.is_padding), key=lambda m: m.index)
+        ids = np.concatenate([m.batch.sample_id for m in real])
+        assert ids.tolist() == mixture.sample_ids(3, 4, 96, joined.num_samples).tolist()
+        assert (ids < window.num_samples).sum() == 24
+    with pytest.raises(DataError, match="self-play, but there are none"):
+        make_loader(window, **settings)
 
 
 def test_a_shifted_batch_is_another_one(window: Window):

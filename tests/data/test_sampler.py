@@ -7,7 +7,7 @@ import pytest
 from alphazero import _core
 from alphazero.data.loader import WindowEncoder
 from alphazero.data.pgn import import_pgn
-from alphazero.data.sampler import Window, sample_ids
+from alphazero.data.sampler import Mixture, Window, sample_ids
 from alphazero.data.store import GameStore
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import get_spec
@@ -171,3 +171,104 @@ def test_a_window_of_stores_follows_shards_and_their_checksums(shared_data: Path
 def test_no_stores_are_an_error():
     with pytest.raises(DataError):
         Window.of_stores([])
+
+
+def test_joined_windows_hold_the_samples_of_one_after_those_of_the_other():
+    a, b, c = (random_games(20, name) for name in "abc")
+    first, second = window_of(a, b), window_of(c).games_from(3)
+    joined = Window.joined(first, second)
+    assert joined.num_samples == first.num_samples + second.num_samples
+    places = joined.locate(np.arange(joined.num_samples))
+    parts = [part.locate(np.arange(part.num_samples)) for part in (first, second)]
+    np.testing.assert_array_equal(places.shard, np.concatenate([parts[0].shard, parts[1].shard + 2]))
+    np.testing.assert_array_equal(places.game, np.concatenate([part.game for part in parts]))
+    np.testing.assert_array_equal(places.ply, np.concatenate([part.ply for part in parts]))
+    encoders = [WindowEncoder(w, get_spec("chess"), num_threads=1) for w in (joined, second)]
+    last = np.arange(second.num_samples)
+    np.testing.assert_array_equal(
+        encoders[0].encode(last + first.num_samples).packed, encoders[1].encode(last).packed
+    )
+
+
+def test_joined_windows_are_named_by_their_parts():
+    a, b = window_of(random_games(20, "a")), window_of(random_games(20, "b"))
+    windows = [
+        Window.joined(a, b),
+        Window.joined(b, a),
+        Window.joined(a, b.games_from(1)),
+        Window.joined(a.games_from(1), b),
+        Window.joined(a, b).games_from(1),
+        Window.joined(a, a),
+        a,
+    ]
+    assert len({window.id for window in windows}) == len(windows)
+    assert Window.joined(a, b).id == windows[0].id
+    other_game = dataclasses.replace(b, game_name="connect4")
+    with pytest.raises(DataError, match="games of chess and of connect4"):
+        Window.joined(a, other_game)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "share", "from_first"),
+    [(64, 0.25, 16), (64, 0.0, 0), (64, 1.0, 64), (10, 0.33, 3), (1024, 0.1, 102), (3, 0.5, 2), (7, 0.01, 0)],
+)
+def test_a_mixture_takes_its_share_of_every_batch(batch_size: int, share: float, from_first: int):
+    mixture = Mixture(num_first=500, first_share=share)
+    for step in range(20):
+        ids = mixture.sample_ids(9, step, batch_size, 1700)
+        assert len(ids) == batch_size and ids.min() >= 0 and ids.max() < 1700
+        assert (ids < 500).sum() == from_first
+
+
+def test_each_part_of_a_mixture_goes_through_whole_epochs():
+    """40 of each batch from 1,000, 60 from 3,000: after 75 steps three epochs and one and a half."""
+    mixture = Mixture(num_first=1000, first_share=0.4)
+    ids = np.stack([mixture.sample_ids(3, step, 100, 4000) for step in range(75)])
+    historical, played = ids[ids < 1000], ids[ids >= 1000]
+    assert np.bincount(historical, minlength=1000).tolist() == [3] * 1000
+    counts = np.bincount(played - 1000, minlength=3000)
+    assert counts.min() == 1 and counts.max() == 2 and (counts == 2).sum() == 1500
+
+
+def test_the_order_of_a_part_does_not_depend_on_the_other():
+    for step in range(5):
+        one = Mixture(1000, 0.25).sample_ids(3, step, 64, 1500)
+        grown = Mixture(1000, 0.25).sample_ids(3, step, 64, 9000)
+        np.testing.assert_array_equal(one[one < 1000], grown[grown < 1000])
+        np.testing.assert_array_equal(one < 1000, grown < 1000)
+
+
+def test_micro_batches_of_a_mixture_are_alike():
+    """Over 400 batches every place is historical about as often as any other: 100 times in 400."""
+    mixture = Mixture(5000, 0.25)
+    is_first = np.stack([mixture.sample_ids(1, step, 64, 20000) < 5000 for step in range(400)])
+    per_place = is_first.sum(axis=0)
+    assert abs(per_place - 100).max() < 5 * np.sqrt(400 * 0.25 * 0.75), "five standard deviations"
+    per_micro_batch = is_first.reshape(400 * 4, 16).sum(axis=1)
+    # Hypergeometric: 16 of 64 of which 16 are historical; variance 16 * 1/4 * 3/4 * 48/63.
+    assert abs(per_micro_batch.var() - 16 * 0.25 * 0.75 * 48 / 63) < 0.35
+    assert abs(np.corrcoef(is_first[:-1].ravel(), is_first[1:].ravel())[0, 1]) < 0.03
+
+
+def test_a_mixture_is_a_function_of_its_arguments():
+    mixture = Mixture(100, 0.5)
+    ids = mixture.sample_ids(2**64 - 1, 7, 32, 300)
+    assert ids.tolist() == Mixture(100, 0.5).sample_ids(2**64 - 1, 7, 32, 300).tolist()
+    for other in (
+        mixture.sample_ids(5, 7, 32, 300),
+        mixture.sample_ids(2**64 - 1, 8, 32, 300),
+        mixture.sample_ids(2**64 - 1, 7, 32, 3000),
+        Mixture(101, 0.25).sample_ids(2**64 - 1, 7, 32, 300),
+    ):
+        assert ids.tolist() != other.tolist()
+
+
+def test_a_mixture_that_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match=r"historical share 1\.5: wanted 0 to 1"):
+        Mixture(10, 1.5)
+    with pytest.raises(DataError, match="16 of 64 positions a batch are historical, but there are none"):
+        Mixture(0, 0.25).check(64, 100)
+    with pytest.raises(DataError, match="48 of 64 positions a batch are self-play, but there are none"):
+        Mixture(100, 0.25).check(64, 100)
+    Mixture(0, 0.0).check(64, 100)
+    Mixture(100, 1.0).check(64, 100)

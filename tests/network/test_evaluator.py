@@ -7,7 +7,8 @@ from torch import nn
 
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
-from alphazero.network.evaluator import NetworkEvaluator, fold_batch_norm
+from alphazero.network.evaluator import NetworkEvaluator
+from alphazero.network.folding import fold_batch_norm
 from alphazero.network.planes import expand_planes
 from alphazero.network.resnet import AlphaZeroNet
 

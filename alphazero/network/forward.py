@@ -1,0 +1,66 @@
+"""The network's forward pass for inference, from the modules as they are: CUDA, or a CPU without oneDNN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from alphazero.network.folding import fold_batch_norm
+from alphazero.network.resnet import AlphaZeroNet
+
+# Shapes: B positions, C channels, H x W board, P policy planes, Q = H * W squares, 3 = win, draw, loss.
+
+
+class Forward(Protocol):
+    """A network with BatchNorm folded, in one precision, that can take new weights."""
+
+    @property
+    def description(self) -> str:
+        """How it computes, for people."""
+
+    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Planes, channels last, to policy planes [B, Q, P] (contiguous) and win-draw-loss logits [B, 3]."""
+
+    def load(self, folded: Mapping[str, Tensor]) -> None:
+        """Take new weights, as folding.fold_tensors gives them."""
+
+
+class ModuleForward:
+    """The modules themselves, channels last. New weights keep the addresses of the old ones.
+
+    compiled: through torch.compile; its choice of kernels is by rule, not by timing, so that equal
+    devices compute the same.
+    """
+
+    def __init__(
+        self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, compiled: bool
+    ) -> None:
+        folded = fold_batch_norm(network)
+        folded.moves_left = None
+        folded.to(device=device, dtype=dtype)
+        self.network = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._forward = torch.compile(self._plain) if compiled else self._plain
+        self.description = f"PyTorch {'compiled' if compiled else 'operators'} on {device.type}, {dtype}"
+
+    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """See Forward."""
+        return self._forward(planes_BCHW)
+
+    def _plain(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        network = self.network
+        tower_BCHW = network.blocks(functional.relu(network.input(planes_BCHW)))
+        # The policy head without its gather: that comes with the one of the legal moves.
+        policy_BPHW = network.policy.output(functional.relu(network.policy.hidden(tower_BCHW)))
+        policy_BQP = policy_BPHW.permute(0, 2, 3, 1).flatten(1, 2).contiguous()
+        return policy_BQP, network.value(tower_BCHW)
+
+    @torch.no_grad()
+    def load(self, folded: Mapping[str, Tensor]) -> None:
+        """See Forward."""
+        own = dict(self.network.named_parameters())
+        for name, tensor in folded.items():
+            own[name].copy_(tensor)

@@ -1,0 +1,162 @@
+"""Self-play against the bare network: evaluations a second of both, at the same batch and threads.
+
+`alphazero bench selfplay [--game G] [--blocks N --filters N --se-ratio N] [--batch N] [--threads N]
+[--simulations N] [--seconds S] [--device auto|cuda|cpu] [--precision P]`. A network with random weights plays
+whole games from their beginnings; only its evaluations are counted, not exact ends of games. Bare: the same
+evaluator on full batches of positions of such games, over and over. The two take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
+from alphazero.evaluation.match import random_openings
+from alphazero.games.registry import get_spec
+from alphazero.games.spec import GameSpec
+from alphazero.network.evaluator import Evaluation, NetworkEvaluator, Pending
+from alphazero.network.resnet import AlphaZeroNet
+from alphazero.runtime import choose_device
+from alphazero.search.settings import self_play_settings
+from alphazero.selfplay.worker import new_lane, play
+
+ROUNDS = 3
+WHOLE_GAMES_LANES_PER_SLOT = 2
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Medians over the rounds."""
+    parser = argparse.ArgumentParser(prog="alphazero bench selfplay")
+    parser.add_argument("--game", choices=("chess", "connect4", "tictactoe"), default="chess")
+    parser.add_argument("--blocks", type=int, default=6)
+    parser.add_argument("--filters", type=int, default=64)
+    parser.add_argument("--se-ratio", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--simulations", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    spec = get_spec(args.game)
+    config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
+    network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0)).eval()
+    device = choose_device(args.device, 0, os.environ)
+    evaluator = NetworkEvaluator(network, spec, device, args.precision, args.batch)
+    batch = positions(spec, args.batch)
+    bare, steady, shares = [], [], []
+    for _ in range(ROUNDS):
+        bare.append(bare_speed(evaluator, batch, args.seconds))
+        steady.append(steady_speed(evaluator, args))
+        shares.append(steady[-1] / bare[-1])
+    whole = whole_run(evaluator, args)
+    return {
+        "bare_evaluations_per_s": statistics.median(bare),
+        "self_play_evaluations_per_s": statistics.median(steady),
+        "share_steady": statistics.median(shares),
+        "share_whole_run": whole["evaluations_per_s"] / statistics.median(bare),
+        "waits_for_network_share": whole["waits"],
+        "games_per_hour": whole["games_per_hour"],
+    }
+
+
+Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
+def positions(spec: GameSpec, count: int) -> Batch:
+    """A full batch from random games."""
+    lines = [line for plies in (2, 6, 10) for line in random_openings(spec.name, count, plies, seed=plies)]
+    lines = lines[: count * 3 : 3]
+    legal = [line.legal_indices() for line in lines]
+    offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
+    return np.stack([line.packed() for line in lines]), np.concatenate(legal).astype(np.int32), offset
+
+
+def bare_speed(evaluator: NetworkEvaluator, batch: Batch, seconds: float) -> float:
+    """Evaluations a second with two batches in flight, as self-play has them."""
+    waiting = [evaluator.submit(*batch) for _ in range(2)]
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        waiting.pop(0).result()
+        waiting.append(evaluator.submit(*batch))
+        count += len(batch[0])
+    elapsed = time.perf_counter() - begin
+    for pending in waiting:
+        pending.result()
+    return count / elapsed
+
+
+class Watched:
+    """An evaluator that adds up the time in which the caller waits for it."""
+
+    def __init__(self, evaluator: NetworkEvaluator) -> None:
+        self._evaluator = evaluator
+        self.batch_size = evaluator.batch_size
+        self.waited_s = 0.0
+
+    def submit(
+        self,
+        packed: npt.NDArray[np.uint8],
+        legal_index: npt.NDArray[np.int32],
+        legal_offset: npt.NDArray[np.int32],
+    ) -> WatchedPending:
+        """As NetworkEvaluator's."""
+        begin = time.perf_counter()
+        pending = self._evaluator.submit(packed, legal_index, legal_offset)
+        self.waited_s += time.perf_counter() - begin
+        return WatchedPending(self, pending)
+
+
+class WatchedPending:
+    """Its evaluations."""
+
+    def __init__(self, owner: Watched, pending: Pending) -> None:
+        self._owner = owner
+        self._pending = pending
+
+    def result(self) -> Evaluation:
+        """As Pending's."""
+        begin = time.perf_counter()
+        evaluation = self._pending.result()
+        self._owner.waited_s += time.perf_counter() - begin
+        return evaluation
+
+
+def steady_speed(evaluator: NetworkEvaluator, args: argparse.Namespace) -> float:
+    """Evaluations a second amid the games, every slot with a game."""
+    settings = self_play_settings(SearchConfig(simulations=args.simulations), SelfPlayConfig(), seed=1)
+    begin = time.perf_counter()
+    played = play(
+        args.game,
+        settings,
+        [new_lane(number) for number in range(2 * args.batch)],
+        1 << 30,
+        evaluator,
+        num_threads=args.threads,
+        on_progress=lambda moves, games: time.perf_counter() - begin < args.seconds,
+    )
+    return played.evaluations / (time.perf_counter() - begin)
+
+
+def whole_run(evaluator: NetworkEvaluator, args: argparse.Namespace) -> dict[str, float]:
+    """From the first move to the last of a round of moves in every lane, the emptying batches included."""
+    settings = self_play_settings(SearchConfig(simulations=args.simulations), SelfPlayConfig(), seed=2)
+    lanes = [new_lane(number) for number in range(2 * args.batch * WHOLE_GAMES_LANES_PER_SLOT)]
+    observed = Watched(evaluator)
+    begin = time.perf_counter()
+    played = play(args.game, settings, lanes, 8, observed, num_threads=args.threads)
+    seconds = time.perf_counter() - begin
+    plies = [len(game.moves) for game in played.finished] or [settings.max_plies]
+    return {
+        "evaluations_per_s": played.evaluations / seconds,
+        "waits": observed.waited_s / seconds,
+        "games_per_hour": played.moves / statistics.mean(plies) / seconds * 3600,
+    }
