@@ -191,7 +191,7 @@ class Generations:
         started = time.monotonic()
         finished: list[pa.RecordBatch] = []
         mine, positions, totals = self._mine, standing.positions, Totals()
-        while positions < wanted or not (finished or standing.games):
+        while not finished or positions < wanted:
             played = self._play_round(step, mine)
             if played is None:
                 return False
