@@ -244,6 +244,13 @@ class SelfPlayConfig:
         0.1, "share of games that are played on, to measure wrong resignations", minimum=0, maximum=1
     )
     max_plies: int = setting(512, "longer games are drawn", minimum=1)
+    gate_games: int = setting(
+        0,
+        "games of new weights against those that play, before they take over; even, 0: they always do",
+        minimum=0,
+    )
+    gate_score: float = setting(0.55, "share of the points they need for it", minimum=0, maximum=1)
+    gate_opening_plies: int = setting(4, "random moves these games begin with", minimum=0)
     value_q_ratio: float = setting(
         0.0, "share of the search's value in the value target, beside the result", minimum=0, maximum=1
     )

@@ -30,7 +30,7 @@ class Lane:
             like, (program.packed_BN, program.index_M, program.offset_B1)
         )
         self.logits_M, self.wdl_B3 = like(program.logits_M), like(program.wdl_B3)
-        self.event = torch.cuda.Event() if pinned else None
+        self.event = torch.cuda.Event() if pinned else None  # type: ignore[no-untyped-call]
         self.busy = False
         self.num_positions = 0
         self.num_moves = 0
@@ -111,7 +111,7 @@ class CudaRunner:
 
     def __init__(self, program: BatchProgram, device: torch.device) -> None:
         self.program = program
-        self.stream = torch.cuda.Stream(device)
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         # Buffers and weights were made on the stream of the caller.
         self.stream.wait_stream(torch.cuda.current_stream(device))
         self.graph: torch.cuda.CUDAGraph | None = None

@@ -82,6 +82,8 @@ def run_pool(pool: Pool, evaluator: Evaluator, after_batch: Callable[[int], bool
                 continue
             evaluation = waiting.pop(group).result()
             if not after_batch(sizes[group]):
+                for pending in waiting.values():
+                    pending.result()  # the evaluator is free for others
                 return False
             advance(group, evaluation)
     return True

@@ -3,10 +3,10 @@
 #include <nanobind/stl/array.h>
 
 #include <cstddef>
-#include <stdexcept>
 
 #include "bindings/bindings.hpp"
 #include "games/connect4/solver.hpp"
+#include "games/error.hpp"
 #include "games/line.hpp"
 
 namespace nb = nanobind;
@@ -18,7 +18,7 @@ using connect4::Board;
 using connect4::Solver;
 
 const Board& board_of(const Line<Connect4>& line) {
-  if (line.outcome().over()) throw std::invalid_argument("the game is over");
+  if (line.outcome().over()) throw GameError("'" + Connect4::to_string(line.state()) + "': the game is over");
   return line.state();
 }
 
@@ -31,12 +31,12 @@ void bind_solver(nb::module_& module) {
   solver.attr("ILLEGAL") = nb::int_(Solver::kIllegal);
   solver
       .def(nb::init<std::size_t>(), nb::arg("table_mib") = 128,
-           "table_mib: memory for what was proven, kept from one position to the next.")
+           "table_mib: memory for what was proven, kept from one position to the next; a power of two is "
+           "used.")
       .def(
           "score", [](Solver& self, const Line<Connect4>& line) { return self.score(board_of(line)); },
           nb::arg("line"), without_gil,
-          "0 drawn, +k the side to move wins with its k-th last stone, -k it loses so. ValueError: game "
-          "over.")
+          "0 drawn, +k the side to move wins with its k-th last stone, -k it loses so. GameError: game over.")
       .def(
           "outcome", [](Solver& self, const Line<Connect4>& line) { return self.outcome(board_of(line)); },
           nb::arg("line"), without_gil, "The sign of the score, in far less time.")
@@ -49,7 +49,7 @@ void bind_solver(nb::module_& module) {
           "move_outcomes",
           [](Solver& self, const Line<Connect4>& line) { return self.move_outcomes(board_of(line)); },
           nb::arg("line"), without_gil, "Their signs; ILLEGAL where the column is full.")
-      .def_prop_ro("num_nodes", &Solver::num_nodes);
+      .def_prop_ro("num_nodes", &Solver::num_nodes, "Positions searched so far.");
 }
 
 }  // namespace alphazero::bindings

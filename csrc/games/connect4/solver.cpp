@@ -3,199 +3,244 @@
 #include <algorithm>
 #include <bit>
 
-#include "games/hash.hpp"
+#include "games/connect4/parity.hpp"
 
-// The search is the classical one: stones as bits, moves that lose at once left out, those that make most
-// threats first, null windows (Tromp 1995, John's Connect Four Playground; Pons 2015-2019, "Solving Connect
-// Four: how to build a perfect AI").
+// Alpha-beta on stones as bits, with a table (Tromp 1995, "John's Connect Four Playground"; Pons 2015,
+// "Solving Connect Four: how to build a perfect AI", explains the score and the search by null windows). The
+// proofs by parity make the tree four to ten times smaller than these alone.
 
 namespace alphazero::connect4 {
 namespace {
 
-constexpr int kWidth = Connect4::kBoardWidth;
-constexpr int kHeight = Connect4::kBoardHeight;
-constexpr int kSquares = kWidth * kHeight;
-constexpr int kColumnBits = kHeight + 1;
-constexpr std::uint64_t kBottom = 0x40810204081;
-constexpr std::uint64_t kAll = kBottom * ((1 << kHeight) - 1);
-constexpr std::uint64_t kColumn = (1 << kHeight) - 1;
 constexpr std::array<int, kWidth> kCentreFirst = {3, 2, 4, 1, 5, 0, 6};
 
-// Positions with more stones are not mirrored and not asked about before they are searched: it costs more
-// than it saves.
-constexpr int kMirroredStones = 24;
-constexpr int kForesightStones = 26;
+// With more stones a mirror image hardly ever turns up, the table is not asked about the children before they
+// are searched, and nothing is kept: it would cost more than it saves.
+constexpr int kMirroredStones = 22;
+constexpr int kForesightStones = 31;
+constexpr int kKeptStones = 36;
 
-// Bounds in the table: 0 is none, then upper bounds, then lower ones.
-constexpr int kLowestScore = -(kSquares / 2);
-constexpr int kUpper = 1 - kLowestScore;
-constexpr int kLower = kUpper + kSquares + 1;
+int score_of_loss(int num_stones) { return -((kSquares - num_stones) / 2); }  // by the next stone
+int score_of_win(int num_stones) { return (kSquares + 1 - num_stones) / 2; }  // by this one
 
-// Empty squares that make four with these stones.
-std::uint64_t winning_squares(std::uint64_t stones, std::uint64_t occupied) {
-  std::uint64_t squares = stones << 1 & stones << 2 & stones << 3;
-  for (const int step : {kColumnBits - 1, kColumnBits, kColumnBits + 1}) {
-    const std::uint64_t above = stones << step & stones << 2 * step;
-    const std::uint64_t below = stones >> step & stones >> 2 * step;
-    squares |= above & (stones << 3 * step | stones >> step);
-    squares |= below & (stones >> 3 * step | stones << step);
-  }
-  return squares & (kAll ^ occupied);
-}
-
-std::uint64_t playable(std::uint64_t occupied) { return (occupied + kBottom) & kAll; }
-
-std::uint64_t mirrored(std::uint64_t bits) {
-  std::uint64_t result = 0;
-  for (int column = 0; column < kWidth; ++column) {
-    result |= (bits >> column * kColumnBits & 0x7F) << (kWidth - 1 - column) * kColumnBits;
+std::uint64_t mirrored(std::uint64_t stones) {
+  constexpr std::uint64_t kLeft = 0x7F;
+  std::uint64_t result = stones & kLeft << 3 * kColumnBits;
+  for (const int column : {0, 1, 2}) {
+    const int distance = (kWidth - 1 - 2 * column) * kColumnBits;
+    const std::uint64_t mask = kLeft << column * kColumnBits;
+    result |= (stones & mask) << distance | (stones >> distance & mask);
   }
   return result;
+}
+
+// An entry of the table, from the top: the position's whole hash, the logarithm of the work that is lost with
+// the entry, both bounds. 0 is an empty one.
+constexpr int kHashBits = kColumnBits * kWidth;
+constexpr std::uint64_t kHashMask = (std::uint64_t{1} << kHashBits) - 1;
+constexpr int kBoundBits = 6;
+constexpr std::uint64_t kBoundMask = (1 << kBoundBits) - 1;
+constexpr int kBoundOffset = 32;
+constexpr int kWorkShift = 2 * kBoundBits;
+constexpr std::uint64_t kMostWork = 7;
+constexpr int kHashShift = kWorkShift + 3;
+static_assert(kHashShift + kHashBits == 64);
+
+// One to one on 49 bits, so that equal hashes mean equal positions. A position is named by the mover's stones
+// plus all stones plus the bottom row: a 1 above the highest stone of each column, below it a 1 for the
+// mover's.
+std::uint64_t hash_of(std::uint64_t mover, std::uint64_t occupied, int num_stones) {
+  std::uint64_t name = mover + occupied + kBottom;
+  if (num_stones <= kMirroredStones) name = std::min(name, mirrored(name));
+  name = name * 0x9E3779B97F4A7C15 & kHashMask;
+  name ^= name >> 25;
+  return name * 0xD6E8FEB86659FD93 & kHashMask;
+}
+
+// `win` for a move that makes four, 0 for one that fills the board, else minus the value of what it leads to.
+template <typename Value>
+Solver::Values after_each_move(const Board& board, int win, const Value& value) {
+  Solver::Values values;
+  for (Move column = 0; column < kWidth; ++column) {
+    if (!Connect4::can_apply(board, column)) {
+      values[column] = Solver::kIllegal;
+      continue;
+    }
+    Board next = board;
+    Connect4::apply(next, column);
+    if (has_four(next.opponent())) {
+      values[column] = win;
+    } else {
+      values[column] = next.occupied == kBoard ? 0 : -value(next);
+    }
+  }
+  return values;
 }
 
 }  // namespace
 
 Solver::Solver(std::size_t table_mib)
-    : table_(std::bit_floor(std::max<std::size_t>(1, table_mib) * (1 << 20) / sizeof(std::uint64_t))) {}
+    : table_(std::bit_floor(std::max<std::size_t>(1, table_mib)) * (1 << 20) / sizeof(Bucket)),
+      hash_shift_(kHashBits - std::countr_zero(table_.size())) {}
 
-// Stones of the mover plus all stones plus the bottom row: a 1 above the highest stone of each column.
-std::uint64_t Solver::key_of(const Position& position) const {
-  const std::uint64_t key = position.mover + position.occupied + kBottom;
-  return position.num_stones > kMirroredStones ? key : std::min(key, mirrored(key));
+Solver::Bounds Solver::find(std::uint64_t hash, Bounds unknown) const {
+  for (const std::uint64_t entry : bucket_of(hash).entries) {
+    if (entry >> kHashShift != hash || entry == 0) continue;
+    return {static_cast<int>(entry >> kBoundBits & kBoundMask) - kBoundOffset,
+            static_cast<int>(entry & kBoundMask) - kBoundOffset};
+  }
+  return unknown;
 }
 
-std::size_t Solver::place_of(std::uint64_t key) const { return mix64(key) & (table_.size() - 1); }
-
-std::uint8_t Solver::find(std::uint64_t key) const {
-  const std::uint64_t entry = table_[place_of(key)];
-  return entry >> 8 == key ? static_cast<std::uint8_t>(entry) : 0;
+// In place of the position's own entry, or of the one in the bucket that was least work.
+void Solver::keep(std::uint64_t hash, Bounds bounds, std::uint64_t work) {
+  const auto size = std::min<std::uint64_t>(kMostWork, std::bit_width(work) / 3);
+  const std::uint64_t entry = hash << kHashShift | size << kWorkShift |
+                              static_cast<std::uint64_t>(bounds.low + kBoundOffset) << kBoundBits |
+                              static_cast<std::uint64_t>(bounds.high + kBoundOffset);
+  std::uint64_t* place = nullptr;
+  std::uint64_t least_work = kMostWork + 1;
+  for (std::uint64_t& old : table_[hash >> hash_shift_].entries) {
+    if (old == 0 || old >> kHashShift == hash) {
+      place = &old;
+      break;
+    }
+    const std::uint64_t old_work = old >> kWorkShift & kMostWork;
+    if (old_work < least_work) {
+      least_work = old_work;
+      place = &old;
+    }
+  }
+  *place = entry;
 }
 
-void Solver::keep(std::uint64_t key, std::uint8_t bound) { table_[place_of(key)] = key << 8 | bound; }
+// Most threats first; equals stay in the order in which they came.
+void Solver::Children::add(const Node& node) {
+  int place = count++;
+  for (; place > 0 && nodes[place - 1].num_threats < node.num_threats; --place)
+    nodes[place] = nodes[place - 1];
+  nodes[place] = node;
+}
 
-// The score within [alpha, beta], or a bound beyond the end it lies beyond. The mover cannot win at once.
-int Solver::search(const Position& position, std::uint64_t key, int alpha, int beta) {
-  ++num_nodes_;
-  const std::uint64_t opponent = position.mover ^ position.occupied;
-  const std::uint64_t threats = winning_squares(opponent, position.occupied);
-  std::uint64_t moves = playable(position.occupied);
-  if (const std::uint64_t forced = moves & threats; forced != 0) {
-    if ((forced & (forced - 1)) != 0) return -((kSquares - position.num_stones) / 2);
-    moves = forced;
-  }
-  moves &= ~(threats >> 1);  // not below a square that wins for the other side
-  if (moves == 0) return -((kSquares - position.num_stones) / 2);
-  if (position.num_stones >= kSquares - 2) return 0;
-
-  // Nobody wins with this stone or the next.
-  const int least = -((kSquares - 2 - position.num_stones) / 2);
-  int most = (kSquares - 1 - position.num_stones) / 2;
-  const int bound = find(key);
-  alpha = std::max(alpha, least);
-  if (bound >= kLower + kLowestScore) {
-    alpha = std::max(alpha, bound - kLower);
-  } else if (bound != 0) {
-    most = std::min(most, bound - kUpper);
-  }
-  if (alpha >= beta) return alpha;
-  beta = std::min(beta, most);
-  if (alpha >= beta) return beta;
-
-  std::array<Child, kWidth> children;
-  int count = 0;
+// The children by these moves, the likeliest to be good first, or a bound above alpha that makes them
+// needless.
+int Solver::expand(const Node& node, std::uint64_t moves, int alpha, Children& children) const {
+  const std::uint64_t opponent = node.mover ^ node.occupied;
+  const int num_stones = node.num_stones + 1;
   for (const int column : kCentreFirst) {
     const std::uint64_t move = moves & kColumn << column * kColumnBits;
     if (move == 0) continue;
-    Child child;
-    child.position = {opponent, position.occupied | move, position.num_stones + 1};
-    child.key = key_of(child.position);
-    __builtin_prefetch(&table_[place_of(child.key)]);
-    child.threats = std::popcount(winning_squares(position.mover | move, child.position.occupied));
-    int place = count++;
-    for (; place > 0 && children[place - 1].threats < child.threats; --place)
-      children[place] = children[place - 1];
-    children[place] = child;
-  }
-  if (position.num_stones < kForesightStones) {
-    for (int i = 0; i < count; ++i) {
-      const int known = find(children[i].key);
-      const bool is_upper = known != 0 && known < kLower + kLowestScore;
-      if (is_upper && -(known - kUpper) >= beta) {
-        keep(key, static_cast<std::uint8_t>(-(known - kUpper) + kLower));
-        return -(known - kUpper);
-      }
+    const std::uint64_t occupied = node.occupied | move;
+    const std::uint64_t threats = winning_squares(node.mover | move, occupied);
+    // Parity never proves more than a win in the last four squares.
+    if (alpha < 2) {
+      const int score = -bound_by_parity(opponent, occupied, threats);
+      if (score > alpha) return score;
     }
+    const std::uint64_t hash = hash_of(opponent, occupied, num_stones);
+    if (num_stones <= kKeptStones) __builtin_prefetch(&bucket_of(hash));
+    children.add({opponent, occupied, threats, hash, num_stones, std::popcount(threats)});
   }
-  for (int i = 0; i < count; ++i) {
-    const int score = -search(children[i].position, children[i].key, -beta, -alpha);
-    if (score >= beta) {
-      keep(key, static_cast<std::uint8_t>(score + kLower));
-      return score;
-    }
-    alpha = std::max(alpha, score);
-  }
-  keep(key, static_cast<std::uint8_t>(alpha + kUpper));
-  return alpha;
+  return num_stones <= kForesightStones ? known_bound(children, alpha) : -kNoBound;
 }
 
-// The score, known to lie in [low, high], by null windows; those near 0 are the easiest.
-int Solver::bisect(const Position& position, int low, int high) {
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (middle <= 0 && low / 2 < middle) {
-      middle = low / 2;
-    } else if (middle >= 0 && high / 2 > middle) {
-      middle = high / 2;
-    }
-    const int found = search(position, key_of(position), middle, middle + 1);
-    (found <= middle ? high : low) = found;
+// A bound above alpha that the table has by one of the children, else -kNoBound.
+int Solver::known_bound(const Children& children, int alpha) const {
+  for (int i = 0; i < children.count; ++i) {
+    const int score = -find(children.nodes[i].hash, {-kNoBound, kNoBound}).high;
+    if (score > alpha) return score;
   }
-  return low;
+  return -kNoBound;
+}
+
+int Solver::search_children(const Children& children, int alpha) {
+  int best = -kNoBound;
+  for (int i = 0; i < children.count && best <= alpha; ++i) {
+    best = std::max(best, -search(children.nodes[i], -alpha - 1));
+  }
+  return best;
+}
+
+int Solver::search(const Node& node, int alpha) {
+  const std::uint64_t num_nodes_before = num_nodes();
+  num_nodes_.store(num_nodes_before + 1, std::memory_order_relaxed);  // one thread writes
+  std::uint64_t moves = playable(node.occupied);
+  if (const std::uint64_t forced = moves & node.threats; forced != 0) {
+    if ((forced & (forced - 1)) != 0) return score_of_loss(node.num_stones);
+    moves = forced;
+  }
+  moves &= ~(node.threats >> 1);  // not below a square that wins for the other side
+  if (moves == 0) return score_of_loss(node.num_stones);
+  if (node.num_stones >= kSquares - 2) return 0;
+
+  // Nobody wins with this stone or the next, and only who can still make four wins at all.
+  const Bounds obvious{score_of_loss(node.num_stones + 2), score_of_win(node.num_stones + 2)};
+  if (obvious.low > alpha) return obvious.low;
+  if (obvious.high <= alpha) return obvious.high;
+  const std::uint64_t empty = kBoard ^ node.occupied;
+  if (alpha == 0 && !has_four(node.mover | empty)) return 0;
+  if (alpha == -1 && !has_four((node.mover ^ node.occupied) | empty)) return 0;
+
+  Bounds bounds = find(node.hash, obvious);
+  if (bounds.low > alpha) return bounds.low;
+  if (bounds.high <= alpha) return bounds.high;
+
+  Children children;
+  int score = expand(node, moves, alpha, children);
+  if (score <= alpha) score = search_children(children, alpha);
+  if (node.num_stones <= kKeptStones) {
+    (score > alpha ? bounds.low : bounds.high) = score;
+    keep(node.hash, bounds, num_nodes() - num_nodes_before);
+  }
+  return score;
+}
+
+// As search(), for any position in which the game is not over.
+int Solver::bound(const Board& board, int alpha) {
+  const int num_stones = std::popcount(board.occupied);
+  if ((winning_squares(board.mover, board.occupied) & playable(board.occupied)) != 0) {
+    return score_of_win(num_stones);
+  }
+  const std::uint64_t threats = winning_squares(board.opponent(), board.occupied);
+  const int score = bound_by_parity(board.mover, board.occupied, threats);
+  if (score <= alpha) return score;
+  return search({board.mover, board.occupied, threats, hash_of(board.mover, board.occupied, num_stones),
+                 num_stones, std::popcount(threats)},
+                alpha);
 }
 
 int Solver::score(const Board& board) {
-  const Position position{board.mover, board.occupied, std::popcount(board.occupied)};
-  const std::uint64_t wins = winning_squares(board.mover, board.occupied) & playable(board.occupied);
-  if (wins != 0) return (kSquares + 1 - position.num_stones) / 2;
-  return bisect(position, -((kSquares - position.num_stones) / 2), (kSquares - 1 - position.num_stones) / 2);
+  const int num_stones = std::popcount(board.occupied);
+  Bounds bounds{score_of_loss(num_stones), score_of_win(num_stones)};
+  int alpha = 0;
+  while (bounds.low < bounds.high) {
+    const int found = bound(board, alpha);
+    (found > alpha ? bounds.low : bounds.high) = found;
+    // First the sign; then a quarter of the way on, as late wins are both likelier and easier to test.
+    if (bounds.low > 0) {
+      alpha = bounds.low + (bounds.high - bounds.low) / 4;
+    } else if (bounds.high < 0) {
+      alpha = bounds.high - 1 - (bounds.high - 1 - bounds.low) / 4;
+    } else {
+      alpha = -1;
+    }
+  }
+  return bounds.low;
 }
 
 int Solver::outcome(const Board& board) {
-  const Position position{board.mover, board.occupied, std::popcount(board.occupied)};
-  const std::uint64_t wins = winning_squares(board.mover, board.occupied) & playable(board.occupied);
-  if (wins != 0) return 1;
-  if (search(position, key_of(position), 0, 1) > 0) return 1;
-  return search(position, key_of(position), -1, 0) < 0 ? -1 : 0;
+  const int found = bound(board, 0);
+  if (found != 0) return found > 0 ? 1 : -1;
+  return bound(board, -1) < 0 ? -1 : 0;
 }
 
-template <typename Value>
-std::array<int, kWidth> Solver::for_each_move(const Board& board, const Value& value) {
-  std::array<int, kWidth> values;
-  for (int column = 0; column < kWidth; ++column) {
-    if (!Connect4::can_apply(board, static_cast<Move>(column))) {
-      values[column] = kIllegal;
-      continue;
-    }
-    Board next = board;
-    Connect4::apply(next, static_cast<Move>(column));
-    values[column] = value(next);
-  }
-  return values;
+Solver::Values Solver::move_scores(const Board& board) {
+  return after_each_move(board, score_of_win(std::popcount(board.occupied)),
+                         [this](const Board& next) { return score(next); });
 }
 
-std::array<int, kWidth> Solver::move_scores(const Board& board) {
-  return for_each_move(board, [this](const Board& next) {
-    const int num_stones = std::popcount(next.occupied);
-    if (has_four(next.opponent())) return (kSquares + 2 - num_stones) / 2;
-    return num_stones == kSquares ? 0 : -score(next);
-  });
-}
-
-std::array<int, kWidth> Solver::move_outcomes(const Board& board) {
-  return for_each_move(board, [this](const Board& next) {
-    if (has_four(next.opponent())) return 1;
-    return std::popcount(next.occupied) == kSquares ? 0 : -outcome(next);
-  });
+Solver::Values Solver::move_outcomes(const Board& board) {
+  return after_each_move(board, 1, [this](const Board& next) { return outcome(next); });
 }
 
 }  // namespace alphazero::connect4

@@ -1,7 +1,8 @@
-// Exact values of Connect Four positions, by alpha-beta search with a table of what was proven.
+// Exact values of Connect Four positions: null-window search, proofs by parity, a table of what was proven.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,50 +11,72 @@
 
 namespace alphazero::connect4 {
 
-// Not for use by two threads at once. What was proven stays in the table from one position to the next.
+// One a thread. What was proven stays in the table from one position to the next; results do not depend on
+// it.
 class Solver {
  public:
   static constexpr int kIllegal = -128;
+  using Values = std::array<int, Connect4::kBoardWidth>;
 
+  // The table has the largest power of two of bytes that table_mib MiB hold, at least 1 MiB.
   explicit Solver(std::size_t table_mib);
 
-  // 0: drawn. +k: the side to move wins with its k-th last stone. -k: it loses so, by the other side's k-th
-  // last stone. The game must not be over.
+  // 0: drawn. +k: the side to move wins with its k-th last stone. -k: it loses, by the other side's k-th last
+  // stone. The game must not be over.
   int score(const Board& board);
 
   // The sign of the score, in far less time.
   int outcome(const Board& board);
 
   // Score, or its sign, after a stone in each column, for the side that plays it; kIllegal for a full column.
-  std::array<int, Connect4::kBoardWidth> move_scores(const Board& board);
-  std::array<int, Connect4::kBoardWidth> move_outcomes(const Board& board);
+  Values move_scores(const Board& board);
+  Values move_outcomes(const Board& board);
 
-  std::uint64_t num_nodes() const { return num_nodes_; }  // since construction
+  // Positions searched since construction; may be asked from another thread.
+  std::uint64_t num_nodes() const { return num_nodes_.load(std::memory_order_relaxed); }
 
  private:
-  struct Position {
+  struct Bounds {  // of the mover's score, both included
+    int low;
+    int high;
+  };
+
+  // A position to search, in which the mover cannot win at once.
+  struct Node {
     std::uint64_t mover;
     std::uint64_t occupied;
+    std::uint64_t threats;  // squares that win for the other side
+    std::uint64_t hash;
     int num_stones;
+    int num_threats;
   };
 
-  struct Child {
-    Position position;
-    std::uint64_t key;
-    int threats;
+  // Nodes in the order in which they are to be searched.
+  struct Children {
+    std::array<Node, Connect4::kBoardWidth> nodes;
+    int count = 0;
+
+    void add(const Node& node);
   };
 
-  int search(const Position& position, std::uint64_t key, int alpha, int beta);
-  int bisect(const Position& position, int low, int high);
-  std::uint64_t key_of(const Position& position) const;
-  std::size_t place_of(std::uint64_t key) const;
-  std::uint8_t find(std::uint64_t key) const;
-  void keep(std::uint64_t key, std::uint8_t bound);
-  template <typename Value>
-  std::array<int, Connect4::kBoardWidth> for_each_move(const Board& board, const Value& value);
+  struct alignas(64) Bucket {  // a cache line
+    std::array<std::uint64_t, 8> entries{};
+  };
 
-  std::vector<std::uint64_t> table_;  // key << 8 | bound; a power of two of them
-  std::uint64_t num_nodes_ = 0;
+  // These find s for a given alpha: if s > alpha the score is at least s, else it is at most s.
+  int bound(const Board& board, int alpha);
+  int search(const Node& node, int alpha);
+  int search_children(const Children& children, int alpha);
+  int expand(const Node& node, std::uint64_t moves, int alpha, Children& children) const;
+  int known_bound(const Children& children, int alpha) const;
+
+  const Bucket& bucket_of(std::uint64_t hash) const { return table_[hash >> hash_shift_]; }
+  Bounds find(std::uint64_t hash, Bounds unknown) const;
+  void keep(std::uint64_t hash, Bounds bounds, std::uint64_t work);
+
+  std::vector<Bucket> table_;  // a power of two of them
+  int hash_shift_;
+  std::atomic<std::uint64_t> num_nodes_{0};
 };
 
 }  // namespace alphazero::connect4
