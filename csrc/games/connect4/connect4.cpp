@@ -40,14 +40,6 @@ std::uint64_t from_rows(std::uint64_t rows) {
 
 }  // namespace
 
-bool connect4::has_four(std::uint64_t stones) {
-  for (const int direction : {1, kColumnBits, kColumnBits - 1, kColumnBits + 1}) {
-    const std::uint64_t pairs = stones & stones >> direction;
-    if ((pairs & pairs >> (2 * direction)) != 0) return true;
-  }
-  return false;
-}
-
 Connect4::State Connect4::from_string(std::string_view text) {
   const Grid grid = parse_grid(text, kBoardHeight, kBoardWidth);
   const std::uint64_t first = from_rows(grid.first);

@@ -22,7 +22,14 @@ struct Board {
   bool operator==(const Board&) const = default;
 };
 
-bool has_four(std::uint64_t stones);
+inline bool has_four(std::uint64_t stones) {
+  std::uint64_t fours = 0;
+  for (const int direction : {1, 6, 7, 8}) {  // up, down to the right, right, up to the right
+    const std::uint64_t pairs = stones & stones >> direction;
+    fours |= pairs & pairs >> 2 * direction;
+  }
+  return fours != 0;
+}
 
 }  // namespace connect4
 

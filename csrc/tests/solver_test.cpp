@@ -1,0 +1,125 @@
+// The Connect Four solver under the sanitizers: against plain minimax on late positions, mirrored, after
+// moves.
+#include "games/connect4/solver.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "games/connect4/connect4.hpp"
+#include "games/connect4/parity.hpp"
+#include "games/hash.hpp"
+
+namespace {
+
+using namespace alphazero;
+using connect4::Board;
+using connect4::has_four;
+using connect4::kSquares;
+using connect4::Solver;
+
+using Random = std::mt19937_64;
+
+void require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// A random game cut off with `num_stones` on the board, not over, in which the same columns mirrored are
+// legal.
+Board random_board(Random& random, int num_stones) {
+  while (true) {
+    Board board = Connect4::initial();
+    std::vector<Move> moves;
+    for (int ply = 0; ply < num_stones; ++ply) {
+      Connect4::legal(board, moves);
+      if (moves.empty()) break;
+      Connect4::apply(board, moves[random() % moves.size()]);
+    }
+    if (std::popcount(board.occupied) == num_stones && !has_four(board.opponent())) return board;
+  }
+}
+
+// The definition, word for word: without window, table or order.
+int minimax(const Board& board) {
+  const int num_stones = std::popcount(board.occupied);
+  std::vector<Move> moves;
+  Connect4::legal(board, moves);
+  if (moves.empty()) return 0;
+  int best = -kSquares;
+  for (const Move move : moves) {
+    Board next = board;
+    Connect4::apply(next, move);
+    best = std::max(best, has_four(next.opponent()) ? (kSquares + 1 - num_stones) / 2 : -minimax(next));
+  }
+  return best;
+}
+
+Board mirrored(const Board& board) {
+  Board result;
+  for (int column = 0; column < Connect4::kBoardWidth; ++column) {
+    const int there = (Connect4::kBoardWidth - 1 - column) * connect4::kColumnBits;
+    result.mover |= (board.mover >> column * connect4::kColumnBits & connect4::kColumn) << there;
+    result.occupied |= (board.occupied >> column * connect4::kColumnBits & connect4::kColumn) << there;
+  }
+  return result;
+}
+
+int sign(int score) { return (score > 0) - (score < 0); }
+
+// One MiB: entries of earlier positions are in the way of later ones all the time.
+void test_equals_minimax(Random& random, int& num_bounds) {
+  Solver solver(1);
+  for (int round = 0; round < 2000; ++round) {
+    const Board board = random_board(random, 31 + static_cast<int>(random() % 11));
+    const int score = minimax(board);
+    const std::string where = Connect4::to_string(board);
+    require(solver.outcome(board) == sign(score), where + ": outcome");
+    require(solver.score(board) == score, where + ": score");
+    const std::uint64_t wins = connect4::winning_squares(board.mover, board.occupied);
+    if ((wins & connect4::playable(board.occupied)) != 0) continue;
+    const std::uint64_t threats = connect4::winning_squares(board.opponent(), board.occupied);
+    const int bound = connect4::bound_by_parity(board.mover, board.occupied, threats);
+    require(score <= bound, where + ": bound by parity");
+    num_bounds += bound < connect4::kNoBound;
+  }
+}
+
+void test_moves_and_mirror(Random& random) {
+  Solver solver(4);
+  for (int round = 0; round < 40; ++round) {
+    const Board board = random_board(random, 20 + static_cast<int>(random() % 20));
+    const std::string where = Connect4::to_string(board);
+    const int score = solver.score(board);
+    require(Solver(1).score(mirrored(board)) == score, where + ": mirrored");
+    const Solver::Values scores = solver.move_scores(board), outcomes = solver.move_outcomes(board);
+    int best = -kSquares;
+    for (Move column = 0; column < Connect4::kBoardWidth; ++column) {
+      if (!Connect4::can_apply(board, column)) {
+        require(scores[column] == Solver::kIllegal && outcomes[column] == Solver::kIllegal, where + ": full");
+        continue;
+      }
+      require(outcomes[column] == sign(scores[column]), where + ": outcome of a move");
+      best = std::max(best, scores[column]);
+    }
+    require(best == score, where + ": the best move has the position's score");
+  }
+}
+
+}  // namespace
+
+int main() {
+  Random random(20);
+  int num_bounds = 0;
+  test_equals_minimax(random, num_bounds);
+  require(num_bounds > 200, "parity bounds many positions: " + std::to_string(num_bounds));
+  test_moves_and_mirror(random);
+  std::puts("solver: ok");
+}
