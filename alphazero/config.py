@@ -82,6 +82,7 @@ class DataConfig:
         0.05, "share of the last games held out when there is no validation data", minimum=0, maximum=0.5
     )
     history_fill: str = setting("fen_only", "positions before a game's first", choices=("no", "fen_only"))
+    symmetries: bool = setting(True, "show positions turned or mirrored where the game allows it")
     num_workers: int = setting(-1, "threads that encode positions, a rank; -1 chooses", minimum=-1)
     cache_dir: str = setting("cache", "where imported raw files are kept")
 

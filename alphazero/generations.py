@@ -165,6 +165,7 @@ class Generations:
             passes=plan.passes_of(self._job.runtime.rank),
             num_threads=loader_threads(self._config, self._job.runtime),
             history_fill=self._config.data.history_fill,
+            symmetries=self._config.data.symmetries,
             value_q_ratio=self._config.self_play.value_q_ratio,
             mixture=self._mixture(),
         )
