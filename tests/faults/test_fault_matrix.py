@@ -105,12 +105,13 @@ def test_the_head_killed_takes_every_host_with_it(start):
     job.assert_decoys_live()
 
 
-def test_one_ctrl_c_lets_ranks_save_and_the_next_start_goes_on_from_there(start):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_on_from_there(start, number):
     job = start(num_steps=100)
     job.wait_for_step(7)
-    job.hosts[0].run("kill", "-INT", str(job.process(job.hosts[0], "fake_head")))
+    job.hosts[0].run("kill", f"-{number}", str(job.process(job.hosts[0], "fake_head")))
     status, said = job.end()
-    assert status == 128 + signal.SIGINT
+    assert status == 128 + number
     assert "stopping: ranks finish their step" in said
     stopped = [int(found) for found in re.findall(r"stopped after step (\d+)", said)]
     assert len(stopped) == 4
