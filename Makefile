@@ -12,7 +12,7 @@ help:
 	@echo "make test       set up, then the fast tier of the tests"
 	@echo "make test-slow  the slow tier"
 	@echo "make lint       style, types, imports, shell"
-	@echo "make sanitize   the C++ tests under the address and undefined-behaviour sanitizers"
+	@echo "make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make bench      the figures of docs/performance.md"
 
 setup: .venv/core.stamp
@@ -57,9 +57,13 @@ format: setup
 	$(BIN)/clang-format -i $(filter-out CMakeLists.txt,$(CORE_SOURCES))
 
 sanitize: setup
-	$(BIN)/cmake -S . -B build/sanitize -DALPHAZERO_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake -S . -B build/sanitize -DALPHAZERO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/sanitize --parallel
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+	@# Threads meet in the loader and in the search.
+	$(BIN)/cmake -S . -B build/sanitize-thread -DALPHAZERO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/sanitize-thread --parallel --target encoding_test search_test
+	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure -R 'encoding_test|search_test'
 
 bench: setup
 	$(BIN)/alphazero bench all

@@ -11,6 +11,7 @@ from alphazero.network.weights import weights_file_name
 from alphazero.run_directory import read_metrics
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.job import Job
+from alphazero.training.trainer import describe_validation
 
 RULE = "=" * 78
 
@@ -19,8 +20,8 @@ def banner(
     job: Job,
     plan: BatchPlan,
     network: AlphaZeroNet,
-    window: Window,
-    held_out: Window,
+    window: Window | None,
+    held_out: Window | None,
     notices: Sequence[str],
     devices: Sequence[str],
     threads: str,
@@ -40,14 +41,38 @@ def banner(
         f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",
-        f"data              {window.num_games:,} games, {window.num_samples:,} positions "
-        f"(window {window.id[:12]}); {held_out.num_games:,} games held out",
+        *_data(job, window, held_out),
         f"batch             {plan}",
-        f"length            {job.num_steps:,} steps, {job.num_steps * job.batch_size:,} positions "
-        f"({job.num_steps * job.batch_size / window.num_samples:.2f} epochs)",
+        _length(job),
         RULE,
     ]
     return "\n".join(lines)
+
+
+def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]:
+    lines = []
+    if window is not None:
+        lines.append(
+            f"data              {window.num_games:,} games, {window.num_samples:,} positions "
+            f"(window {window.id[:12]})"
+        )
+    if held_out is not None:
+        lines.append(f"held out          {held_out.num_games:,} games")
+    games, search = job.config.self_play, job.config.search
+    if games.mode != "supervised":
+        lines.append(
+            f"self-play         {games.generations:,} generations, {games.lanes:,} lanes, "
+            f"{search.algorithm} with {search.simulations:,} simulations a move, "
+            f"batches of {games.evaluation_batch}"
+        )
+    return lines
+
+
+def _length(job: Job) -> str:
+    text = f"length            {job.num_steps:,} steps, {job.num_steps * job.batch_size:,} positions"
+    if job.num_samples:
+        text += f" ({job.num_steps * job.batch_size / job.num_samples:.2f} epochs)"
+    return text
 
 
 def _extras(training: TrainingConfig) -> str:
@@ -68,9 +93,7 @@ def summary(job: Job, seconds: float) -> str:
     lines = [RULE, f"finished          {job.num_steps:,} steps; this start took {seconds / 60:.1f} minutes"]
     for when, figures in (("first", validations[:1]), ("last", validations[-1:])):
         lines += [
-            f"validation {when:<6} step {int(line['step']):,}: top-1 {line['policy_top1']:.2%}, "
-            f"top-5 {line['policy_top5']:.2%}, policy loss {line['policy_loss']:.4f}, "
-            f"value mse {line['value_mse']:.4f}"
+            f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"
             for line in figures
         ]
     lines += [

@@ -176,6 +176,83 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class SearchConfig:
+    """The tree search of self-play; docs/search.md has the rules."""
+
+    algorithm: str = setting(
+        "puct", "AlphaZero's search, or Gumbel AlphaZero's for few simulations", choices=("puct", "gumbel")
+    )
+    simulations: int = setting(800, "simulations a move", minimum=1, maximum=1_000_000)
+    proofs: bool = setting(True, "won and lost positions found by the search prove their parents")
+    c_init: float = setting(1.25, "puct: exploration", minimum=0)
+    c_base: float = setting(19652.0, "puct: growth of the exploration with the visits", minimum=1)
+    fpu_reduction: float = setting(0.2, "puct: first-play urgency below the parent's value", minimum=0)
+    root_fpu_reduction: float = setting(0.0, "puct: the same at the root", minimum=0)
+    noise_epsilon: float = setting(0.25, "puct: share of noise in the root's priors", minimum=0, maximum=1)
+    dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
+    forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 is none", minimum=0)
+    considered_moves: int = setting(16, "gumbel: moves that sequential halving begins with", minimum=1)
+    c_visit: float = setting(50.0, "gumbel: visits added to the weight of the values", minimum=0)
+    c_scale: float = setting(1.0, "gumbel: weight of the values", minimum=0)
+
+
+@dataclass(frozen=True)
+class SelfPlayConfig:
+    """Games of the network against itself, and how training goes with them."""
+
+    mode: str = setting(
+        "supervised",
+        "learn from given games, from self-play, or from both",
+        choices=("supervised", "selfplay", "mixed"),
+    )
+    generations: int = setting(100, "generations of games; each is played with the newest weights", minimum=1)
+    steps_per_generation: int = setting(100, "training steps after each generation", minimum=1)
+    pretraining_steps: int = setting(
+        0, "mixed: steps on the given games before the first generation", minimum=0
+    )
+    historical_share: float = setting(
+        0.25, "mixed: share of the given games in each batch afterwards", minimum=0, maximum=1
+    )
+    reuse: float = setting(4.0, "how often a new position is trained on, at most, on average", minimum=0.01)
+    lanes: int = setting(256, "games under way at a time over all ranks", minimum=1)
+    moves_per_round: int = setting(
+        16, "moves each lane plays at a time; a generation is as many rounds as reuse wants", minimum=1
+    )
+    evaluation_batch: int = setting(64, "positions an evaluation of the network in self-play", minimum=1)
+    evaluation_precision: str = setting(
+        "training",
+        "arithmetic of the network in self-play; training: that of training",
+        choices=("training", "fp32", "bf16", "fp16"),
+    )
+    full_search_share: float = setting(
+        1.0,
+        "share of moves with a full search; the others are quick and not trained on",
+        minimum=0,
+        maximum=1,
+    )
+    fast_simulations: int = setting(100, "simulations of a quick move", minimum=1)
+    temperature: float = setting(1.0, "puct: temperature of the first moves", minimum=0)
+    temperature_plies: int = setting(
+        30, "puct: plies of a game that are drawn at this temperature", minimum=0
+    )
+    final_temperature: float = setting(0.0, "puct: temperature afterwards", minimum=0)
+    opening_plies: int = setting(0, "games begin with up to as many random moves", minimum=0)
+    resign_threshold: float = setting(
+        0.0, "a side gives up when its value is below minus this; 0 is never", minimum=0, maximum=1
+    )
+    resign_playthrough: float = setting(
+        0.1, "share of games that are played on, to measure wrong resignations", minimum=0, maximum=1
+    )
+    max_plies: int = setting(512, "longer games are drawn", minimum=1)
+    value_q_ratio: float = setting(
+        0.0, "share of the search's value in the value target, beside the result", minimum=0, maximum=1
+    )
+    window_minimum: int = setting(10_000, "positions of the smallest training window", minimum=1)
+    window_alpha: float = setting(0.75, "exponent of the window's growth", minimum=0.01, maximum=1)
+    window_beta: float = setting(0.4, "slope of the window's growth", minimum=0, maximum=1)
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Where a run lives and what it tells."""
 
@@ -197,6 +274,8 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
     preset: str = ""
     # Field names that a file or a flag named: ds_config.json must not contradict the one silently.
@@ -210,6 +289,8 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerConfig,
     "loss": LossConfig,
     "training": TrainingConfig,
+    "search": SearchConfig,
+    "self_play": SelfPlayConfig,
     "run": RunConfig,
 }
 # What else a file may hold: the launcher reads it (cluster/cluster_config.py), the trainer does not.
@@ -221,9 +302,9 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` one flag for every field of every section (absent unless typed)."""
-    for section_name, section in SECTIONS.items():
+def add_flags(parser: argparse.ArgumentParser, sections: Mapping[str, type] | None = None) -> None:
+    """Give `parser` one flag for every field of the sections, all if None (absent unless typed)."""
+    for section_name, section in (SECTIONS if sections is None else sections).items():
         group = parser.add_argument_group(section_name, section.__doc__)
         types_of = typing.get_type_hints(section)
         for entry in fields(section):

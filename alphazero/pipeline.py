@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,14 +18,15 @@ from alphazero.cluster.health_watcher import Figures, HealthWatcher
 from alphazero.cluster.thresholds import load_thresholds
 from alphazero.config import Config
 from alphazero.console import Console
-from alphazero.data.batch import MicroBatch
-from alphazero.data.loader import Loader, WindowEncoder, spread_sample_ids
+from alphazero.data.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.raw_data import open_or_import
 from alphazero.data.sampler import Window
-from alphazero.errors import AlphaZeroError, CheckpointError, TrainingError
+from alphazero.errors import AlphaZeroError, CheckpointError, ConfigError, TrainingError
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
+from alphazero.generations import Generations, Helpers
+from alphazero.given_games import GivenGames, loader_threads
 from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters, open_writers
 from alphazero.network.loss import SUM_NAMES
@@ -38,6 +39,7 @@ from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.checkpoint_sharing import is_writer, load_shared
 from alphazero.training.checkpoint_writer import CheckpointWriter
+from alphazero.training.data_source import DataSource
 from alphazero.training.deepspeed_config import DeepSpeedSettings
 from alphazero.training.deepspeed_engine import Engine, end_process_group, start_process_group
 from alphazero.training.device_settings import apply_device_settings
@@ -105,10 +107,10 @@ def _train(config: Config, session: Session) -> int:
         check_same_run(run, resumed, config)
     network = build_network(config, spec, resumed)
     plan, changes = make_plan(config, network, spec, resumed, session)
-    window, held_out = open_data(config, exchange, console)
-    job = Job(config, runtime, run, count_steps(config, window), window.num_samples, window.id)
+    window, held_out = open_data(config, exchange)
+    job = make_job(config, runtime, run, window)
     if resumed:
-        check_same_data(resumed, job)
+        check_same_data(resumed, job, window)
     on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
     if resumed and resumed.state.step >= job.num_steps:
         console.say(
@@ -125,8 +127,9 @@ def _train(config: Config, session: Session) -> int:
         metrics = open_writers(run, config, resumed.state.step if resumed else 0)
     writer = make_checkpoint_writer(job, console) if writes else None
     heartbeat = HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host)
+    helpers = Helpers(exchange, console, metrics, heartbeat, session.stop, writes)
     crew = Crew(
-        make_steps(job, window, spec),
+        make_source(job, spec, window, helpers),
         make_validation(job, held_out, spec, exchange),
         exchange,
         metrics,
@@ -174,6 +177,7 @@ def train_to_the_end(
         position = Position(resumed.state.step, resumed.state.data_offset, resumed.state.skipped_steps)
         console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
     for rollbacks in range(most + 1):
+        crew.source.restore(resumed)
         engine = Engine(network, spec, config, session.settings, plan, session.runtime, session.exchange)
         if resumed:
             engine.load(resumed)
@@ -196,12 +200,12 @@ def train_to_the_end(
             f"step {reached.step}: no finite gradients in {limit} steps: back to step {step} "
             f"with other positions ahead ({rollbacks + 1} of {most} times)"
         )
-    error = TrainingError(
-        f"training diverges: no finite gradients in {limit} steps in a row, after {most} returns to the last "
-        "checkpoint; wanted a lower --learning-rate or --clip-gradients, or another --precision"
+    raise shared(
+        TrainingError(
+            f"training diverges: no finite gradients in {limit} steps in a row, after {most} returns to the "
+            "last checkpoint; wanted a lower --learning-rate or --clip-gradients, or another --precision"
+        )
     )
-    error.found_by_all_ranks = True
-    raise error
 
 
 def choose_precision(config: Config, session: Session) -> tuple[Config, tuple[str, ...]]:
@@ -247,8 +251,7 @@ def main_first(exchange: Exchange, action: Callable[[], T]) -> T:
             fault = error
     result, fault = exchange.from_main((result, fault))
     if fault is not None:
-        fault.found_by_all_ranks = True
-        raise fault
+        raise shared(fault)
     return result
 
 
@@ -262,13 +265,15 @@ def on_every_writer(exchange: Exchange, writes: bool, action: Callable[[], None]
             fault = error
     for found in exchange.gather(fault):
         if found is not None:
-            found.found_by_all_ranks = True
-            raise found
+            raise shared(found)
 
 
-def open_data(config: Config, exchange: Exchange, console: Console) -> tuple[Window, Window]:
-    """The training and the validation window; raw files are imported once, by rank 0."""
-    cache = Path(config.data.cache_dir)
+def open_data(config: Config, exchange: Exchange) -> tuple[Window | None, Window | None]:
+    """The given games to train on and those to validate on; raw files are imported once, by rank 0.
+
+    Without games of one's own chess has embedded ones; self-play alone has none to train on.
+    """
+    cache, mode = Path(config.data.cache_dir), config.self_play.mode
 
     def open_stores(paths: Sequence[str]) -> Window:
         def imported() -> None:
@@ -277,17 +282,49 @@ def open_data(config: Config, exchange: Exchange, console: Console) -> tuple[Win
         main_first(exchange, imported)
         return Window.of_stores(open_or_import([Path(path) for path in paths], cache))
 
+    held_out = open_stores(config.data.validation_data) if config.data.validation_data else None
+    if mode == "selfplay":
+        if config.data.data:
+            raise shared(
+                ConfigError("--data: not with --mode selfplay; wanted --mode mixed, or --validation-data")
+            )
+        return None, held_out
+    if not config.data.data and config.network.game != "chess":
+        raise shared(
+            ConfigError(
+                f"--mode {mode}: no games of {config.network.game}; wanted --data, or --mode selfplay"
+            )
+        )
     window = open_stores(config.data.data or (str(EMBEDDED_GAMES),))
-    if config.data.validation_data:
-        return window, open_stores(config.data.validation_data)
+    if held_out is not None:
+        return window, held_out
     return window.split(config.data.validation_share)
 
 
-def count_steps(config: Config, window: Window) -> int:
-    """--steps, or as many as the epochs hold, the last one whole."""
-    if config.training.steps:
-        return config.training.steps
-    return max(1, math.ceil(config.training.epochs * window.num_samples / config.training.batch_size))
+def shared(error: AlphaZeroError) -> AlphaZeroError:
+    """An error that every rank finds alike: rank 0 alone shows it."""
+    error.found_by_all_ranks = True
+    return error
+
+
+def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
+    """The job with its length: --steps, else all generations, else as many steps as the epochs hold."""
+    training, games = config.training, config.self_play
+    steps = training.steps
+    if games.mode != "supervised":
+        steps = steps or games.pretraining_steps + games.generations * games.steps_per_generation
+        return Job(config, runtime, run, steps, 0)
+    assert window is not None
+    steps = steps or max(1, math.ceil(training.epochs * window.num_samples / training.batch_size))
+    return Job(config, runtime, run, steps, window.num_samples)
+
+
+def make_source(job: Job, spec: GameSpec, window: Window | None, helpers: Helpers) -> DataSource:
+    """Where the positions come from."""
+    if job.config.self_play.mode != "supervised":
+        return Generations(job, spec, window, helpers)
+    assert window is not None
+    return GivenGames(job, spec, window)
 
 
 def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> None:
@@ -303,19 +340,24 @@ def check_same_run(run: RunDirectory, resumed: Checkpoint, config: Config) -> No
         _require_same(run, saved.step, name, before, now)
 
 
-def check_same_data(resumed: Checkpoint, job: Job) -> None:
+def check_same_data(resumed: Checkpoint, job: Job, window: Window | None) -> None:
     """CheckpointError where the data is not what the checkpoint learned from."""
-    before, now = resumed.state.window_id[:12], job.window_id[:12]
-    _require_same(job.run, resumed.state.step, "data", before, now)
+    mode = "supervised" if not resumed.state.self_play else resumed.state.config["self_play"]["mode"]
+    step = resumed.state.step
+    _require_same(job.run, step, "--mode", mode, job.config.self_play.mode)
+    if mode == "supervised":
+        assert window is not None
+        _require_same(job.run, step, "data", resumed.state.window_id[:12], window.id[:12])
 
 
 def _require_same(run: RunDirectory, step: int, name: str, before: object, now: object) -> None:
     if before != now:
-        error = CheckpointError(
-            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; wanted the same, or --fresh-start"
+        raise shared(
+            CheckpointError(
+                f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; "
+                "wanted the same, or --fresh-start"
+            )
         )
-        error.found_by_all_ranks = True
-        raise error
 
 
 def make_plan(
@@ -392,39 +434,11 @@ def build_network(config: Config, spec: GameSpec, resumed: Checkpoint | None) ->
     return network
 
 
-def loader_threads(config: Config, runtime: Runtime) -> int:
-    """Threads that encode positions: as asked, else one a rank on a CPU, a share of the cores on a GPU."""
-    if config.data.num_workers >= 0:
-        return max(1, config.data.num_workers)
-    if runtime.device.type == "cpu":
-        return 1
-    return max(1, min(8, default_threads(runtime.local_world_size) // 2))
-
-
-def make_steps(
-    job: Job, window: Window, spec: GameSpec
-) -> Callable[[BatchPlan, int, int], Iterable[list[MicroBatch]]]:
-    """A function that gives this rank's micro-batches of a stretch of data steps under a plan."""
-
-    def steps(plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
-        loader = Loader(
-            window,
-            spec,
-            seed=job.config.training.seed,
-            batch_size=plan.batch_size,
-            micro_batch_size=plan.micro_batch_size,
-            passes=plan.passes_of(job.runtime.rank),
-            num_threads=loader_threads(job.config, job.runtime),
-            history_fill=job.config.data.history_fill,
-        )
-        return loader.iterate(first, last)
-
-    return steps
-
-
-def make_validation(job: Job, held_out: Window, spec: GameSpec, exchange: Exchange) -> Validate:
+def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
     """A function that measures a network on a fixed set of held-out positions, shared over the ranks."""
     config, runtime = job.config, job.runtime
+    if held_out is None:
+        return lambda network: {}
     ids = spread_sample_ids(held_out, config.training.validation_positions)
     if not len(ids):
         return lambda network: {}

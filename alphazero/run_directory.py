@@ -30,6 +30,11 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
+    def games(self) -> Path:
+        """The store of the run's self-play games."""
+        return self.path / "games"
+
+    @property
     def heartbeats(self) -> Path:
         """One file a rank."""
         return self.path / "heartbeat"

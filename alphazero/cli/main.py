@@ -16,12 +16,15 @@ from alphazero.errors import AlphaZeroError, ConfigError
 COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("alphazero.cli.launch", "start training on the devices of this machine"),
     "train": ("alphazero.cli.train", "train in this process (what every rank runs)"),
+    "selfplay": ("alphazero.cli.selfplay", "games of a network against itself, into a game store"),
     "data": ("alphazero.cli.data", "import PGN into a game store, describe and verify stores"),
     "checkpoint": ("alphazero.cli.checkpoint", "list, verify and prune the checkpoints of a run"),
     "eval": ("alphazero.cli.eval", "policy accuracy, losses and value error on positions"),
+    "match": ("alphazero.cli.match", "networks against each other, or against random moves"),
     "analyse": ("alphazero.cli.analyse", "policy and value of one position"),
     "import-weights": ("alphazero.cli.import_weights", "turn an lc0 network into our weights file"),
     "health": ("alphazero.cli.health", "GPUs and host of this machine: what is broken, slow or in use"),
+    "solve": ("alphazero.cli.solve", "the exact value of a Connect Four position"),
     "perft": ("alphazero.cli.perft", "count the leaves of the move tree"),
     "bench": ("alphazero.cli.bench", "measure a part of the system"),
 }

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from alphazero import _core
 from alphazero.data.batch import Batch, MicroBatch
 from alphazero.data.prefetch import prefetched
-from alphazero.data.sampler import Window, sample_ids
+from alphazero.data.sampler import Mixture, Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import history_fill
 from alphazero.games.spec import GameSpec
@@ -30,8 +30,18 @@ _ENCODER_TYPES: dict[str, CoreEncoderType] = {
 class WindowEncoder:
     """Encodes samples of one window; the number of threads does not change a byte."""
 
-    def __init__(self, window: Window, spec: GameSpec, *, num_threads: int, fill: str = "fen_only") -> None:
+    def __init__(
+        self,
+        window: Window,
+        spec: GameSpec,
+        *,
+        num_threads: int,
+        fill: str = "fen_only",
+        value_q_ratio: float = 0.0,
+    ) -> None:
         """fill: 'no' or 'fen_only', what stands for positions before a game's first.
+
+        value_q_ratio: share of the search's value in the value target, where a search made the game.
 
         Raises DataError for shards whose columns do not fit together, ConfigError for settings.
         """
@@ -41,6 +51,7 @@ class WindowEncoder:
             raise ConfigError(f"{num_threads} loader threads: wanted at least 1")
         self._window = window
         self._fill = history_fill(fill)
+        self._value_q_ratio = value_q_ratio
         self._core: CoreEncoder = _ENCODER_TYPES[spec.name](num_threads)
         try:
             for view in window.shards:
@@ -52,6 +63,7 @@ class WindowEncoder:
                     view.result_valid,
                     view.fen_bytes,
                     view.fen_offset,
+                    None if view.search is None else view.search.core_arrays(),
                 )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -61,7 +73,7 @@ class WindowEncoder:
         places = self._window.locate(ids)
         try:
             packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
-                places.shard, places.game, places.ply, self._fill
+                places.shard, places.game, places.ply, self._fill, self._value_q_ratio
             )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -80,7 +92,19 @@ class WindowEncoder:
                 parts.append(self._core.position_keys(index, games))
         except _core.GameError as error:
             raise DataError(str(error)) from error
-        return np.concatenate(parts)
+        keys = np.concatenate(parts)
+        if not len(window.searched_ply):
+            return keys
+        # The core gives every ply of the games, which stand in the order of the shards.
+        lengths = [
+            np.diff(view.moves_offset)[window.game[window.shard == index]]
+            for index, view in enumerate(window.shards)
+        ]
+        begin = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        ids = np.arange(window.num_samples)
+        row = np.searchsorted(window.ply_offset, ids, side="right") - 1
+        chosen: npt.NDArray[np.uint64] = keys[begin[row] + window.locate(ids).ply]
+        return chosen
 
 
 class Loader:
@@ -102,9 +126,11 @@ class Loader:
         passes: Sequence[int | None] | None = None,
         num_threads: int = 1,
         history_fill: str = "fen_only",
+        value_q_ratio: float = 0.0,
+        mixture: Mixture | None = None,
         prefetch: int = 2,
     ) -> None:
-        """prefetch: steps that are prepared before they are asked for, at least 1.
+        """prefetch: steps that are prepared before they are asked for, at least 1. mixture: of the window.
 
         Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
         """
@@ -115,7 +141,10 @@ class Loader:
         if window.num_samples == 0:
             raise DataError("the data holds no positions: no game with a result and a move")
         self._window = window
-        self._encoder = WindowEncoder(window, spec, num_threads=num_threads, fill=history_fill)
+        self._encoder = WindowEncoder(
+            window, spec, num_threads=num_threads, fill=history_fill, value_q_ratio=value_q_ratio
+        )
+        self._sample_ids = mixture.sample_ids if mixture else sample_ids
         self._seed = seed
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
@@ -124,7 +153,7 @@ class Loader:
 
     def step(self, step: int) -> list[MicroBatch]:
         """This rank's micro-batches of one step, encoded now."""
-        ids = sample_ids(self._seed, step, self._batch_size, self._window.num_samples)
+        ids = self._sample_ids(self._seed, step, self._batch_size, self._window.num_samples)
         return [self._micro_batch(step, ids, index) for index in self._passes]
 
     def iterate(self, first_step: int, last_step: int) -> Iterator[list[MicroBatch]]:

@@ -1,7 +1,8 @@
 """The order of the training data as a function: windows of games, and the samples of each step.
 
-A sample is a position with a known move and a known result. Its id is its place among all samples of
-a window: games in the order of the shards, plies in the order of the game.
+A sample is a position with a known move and a known result; of a game that a search made, one that got a
+full search. Its id is its place among all samples of a window: games in the order of the shards, plies in the
+order of the game.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from alphazero import _core
 from alphazero.data.store import GameStore, ShardView
 from alphazero.errors import ConfigError, DataError
 
-# Shapes: B samples, N games that count.
+# Shapes: B samples, N games that count, P plies that count of the games that searches made.
+
+TRAINED_ON = 1  # bit of SearchView.flags: the ply got a full search
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,43 @@ class Places:
     ply: npt.NDArray[np.int32]
 
 
+@dataclass(frozen=True)
+class CountingPlies:
+    """Plies of a shard's G games to train on: how many a game, and where those of searched games stand.
+
+    lengths i64 [G]; begin i64 [G]: game g's are searched_ply[begin[g] : begin[g] + lengths[g]], or all its
+    plies where begin is -1.
+    """
+
+    lengths: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
+    searched_ply: npt.NDArray[np.int32]
+
+
+def counting_plies(view: ShardView) -> CountingPlies:
+    """All plies of a game that no search made; of the others those that got a full search."""
+    lengths = np.diff(view.moves_offset).astype(np.int64)
+    begin = np.full(view.num_games, -1, np.int64)
+    if view.search is None:
+        return CountingPlies(lengths, begin, np.zeros(0, np.int32))
+    offset = view.search.ply_offset
+    is_counted = (view.search.flags & TRAINED_ON) != 0
+    counted_before = np.concatenate([[0], np.cumsum(is_counted)])
+    by_search = np.diff(offset) > 0
+    begin[by_search] = counted_before[offset[:-1]][by_search]
+    lengths[by_search] = np.diff(counted_before[offset])[by_search]
+    ply = np.arange(len(is_counted)) - np.repeat(offset[:-1], np.diff(offset))
+    return CountingPlies(lengths, begin, ply[is_counted].astype(np.int32))
+
+
 @dataclass(frozen=True, eq=False)
 class Window:
     """An ordered, immutable set of games to draw samples from.
 
-    Games count that have a result and at least one move: row game[i] of shards[shard[i]] owns the
-    samples ply_offset[i] ... ply_offset[i + 1] - 1. Windows with equal `id` hold equal samples in equal
-    order.
+    Games count that have a result and a ply to train on: row game[i] of shards[shard[i]] owns the samples
+    ply_offset[i] ... ply_offset[i + 1] - 1. Where no search made the game these are its plies in order, and
+    searched[i] is -1; else they are the plies searched_ply[searched[i]:]. Windows with equal `id` hold
+    equal samples in equal order.
     """
 
     game_name: str
@@ -46,19 +79,26 @@ class Window:
     shard: npt.NDArray[np.int32]  # [N]
     game: npt.NDArray[np.int32]  # [N]
     ply_offset: npt.NDArray[np.int64]  # [N + 1]
+    searched: npt.NDArray[np.int64]  # [N]
+    searched_ply: npt.NDArray[np.int32]  # [P]
 
     @classmethod
     def of_shards(cls, game_name: str, shards: Sequence[ShardView], content_ids: Sequence[str]) -> Window:
         """All games that count. content_ids names the content of each shard (its sha256)."""
         if len(shards) != len(content_ids):
             raise ValueError(f"{len(shards)} shards, {len(content_ids)} content ids")
-        shard_parts, game_parts, length_parts = [], [], []
+        shard_parts, game_parts, length_parts, searched_parts, ply_parts = [], [], [], [], []
+        num_searched = 0
         for index, view in enumerate(shards):
-            lengths = np.diff(view.moves_offset)
-            counted = np.flatnonzero(view.result_valid & (lengths > 0)).astype(np.int32)
+            plies = counting_plies(view)
+            counted = np.flatnonzero(view.result_valid & (plies.lengths > 0)).astype(np.int32)
             shard_parts.append(np.full(len(counted), index, np.int32))
             game_parts.append(counted)
-            length_parts.append(lengths[counted].astype(np.int64))
+            length_parts.append(plies.lengths[counted].astype(np.int64))
+            begin = plies.begin[counted]
+            searched_parts.append(np.where(begin >= 0, begin + num_searched, -1))
+            ply_parts.append(plies.searched_ply)
+            num_searched += len(plies.searched_ply)
         empty = np.zeros(0, np.int32)
         return cls(
             game_name=game_name,
@@ -70,6 +110,8 @@ class Window:
             ply_offset=np.concatenate(
                 [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
             ),
+            searched=np.concatenate([empty.astype(np.int64), *searched_parts]),
+            searched_ply=np.concatenate([empty, *ply_parts]),
         )
 
     @classmethod
@@ -86,6 +128,26 @@ class Window:
         shards = [shard for store in stores for shard in store.shards]
         content_ids = [entry.sha256 for store in stores for entry in store.manifest.shards]
         return cls.of_shards(first.manifest.game, shards, content_ids)
+
+    @classmethod
+    def joined(cls, first: Window, second: Window) -> Window:
+        """The samples of both, those of `first` before those of `second`; of one game."""
+        if first.game_name != second.game_name:
+            raise DataError(f"games of {first.game_name} and of {second.game_name} in one window")
+        searched = second.searched
+        return cls(
+            game_name=first.game_name,
+            shards=first.shards + second.shards,
+            content_ids=(*first.content_ids, f"from {second.first_game}", *second.content_ids),
+            first_game=first.first_game,
+            shard=np.concatenate([first.shard, second.shard + np.int32(len(first.shards))]),
+            game=np.concatenate([first.game, second.game]),
+            ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.num_samples]),
+            searched=np.concatenate(
+                [first.searched, np.where(searched >= 0, searched + len(first.searched_ply), -1)]
+            ),
+            searched_ply=np.concatenate([first.searched_ply, second.searched_ply]),
+        )
 
     @property
     def num_games(self) -> int:
@@ -115,6 +177,10 @@ class Window:
             raise IndexError(f"sample id outside [0, {self.num_samples})")
         row = np.searchsorted(self.ply_offset, sample_ids, side="right") - 1
         ply = (sample_ids - self.ply_offset[row]).astype(np.int32)
+        searched = self.searched[row]
+        if len(self.searched_ply):
+            made_by_search = searched >= 0
+            ply[made_by_search] = self.searched_ply[searched[made_by_search] + ply[made_by_search]]
         return Places(shard=self.shard[row], game=self.game[row], ply=ply)
 
     def split(self, validation_share: float) -> tuple[Window, Window]:
@@ -134,6 +200,10 @@ class Window:
         boundary = self.num_games - num_validation
         return self._slice(0, boundary), self._slice(boundary, self.num_games)
 
+    def games_from(self, begin: int) -> Window:
+        """The window without its first `begin` games."""
+        return self._slice(begin, self.num_games)
+
     def _slice(self, begin: int, end: int) -> Window:
         return Window(
             game_name=self.game_name,
@@ -143,6 +213,8 @@ class Window:
             shard=self.shard[begin:end],
             game=self.game[begin:end],
             ply_offset=self.ply_offset[begin : end + 1] - self.ply_offset[begin],
+            searched=self.searched[begin:end],
+            searched_ply=self.searched_ply,
         )
 
 
@@ -153,3 +225,25 @@ def sample_ids(seed: int, step: int, batch_size: int, num_samples: int) -> npt.N
     sample once, permuted anew; batches run across the ends of epochs. Depends on the arguments alone.
     """
     return _core.sample_ids(seed, step * batch_size, batch_size, num_samples)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A window whose first samples are of another kind: in each batch a fixed share is drawn from them."""
+
+    num_first: int
+    first_share: float
+
+    def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
+        """The samples of global batch `step`, i64 [batch_size]: round(share * batch_size) of the first.
+
+        Each kind in an endless order of its own as of `sample_ids`, and both spread evenly by chance over the
+        batch. Depends on the arguments alone.
+        """
+        from_first = round(self.first_share * batch_size)
+        first = sample_ids(seed, step, from_first, self.num_first) if from_first else np.zeros(0, np.int64)
+        rest = batch_size - from_first
+        second = sample_ids(seed + 1, step, rest, num_samples - self.num_first) if rest else first[:0]
+        order = sample_ids(seed, step, batch_size, batch_size)
+        mixed: npt.NDArray[np.int64] = np.concatenate([first, second + self.num_first])[order]
+        return mixed

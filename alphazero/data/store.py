@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,12 @@ MAGIC = "alphazero-game-store"
 VERSION = 1
 MANIFEST_NAME = "manifest.json"
 QUARANTINE_NAME = "quarantine.jsonl"
+
+
+def shard_name(number: int) -> str:
+    """File name of a store's shard, counted from 0."""
+    return f"shard-{number:05d}.arrow"
+
 
 _WORDS = pa.dictionary(pa.int32(), pa.utf8())  # few distinct values: 4 bytes a game
 
@@ -196,6 +202,51 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+CoreSearchArrays: TypeAlias = tuple[
+    npt.NDArray[np.int32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.uint32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.uint16],
+    npt.NDArray[np.uint16],
+]
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """What searches knew of the plies of a shard's games; zero-copy. A game without search has no entries.
+
+    Game g owns [ply_offset[g], ply_offset[g + 1]) of flags, root_q and root_d, an entry a ply, and likewise
+    of policy_offset (a ply's policy is [policy_offset[i], policy_offset[i + 1]) of the game's own part of
+    policy_move and policy_prob). Types as in SCHEMA, list offsets i32.
+    """
+
+    flags: npt.NDArray[np.uint8]
+    ply_offset: npt.NDArray[np.int32]
+    root_q: npt.NDArray[np.float32]
+    root_d: npt.NDArray[np.float32]
+    policy_offset_offset: npt.NDArray[np.int32]
+    policy_offset: npt.NDArray[np.uint32]
+    policy_move_offset: npt.NDArray[np.int32]
+    policy_move: npt.NDArray[np.uint16]
+    policy_prob: npt.NDArray[np.uint16]
+
+    def core_arrays(self) -> CoreSearchArrays:
+        """What csrc/data/shard_columns.hpp's SearchColumns takes, in its order."""
+        return (
+            self.ply_offset,
+            self.root_q,
+            self.root_d,
+            self.policy_offset_offset,
+            self.policy_offset,
+            self.policy_move_offset,
+            self.policy_move,
+            self.policy_prob,
+        )
+
+
 @dataclass(frozen=True)
 class ShardView:
     """One shard, memory-mapped. G games, M plies; the arrays are views into the file (read only).
@@ -203,6 +254,7 @@ class ShardView:
     moves: u16 [M]; game g owns moves[moves_offset[g]:moves_offset[g + 1]].
     result: i8 [G], +1 the first player won, 0, -1; meaningless where result_valid [G] is false.
     fen_bytes: u8, ASCII; game g starts at fen_bytes[fen_offset[g]:fen_offset[g + 1]], empty: usual start.
+    search: None where no search made any of the games.
     """
 
     name: str
@@ -215,6 +267,7 @@ class ShardView:
     result_valid: npt.NDArray[np.bool_]
     fen_bytes: npt.NDArray[np.uint8]
     fen_offset: npt.NDArray[np.int32]
+    search: SearchView | None = None
 
     @cached_property
     def table(self) -> pa.Table:
@@ -252,6 +305,42 @@ def _valid(array: pa.Array[Any]) -> npt.NDArray[np.bool_]:
     return np.unpackbits(bits, count=len(array), bitorder="little").astype(np.bool_)
 
 
+def _list_values(
+    batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Offsets [G + 1] and values of a list column; a null is empty."""
+    buffers = batch.column(name).buffers()
+    offset = _values(buffers[1], np.int32, batch.num_rows + 1)
+    return offset, _values(buffers[3], dtype, int(offset[-1]))
+
+
+def _search_view(path: Path, batch: pa.RecordBatch) -> SearchView | None:
+    if batch.column("flags").null_count == batch.num_rows:
+        return None
+    ply_offset, flags = _list_values(batch, "flags", np.uint8)
+    columns = {name: _list_values(batch, name, np.float32) for name in ("root_q", "root_d")}
+    policy_offset_offset, policy_offset = _list_values(batch, "policy_offsets", np.uint32)
+    policy_move_offset, policy_move = _list_values(batch, "policy_move", np.uint16)
+    prob_offset, policy_prob = _list_values(batch, "policy_prob", np.uint16)
+    alike = [
+        *(np.array_equal(ply_offset, offset) for offset, _ in columns.values()),
+        np.array_equal(policy_move_offset, prob_offset),
+    ]
+    if not all(alike):
+        raise DataError(f"{path}: its search columns have not an entry for each other's")
+    return SearchView(
+        flags,
+        ply_offset,
+        columns["root_q"][1],
+        columns["root_d"][1],
+        policy_offset_offset,
+        policy_offset,
+        policy_move_offset,
+        policy_move,
+        policy_prob,
+    )
+
+
 def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
     path = directory / entry.name
     batch = _read_batch(path)
@@ -272,6 +361,7 @@ def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
             result_valid=_valid(result),
             fen_bytes=_values(fen.buffers()[2], np.uint8, int(fen_offset[-1])),
             fen_offset=fen_offset,
+            search=_search_view(path, batch),
         )
     except ValueError as error:
         raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
@@ -352,8 +442,13 @@ def verify_shard(shard: ShardView, game: str) -> None:
         shard.table.validate(full=True)
     except pa.ArrowException as error:
         raise DataError(f"{shard.path}: {_one_line(error)}") from error
-    if game != "chess":
-        raise DataError(f"{shard.path}: game {game!r} cannot be replayed; wanted chess")
-    fault = _core.find_illegal_game(shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset)
+    checks = {
+        "chess": _core.find_illegal_game,
+        "connect4": _core.find_illegal_connect4_game,
+        "tictactoe": _core.find_illegal_tictactoe_game,
+    }
+    if game not in checks:
+        raise DataError(f"{shard.path}: game {game!r}: wanted one of {', '.join(checks)}")
+    fault = checks[game](shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset)
     if fault is not None:
         raise DataError(f"{shard.path}: row {fault.game}, ply {fault.ply}: {fault.reason}")

@@ -20,6 +20,7 @@ from alphazero.data.store import (
     Manifest,
     ShardEntry,
     SourceEntry,
+    shard_name,
 )
 from alphazero.errors import DataError
 from alphazero.files import fsync_directory, replacing
@@ -95,7 +96,7 @@ class StoreWriter:
             return
         content = encode_shard(self._rows)
         entry = ShardEntry(
-            name=f"shard-{len(self.shards):05d}.arrow",
+            name=shard_name(len(self.shards)),
             games=self._open_games,
             plies=self._open_plies,
             size_bytes=len(content),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +28,17 @@ class Evaluation(NamedTuple):
     wdl: npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class Pending:
+    """An evaluation under way."""
+
+    _evaluation: Evaluation
+
+    def result(self) -> Evaluation:
+        """The evaluation, when it is done."""
+        return self._evaluation
+
+
 class NetworkEvaluator:
     """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
 
@@ -40,9 +53,30 @@ class NetworkEvaluator:
         self.device = device
         self.batch_size = batch_size
         self.dtype = DTYPES[precision]
-        folded = fold_batch_norm(network).to(device=device, dtype=self.dtype)
+        self._config = network.config
+        self.network = self._frozen(network)
+
+    def _frozen(self, network: AlphaZeroNet) -> nn.Module:
+        folded = fold_batch_norm(network).to(device=self.device, dtype=self.dtype)
         # A network this small per square gains from channels last on CPU and GPU alike.
-        self.network = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        frozen: nn.Module = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return frozen
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Play with other weights: all parameters and buffers of a network of the same shape, by name."""
+        with torch.device("meta"):
+            network = AlphaZeroNet(self._config, self.spec)
+        network.load_state_dict(dict(tensors), assign=True)
+        self.network = self._frozen(network)
+
+    def submit(
+        self,
+        packed: npt.NDArray[np.uint8],
+        legal_index: npt.NDArray[np.int32],
+        legal_offset: npt.NDArray[np.int32],
+    ) -> Pending:
+        """Begin to evaluate at most batch_size positions, as __call__ takes them."""
+        return Pending(self(packed, legal_index, legal_offset))
 
     def __call__(
         self,

@@ -4,6 +4,7 @@ checkpoints/step-00001000/
   weights.safetensors    parameters and BatchNorm statistics, fp32
   ema.safetensors        their moving averages, where a run keeps them
   optimizer.safetensors  <parameter>/<key> and `step`, consolidated
+  lanes.arrow            games under way, where a run plays them (selfplay/games.py)
   state.json             step, seed, micro-batch size, window, settings, world size, loss scale, figures
   manifest.json          magic, version, size and sha256 of the others
 checkpoints/latest       name of the newest complete one (written last)
@@ -21,9 +22,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from alphazero.errors import CheckpointError
-from alphazero.files import fsync_directory, fsync_file, write_json
+from alphazero.files import fsync_directory, fsync_file, replacing, write_json
 from alphazero.training.checkpoint_files import (
     EMA,
+    LANES,
     OPTIMIZER,
     PREFIX,
     STATE,
@@ -44,7 +46,8 @@ class TrainingState:
 
     step: completed steps. window_id: hash of the data the order is a function of. data_offset: steps the
     order of the data runs ahead of the step count, after a return to an earlier checkpoint. loss_scale:
-    LossScale's state. figures: of the validation at this step, empty where none was made.
+    LossScale's state. figures: of the validation at this step, empty where none was made. self_play: the
+    state of the generations (generations.py), empty where games were given.
     """
 
     step: int
@@ -61,16 +64,18 @@ class TrainingState:
     skipped_steps: int = 0
     loss_scale: dict[str, float] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
+    self_play: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint in memory; tensors fp32."""
+    """A complete checkpoint in memory; tensors fp32, lanes an Arrow file."""
 
     state: TrainingState
     weights: Tensors
     optimizer: Tensors
     ema: Tensors | None = None
+    lanes: bytes | None = None
 
 
 def save(directory: Path, checkpoint: Checkpoint) -> Path:
@@ -85,8 +90,13 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         temporary.mkdir(parents=True)
         for name, content in tensors.items():
             save_file(_plain(content), temporary / name)
+        names = [*tensors, STATE]
+        if checkpoint.lanes is not None:
+            names.append(LANES)
+            with replacing(temporary / LANES) as file:
+                file.write(checkpoint.lanes)
         write_json(temporary / STATE, asdict(checkpoint.state))
-        write_manifest(temporary, [*tensors, STATE])
+        write_manifest(temporary, names)
         for name in tensors:
             fsync_file(temporary / name)
         fsync_directory(temporary)
@@ -119,15 +129,15 @@ def load(path: Path) -> Checkpoint:
     """Read a checkpoint after verifying it; CheckpointError names the file and the fault."""
     verify(path)
     state = read_state(path)
+    names = read_manifest(path).keys()
     tensors = {}
-    for name in read_manifest(path):
-        if name == STATE:
-            continue
+    for name in names - {STATE, LANES}:
         try:
             tensors[name] = load_file(path / name)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{path / name}: {error}; wanted a safetensors file") from error
-    return Checkpoint(state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA))
+    lanes = (path / LANES).read_bytes() if LANES in names else None
+    return Checkpoint(state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes)
 
 
 def read_state(path: Path) -> TrainingState:

@@ -17,10 +17,11 @@ from alphazero.files import fsync_directory, replacing, sha256_of, write_json
 
 MAGIC = "alphazero-checkpoint"
 VERSION = 1
-WEIGHTS, EMA, OPTIMIZER, STATE, MANIFEST = (
+WEIGHTS, EMA, OPTIMIZER, LANES, STATE, MANIFEST = (
     "weights.safetensors",
     "ema.safetensors",
     "optimizer.safetensors",
+    "lanes.arrow",
     "state.json",
     "manifest.json",
 )
@@ -28,7 +29,13 @@ LATEST = "latest"
 PREFIX = "step-"
 SUPERSEDED = "superseded"
 # What `--resume best-METRIC` may name, and whether more of it is better.
-BEST_METRICS = {"policy_top1": True, "policy_loss": False, "value_mse": False, "composite": False}
+BEST_METRICS = {
+    "policy_top1": True,
+    "policy_loss": False,
+    "value_mse": False,
+    "composite": False,
+    "move_error": False,
+}
 BEST_MAGIC = "alphazero-best"
 
 
@@ -77,7 +84,7 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(files, dict) or not {WEIGHTS, OPTIMIZER, STATE} <= files.keys():
         raise CheckpointError(f"{path / MANIFEST}: files {files!r}: wanted {WEIGHTS}, {OPTIMIZER}, {STATE}")
     for name, entry in files.items():
-        if name not in (WEIGHTS, EMA, OPTIMIZER, STATE) or not _is_entry(entry):
+        if name not in (WEIGHTS, EMA, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
             raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: wanted size_bytes and sha256")
     return files
 

@@ -117,6 +117,7 @@ def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoi
         exchange.tensors_from(source, own.weights),
         exchange.tensors_from(source, own.optimizer),
         exchange.tensors_from(source, own.ema or {}) if has_ema else None,
+        exchange.from_rank(source, own.lanes),
     )
     return checkpoint or received
 

@@ -242,6 +242,11 @@ class Engine:
         """`tensors` (of `named_tensors`) with the moving averages in place; None without any. Collective."""
         return {**tensors, **dict(self._average.named_tensors())} if self._average else None
 
+    def inference_tensors(self) -> dict[str, torch.Tensor]:
+        """The network as it plays and is shared, whole: averaged if there is an EMA. Collective."""
+        tensors = dict(self.named_tensors())
+        return self.averaged_tensors(tensors) or tensors
+
     def optimizer_state(self) -> dict[str, torch.Tensor]:
         """Consolidated, see ZeroState; collective."""
         return self._state.optimizer_state()

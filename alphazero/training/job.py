@@ -11,14 +11,13 @@ from alphazero.runtime import Runtime
 
 @dataclass(frozen=True)
 class Job:
-    """num_samples: positions of the window, an epoch. window_id: hash of the data."""
+    """num_samples: positions of the given games, an epoch; 0 where games are played on the way."""
 
     config: Config
     runtime: Runtime
     run: RunDirectory
     num_steps: int
     num_samples: int
-    window_id: str
 
     @property
     def batch_size(self) -> int:

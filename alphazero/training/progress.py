@@ -45,6 +45,10 @@ class Progress:
         """What came since the last step was no training: validation, a pause."""
         self._started = time.monotonic()
 
+    def pause(self, seconds: float) -> None:
+        """The last `seconds` were no training: games were played."""
+        self._started += seconds
+
     def add(self, step: StepSums) -> None:
         """Keep a step's sums; no rank waits here."""
         self._pending.append(step)
@@ -68,7 +72,9 @@ class Progress:
         self._say(step, sums, seconds)
 
     def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
-        """Add a step to the epoch's means; tell them when step `step` ends it."""
+        """Add a step to the epoch's means; tell them when step `step` ends it. A growing window has none."""
+        if not self._job.num_samples:
+            return
         self._epoch += sums
         batch_size, num_samples = self._job.batch_size, self._job.num_samples
         epoch = step * batch_size // num_samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 
@@ -20,6 +20,7 @@ from alphazero.training import checkpoint_files
 from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
 from alphazero.training.checkpoint import Checkpoint, TrainingState
 from alphazero.training.checkpoint_writer import CheckpointWriter
+from alphazero.training.data_source import DataSource, SourceState
 from alphazero.training.deepspeed_engine import Engine
 from alphazero.training.exchange import Exchange
 from alphazero.training.host_memory import HostMemory
@@ -31,8 +32,6 @@ from alphazero.training.stop import StopRequest
 
 # Figures of the network on positions held out, by name.
 Validate = Callable[[AlphaZeroNet], Mapping[str, float]]
-# The micro-batches of this rank under a plan: data steps first..last-1.
-Steps = Callable[[BatchPlan, int, int], Iterable[list[MicroBatch]]]
 
 
 class Outcome(Enum):
@@ -59,7 +58,7 @@ class Wish(IntFlag):
 class Crew:
     """Those a trainer works with. writer: None on ranks that write no checkpoints."""
 
-    steps: Steps
+    source: DataSource
     validate: Validate
     exchange: Exchange
     metrics: MetricWriter
@@ -108,7 +107,11 @@ class Trainer:
         wishes = Wish.NOTHING
         try:
             while position.step < num_steps and not wishes & (Wish.STOP | Wish.FAULT | Wish.HOST_MEMORY):
-                wishes = self._run_plan()
+                until = self._prepare_data()
+                if until is None:
+                    wishes = Wish.STOP
+                    break
+                wishes = self._run_plan(until)
                 if self._has_diverged():
                     return Outcome.DIVERGED
         finally:
@@ -123,11 +126,18 @@ class Trainer:
             raise self._shared(TrainingError("a host is out of memory, see above; the run can be resumed"))
         return Outcome.FINISHED if position.step == num_steps else Outcome.STOPPED
 
-    def _run_plan(self) -> Wish:
-        """Steps under the present plan, until the end or a wish that no step can follow."""
-        position, num_steps = self.position, self._job.num_steps
-        first, last = position.step + position.data_offset, num_steps + position.data_offset
-        for micro_batches in self._crew.steps(self.plan, first, last):
+    def _prepare_data(self) -> int | None:
+        """Have data made; the step until which it lasts, None where a signal asked for the end."""
+        before = time.monotonic()
+        until = self._crew.source.prepare(self.position.step, self._engine.inference_tensors)
+        self._progress.pause(time.monotonic() - before)
+        return None if until is None else min(until, self._job.num_steps)
+
+    def _run_plan(self, until: int) -> Wish:
+        """Steps under the present plan, to step `until` or a wish that no step can follow."""
+        position = self.position
+        first, last = position.step + position.data_offset, until + position.data_offset
+        for micro_batches in self._crew.source.steps(self.plan, first, last):
             self._crew.heartbeat.beat(position.step, "step")
             wishes = self._train_step(micro_batches)
             if wishes & Wish.MEMORY:
@@ -277,18 +287,14 @@ class Trainer:
         self._crew.heartbeat.beat(step, "validate")
         with self._engine.evaluating() as network:
             figures = dict(self._crew.validate(network))
-        if figures:
-            composite = (
+        if "policy_loss" in figures:
+            figures["composite"] = (
                 loss.policy_weight * figures["policy_loss"] + loss.value_weight * figures["value_loss"]
             )
-            figures["composite"] = composite
+        if figures:
             if self._job.runtime.is_main:
                 self._crew.metrics.write("validation", step, figures)
-            self._console.say(
-                f"validation at step {step} | top-1 {figures['policy_top1']:.2%} "
-                f"top-5 {figures['policy_top5']:.2%} | policy loss {figures['policy_loss']:.4f} | "
-                f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}"
-            )
+            self._console.say(f"validation at step {step} | {describe_validation(figures)}")
         self._progress.restart_clock()
         return figures
 
@@ -311,14 +317,21 @@ class Trainer:
         optimizer = self._engine.optimizer_state()
         averaged = self._engine.averaged_tensors(tensors)
         if self._crew.writer:
-            state = self._state(figures)
+            source = self._crew.source.state()
+            state = self._state(figures, source)
             self._crew.writer.submit(
-                Checkpoint(state, _copies(tensors), _copies(optimizer), averaged and _copies(averaged))
+                Checkpoint(
+                    state,
+                    _copies(tensors),
+                    _copies(optimizer),
+                    averaged and _copies(averaged),
+                    source.lanes,
+                )
             )
         self.position.saved_step = step
         self._last_save = time.monotonic()
 
-    def _state(self, figures: Mapping[str, float]) -> TrainingState:
+    def _state(self, figures: Mapping[str, float], source: SourceState) -> TrainingState:
         job, position = self._job, self.position
         training = job.config.training
         return TrainingState(
@@ -327,7 +340,7 @@ class Trainer:
             seed=training.seed,
             batch_size=job.batch_size,
             micro_batch_size=self.plan.micro_batch_size,
-            window_id=job.window_id,
+            window_id=source.window_id,
             world_size=self.plan.world_size,
             config=to_table(job.config),
             zero_stage=training.zero_stage,
@@ -336,6 +349,7 @@ class Trainer:
             skipped_steps=position.skipped_steps,
             loss_scale=self._engine.loss_scale.state(),
             figures=dict(figures),
+            self_play=source.self_play,
         )
 
     def _settle(self) -> None:
@@ -351,6 +365,20 @@ class Trainer:
     def _shared(error: TrainingError | CheckpointError) -> TrainingError | CheckpointError:
         error.found_by_all_ranks = True
         return error
+
+
+def describe_validation(figures: Mapping[str, float]) -> str:
+    """The figures of a validation in a line."""
+    parts = []
+    if "policy_loss" in figures:
+        parts = [
+            f"top-1 {figures['policy_top1']:.2%} top-5 {figures['policy_top5']:.2%}",
+            f"policy loss {figures['policy_loss']:.4f}",
+            f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}",
+        ]
+    if "move_error" in figures:
+        parts.append(f"moves that err against exact truth {figures['move_error']:.2%}")
+    return " | ".join(parts)
 
 
 def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

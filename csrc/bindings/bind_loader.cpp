@@ -1,10 +1,12 @@
 // Batch encoders and the order of the samples, for Python.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -33,12 +35,24 @@ struct EncoderOfArrays {
   std::vector<nb::object> owners;
 };
 
+// SearchView's arrays in the order of SearchColumns.
+using SearchArrays =
+    std::tuple<Input1<std::int32_t>, Input1<float>, Input1<float>, Input1<std::int32_t>,
+               Input1<std::uint32_t>, Input1<std::int32_t>, Input1<std::uint16_t>, Input1<std::uint16_t>>;
+
+SearchColumns columns_of(const SearchArrays& arrays) {
+  return std::apply([](const auto&... array) { return SearchColumns{as_span(array)...}; }, arrays);
+}
+
 template <Game G>
 void add_shard(EncoderOfArrays<G>& self, const std::string& name, Input1<std::uint16_t> moves,
                Input1<std::int32_t> moves_offset, Input1<std::int8_t> result, Input1<bool> result_valid,
-               Input1<std::uint8_t> fen_bytes, Input1<std::int32_t> fen_offset) {
+               Input1<std::uint8_t> fen_bytes, Input1<std::int32_t> fen_offset,
+               const std::optional<SearchArrays>& search) {
   self.encoder.add_shard({name, as_span(moves), as_span(moves_offset), as_span(result), as_span(result_valid),
-                          as_span(fen_bytes), as_span(fen_offset)});
+                          as_span(fen_bytes), as_span(fen_offset),
+                          search ? columns_of(*search) : std::optional<SearchColumns>()});
+  if (search) self.owners.push_back(nb::cast(*search));
   for (const nb::object& owner : {nb::cast(moves), nb::cast(moves_offset), nb::cast(result),
                                   nb::cast(result_valid), nb::cast(fen_bytes), nb::cast(fen_offset)}) {
     self.owners.push_back(owner);
@@ -50,11 +64,11 @@ using BatchArrays = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array
 
 template <Game G>
 BatchArrays encode(EncoderOfArrays<G>& self, Input1<std::int32_t> shard, Input1<std::int32_t> game,
-                   Input1<std::int32_t> ply, HistoryFill fill) {
+                   Input1<std::int32_t> ply, HistoryFill fill, double value_q_ratio) {
   EncodedBatch batch;
   {
     const nb::gil_scoped_release release;
-    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply)}, fill);
+    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply)}, fill, value_q_ratio);
   }
   return {to_numpy(std::move(batch.packed), packed_bytes<G>()),
           to_numpy(std::move(batch.legal_offset)),
@@ -83,15 +97,16 @@ void bind_encoder(nb::module_& module, const char* name) {
       .def("add_shard", &add_shard<G>, nb::arg("name"), nb::arg("moves").noconvert(),
            nb::arg("moves_offset").noconvert(), nb::arg("result").noconvert(),
            nb::arg("result_valid").noconvert(), nb::arg("fen_bytes").noconvert(),
-           nb::arg("fen_offset").noconvert(),
+           nb::arg("fen_offset").noconvert(), nb::arg("search") = nb::none(),
            "The columns of a ShardView, kept alive and not copied; GameError if they do not fit together.")
       .def("encode", &encode<G>, nb::arg("shard").noconvert(), nb::arg("game").noconvert(),
-           nb::arg("ply").noconvert(), nb::arg("fill"),
+           nb::arg("ply").noconvert(), nb::arg("fill"), nb::arg("value_q_ratio") = 0.0,
            "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each.\n\n"
            "Returns the arrays of alphazero.data.batch.Batch without sample_id: packed, legal_offset, "
-           "legal_index, policy (1 on the move played), wdl, moves_left. IndexError for places that do not "
-           "exist, "
-           "GameError for games that cannot be replayed.")
+           "legal_index, policy (the search's, or 1 on the move played), wdl (the result, with value_q_ratio "
+           "of "
+           "the search's value), moves_left. IndexError for places that do not exist, GameError for games "
+           "that cannot be replayed.")
       .def("position_keys", &position_keys<G>, nb::arg("shard"), nb::arg("games").noconvert(),
            "u64 [plies of all `games`]: the key of the position before each move, game after game.");
 }

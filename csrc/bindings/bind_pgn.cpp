@@ -10,6 +10,9 @@
 #include "data/game_check.hpp"
 #include "data/pgn_lexer.hpp"
 #include "data/pgn_parser.hpp"
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/tictactoe/tictactoe.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -66,6 +69,7 @@ void check_offsets(const Input<std::int32_t>& offsets, std::size_t size, const c
   if (!fits) throw nb::value_error((std::string(name) + " must ascend within its array").c_str());
 }
 
+template <Game G>
 std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
                                         const Input<std::int32_t>& moves_offset,
                                         const Input<std::uint8_t>& fen_bytes,
@@ -74,7 +78,7 @@ std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
   check_offsets(fen_offset, fen_bytes.size(), "fen_offset");
   if (moves_offset.size() != fen_offset.size()) throw nb::value_error("offsets must have equal lengths");
   const std::span<const char> fens(reinterpret_cast<const char*>(fen_bytes.data()), fen_bytes.size());
-  return find_illegal_game(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset));
+  return find_illegal_game<G>(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset));
 }
 
 void bind_columns(nb::module_& module) {
@@ -150,11 +154,15 @@ void bind_pgn(nb::module_& module) {
       .def_ro("game", &IllegalGame::game, "row")
       .def_ro("ply", &IllegalGame::ply)
       .def_ro("reason", &IllegalGame::reason);
-  module.def(
-      "find_illegal_game", &find_illegal, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
-      "fen_bytes"_a.noconvert(), "fen_offset"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
-      "The first of G chess games with an illegal move, or None. moves u16 [M], moves_offset i32 [G + 1], "
-      "fen_bytes u8, fen_offset i32 [G + 1] (an empty FEN is the standard start).");
+  const auto bind_check = [&module](const char* name, const auto& find) {
+    module.def(name, find, "moves"_a.noconvert(), "moves_offset"_a.noconvert(), "fen_bytes"_a.noconvert(),
+               "fen_offset"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
+               "The first of N games with an illegal move, or None. moves u16 [M], moves_offset i32 [N + 1], "
+               "fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the usual start).");
+  };
+  bind_check("find_illegal_game", &find_illegal<Chess>);
+  bind_check("find_illegal_connect4_game", &find_illegal<Connect4>);
+  bind_check("find_illegal_tictactoe_game", &find_illegal<TicTacToe>);
 }
 
 }  // namespace alphazero::bindings

@@ -5,10 +5,12 @@
 #include "games/error.hpp"
 
 NB_MODULE(_core, module) {
-  module.doc() = "C++ core: games, encoding, PGN parsing, batch loading.";
+  module.doc() = "C++ core: games, encoding, PGN parsing, batch loading, search.";
   nanobind::exception<alphazero::GameError>(module, "GameError", PyExc_ValueError);
   alphazero::bindings::bind_chess(module);
   alphazero::bindings::bind_games(module);
   alphazero::bindings::bind_pgn(module);
   alphazero::bindings::bind_loader(module);
+  alphazero::bindings::bind_search(module);
+  alphazero::bindings::bind_solver(module);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -36,6 +37,7 @@ struct BatchEncoder<G>::Scratch {
 template <Game G>
 struct BatchEncoder<G>::Targets {
   std::array<std::uint16_t, G::kMaxLegalMoves> legal_index;
+  std::array<float, G::kMaxLegalMoves> policy;  // of them
   std::uint16_t num_legal = 0;
   std::uint16_t played = 0;  // place of the move played among legal_index
   std::int8_t result = 0;    // for the mover
@@ -128,6 +130,48 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
   }
 }
 
+// The policy to train towards: the search's, scaled to sum 1, or all on the move played.
+template <Game G>
+void BatchEncoder<G>::take_policy(const Place& place, const State& state, Targets& targets) {
+  const ShardColumns& shard = *place.shard;
+  const auto legal_end = targets.legal_index.begin() + targets.num_legal;
+  std::fill_n(targets.policy.begin(), targets.num_legal, 0.0F);
+  unsigned sum = 0;
+  if (shard.has_search(place.game)) {
+    for (const std::uint16_t share : shard.policy_of(place.game, place.ply).second) sum += share;
+  }
+  if (sum == 0) {
+    targets.policy[targets.played] = 1.0F;
+    return;
+  }
+  const auto [moves, shares] = shard.policy_of(place.game, place.ply);
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const int index = G::move_to_index(state, moves[i]);
+    const auto found =
+        index < 0 ? legal_end : std::lower_bound(targets.legal_index.begin(), legal_end, index);
+    if (found == legal_end || *found != index) {
+      fail(shard, place.game, place.ply, "move " + std::to_string(moves[i]) + " of its policy is not legal");
+    }
+    const auto at = static_cast<std::size_t>(found - targets.legal_index.begin());
+    targets.policy[at] = static_cast<float>(static_cast<double>(shares[i]) / sum);
+  }
+}
+
+// Win, draw, loss of the mover: the result, and the search's value by its share.
+template <Game G>
+void BatchEncoder<G>::write_wdl(const Place& place, int result, double value_q_ratio, float* wdl) {
+  wdl[1 - result] = 1.0F;
+  const ShardColumns& shard = *place.shard;
+  if (value_q_ratio == 0.0 || !shard.has_search(place.game)) return;
+  const std::size_t at = shard.search->ply_offset[place.game] + place.ply;
+  const double q = std::clamp<double>(shard.search->root_q[at], -1.0, 1.0);
+  const double d = std::clamp<double>(shard.search->root_d[at], 0.0, 1.0 - std::abs(q));
+  const double searched[] = {(1.0 - d + q) / 2.0, d, (1.0 - d - q) / 2.0};
+  for (int i = 0; i < 3; ++i) {
+    wdl[i] = static_cast<float>((1.0 - value_q_ratio) * wdl[i] + value_q_ratio * searched[i]);
+  }
+}
+
 template <Game G>
 void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratch& scratch,
                                     std::uint8_t* packed, Targets& targets) const {
@@ -136,14 +180,16 @@ void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, Scratc
   replay(place, scratch);
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
-  const bool first_player = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
+  const State& state = scratch.frames[scratch.num_frames - 1].state;
+  take_policy(place, state, targets);
+  const bool first_player = G::first_player_to_move(state);
   targets.result =
       static_cast<std::int8_t>(first_player ? shard.result[place.game] : -shard.result[place.game]);
   targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
 }
 
 template <Game G>
-EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill) {
+EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio) {
   const std::size_t num_samples = places.shard.size();
   if (places.game.size() != num_samples || places.ply.size() != num_samples) {
     throw std::out_of_range("shard, game and ply have different lengths");
@@ -170,8 +216,8 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
     const Targets& target = targets[i];
     const std::size_t begin = batch.legal_offset[i];
     std::copy_n(target.legal_index.begin(), target.num_legal, batch.legal_index.begin() + begin);
-    batch.policy[begin + target.played] = 1.0F;
-    batch.wdl[i * 3 + 1 - target.result] = 1.0F;
+    std::copy_n(target.policy.begin(), target.num_legal, batch.policy.begin() + begin);
+    write_wdl(place_of(places, i), target.result, value_q_ratio, batch.wdl.data() + 3 * i);
     batch.moves_left[i] = target.moves_left;
   }
   return batch;

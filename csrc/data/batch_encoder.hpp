@@ -25,7 +25,7 @@ struct EncodedBatch {
   std::vector<std::uint8_t> packed;        // [B, packed_bytes]
   std::vector<std::int32_t> legal_offset;  // [B + 1]
   std::vector<std::int32_t> legal_index;   // [K] ascending within a position
-  std::vector<float> policy;               // [K]
+  std::vector<float> policy;               // [K] the search's where there was one, else 1 on the move played
   std::vector<float> wdl;                  // [B, 3] from the mover's side
   std::vector<float> moves_left;           // [B] plies to the end of the game, this move included
 };
@@ -41,7 +41,8 @@ class BatchEncoder {
 
   // The same bytes for any number of threads. Throws std::out_of_range for places that do not exist and
   // GameError, naming shard, game and ply, for games that cannot be replayed or have no result.
-  EncodedBatch encode(const SamplePlaces& places, HistoryFill fill);
+  // value_q_ratio: share of the search's value in wdl, beside the result.
+  EncodedBatch encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio);
 
   // Keys (Game::hash) of the positions before each move of these games, one game after the other.
   std::vector<std::uint64_t> position_keys(std::size_t shard, std::span<const std::int32_t> games);
@@ -65,6 +66,8 @@ class BatchEncoder {
   void encode_sample(const Place& place, HistoryFill fill, Scratch& scratch, std::uint8_t* packed,
                      Targets& targets) const;
   static void find_legal(const Place& place, Scratch& scratch, Targets& targets);
+  static void take_policy(const Place& place, const State& state, Targets& targets);
+  static void write_wdl(const Place& place, int result, double value_q_ratio, float* wdl);
 
   std::vector<ShardColumns> shards_;
   WorkerPool pool_;

@@ -16,9 +16,10 @@ struct IllegalGame {
   std::string reason;
 };
 
-// G games: game g has moves[moves_offset[g], moves_offset[g + 1]) and starts at the FEN
-// fen_bytes[fen_offset[g], fen_offset[g + 1]), the standard start if that is empty. Offsets have G + 1
+// N games of the game G: game g has moves[moves_offset[g], moves_offset[g + 1]) and starts at the text
+// fen_bytes[fen_offset[g], fen_offset[g + 1]), the usual start if that is empty. Offsets have N + 1
 // entries, ascend, and end within their arrays. The first game that breaks the rules, if any.
+template <Game G>
 std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
                                              std::span<const std::int32_t> moves_offset,
                                              std::span<const char> fen_bytes,

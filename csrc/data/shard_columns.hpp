@@ -3,11 +3,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace alphazero {
+
+// What a search knew of the plies of a shard's games (alphazero/data/store.py, SearchView). A game that no
+// search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and root_d, and
+// likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i + 1]) of its
+// own part of policy_move and policy_prob, at = policy_offset_offset[g].
+struct SearchColumns {
+  std::span<const std::int32_t> ply_offset;            // [G + 1]
+  std::span<const float> root_q;                       // W - L for the side to move
+  std::span<const float> root_d;                       // chance of a draw
+  std::span<const std::int32_t> policy_offset_offset;  // [G + 1]
+  std::span<const std::uint32_t> policy_offset;
+  std::span<const std::int32_t> policy_move_offset;  // [G + 1]
+  std::span<const std::uint16_t> policy_move;
+  std::span<const std::uint16_t> policy_prob;  // 1 / 65535
+};
 
 // Columns of alphazero/data/store.py's ShardView; G games.
 struct ShardColumns {
@@ -18,6 +35,7 @@ struct ShardColumns {
   std::span<const bool> result_valid;          // [G]
   std::span<const std::uint8_t> fen_bytes;
   std::span<const std::int32_t> fen_offset;  // [G + 1]
+  std::optional<SearchColumns> search;
 
   std::size_t num_games() const { return result.size(); }
 
@@ -31,8 +49,25 @@ struct ShardColumns {
     return {reinterpret_cast<const char*>(fen_bytes.data()) + fen_offset[game], size};
   }
 
+  // Was this game made by a search?
+  bool has_search(std::size_t game) const {
+    return search && search->ply_offset[game + 1] > search->ply_offset[game];
+  }
+
+  // The search's policy of a ply as moves and their shares; empty where there is none.
+  std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> policy_of(std::size_t game,
+                                                                                      std::size_t ply) const {
+    const std::uint32_t* offset = search->policy_offset.data() + search->policy_offset_offset[game] + ply;
+    const std::size_t begin = search->policy_move_offset[game] + offset[0];
+    const std::size_t size = offset[1] - offset[0];
+    return {search->policy_move.subspan(begin, size), search->policy_prob.subspan(begin, size)};
+  }
+
   // Throws GameError unless every game lies within the columns and known results are -1, 0 or 1.
   void check() const;
+
+ private:
+  void check_search() const;
 };
 
 }  // namespace alphazero

@@ -114,7 +114,8 @@ void test_batches_equal_lines(Random& random) {
   for (const int num_threads : {1, 3}) {
     BatchEncoder<G> encoder(num_threads);
     encoder.add_shard(games.columns());
-    const EncodedBatch batch = encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly);
+    const EncodedBatch batch =
+        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, 0.0);
     require(batch.packed == games.packed, "a replayed game is encoded as a line is");
     std::vector<std::int32_t> rows(games.result.size());
     for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = static_cast<std::int32_t>(row);
@@ -141,7 +142,7 @@ void test_noise_is_an_error_and_nothing_worse(Random& random) {
         return std::span(values).subspan(i, 1);
       };
       try {
-        encoder.encode({one(places.shard), one(places.game), one(places.ply)}, HistoryFill::kNo);
+        encoder.encode({one(places.shard), one(places.game), one(places.ply)}, HistoryFill::kNo, 0.0);
       } catch (const GameError&) {
         ++refused;
       }

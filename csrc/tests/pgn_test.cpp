@@ -9,6 +9,7 @@
 #include "data/game_check.hpp"
 #include "data/pgn_lexer.hpp"
 #include "data/pgn_parser.hpp"
+#include "games/chess/chess_game.hpp"
 
 namespace {
 
@@ -53,8 +54,8 @@ void check_sound(const PgnGames& games, std::string_view text) {
         text);
   const auto& fens = games.start_fen;
   const auto* fen_data = reinterpret_cast<const char*>(fens.bytes.data());
-  const auto fault = alphazero::find_illegal_game(games.moves, games.moves_offset,
-                                                  {fen_data, fens.bytes.size()}, fens.offset);
+  const auto fault = alphazero::find_illegal_game<alphazero::Chess>(
+      games.moves, games.moves_offset, {fen_data, fens.bytes.size()}, fens.offset);
   check(!fault.has_value(), "every imported move is legal", text);
   for (const auto& game : games.quarantined) {
     check(game.line <= games.lines && game.ply >= 0 && !game.reason.empty(), "a fault has a place", text);

@@ -1,0 +1,107 @@
+"""`alphazero match`: two networks, or a network and a random player, against each other."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.config import SearchConfig, add_flags, load_config, preset_names
+from alphazero.errors import ConfigError
+
+if TYPE_CHECKING:
+    from alphazero.config import Config
+    from alphazero.evaluation.match import MatchScore
+    from alphazero.evaluation.players import Player
+
+RANDOM = "random"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments, and the settings of the search of both players."""
+    parser.add_argument("--weights", type=Path, required=True, help="weights file of the first player")
+    parser.add_argument("--against", required=True, help=f"weights file of the second player, or {RANDOM}")
+    parser.add_argument("--games", type=int, default=100, help="even number of games (default: 100)")
+    parser.add_argument(
+        "--opening-plies", type=int, default=4, help="random moves a game begins with (default: 4)"
+    )
+    parser.add_argument(
+        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
+    )
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    parser.add_argument("--batch-size", type=int, default=64, help="positions an evaluation (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, help="of openings and random moves (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flags(parser, {"search": SearchConfig})
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the match, print the score."""
+    if args.games < 2 or args.games % 2:
+        raise ConfigError(f"--games {args.games}: wanted an even number, as each opening is played twice")
+    if args.opening_plies < 0 or args.batch_size < 1:
+        raise ConfigError("--opening-plies, --batch-size: wanted at least 0 and 1")
+    own = ("batch_size", "opening_plies", "seed", "precision")
+    flags = {name: value for name, value in vars(args).items() if name not in own}
+    config = load_config(args.config, {**flags, "noise_epsilon": "0"})
+
+    from tqdm import tqdm
+
+    from alphazero.evaluation.match import play_match, random_openings
+
+    game, first = network_side(args, config, args.weights)
+    if args.against == RANDOM:
+        from alphazero.evaluation.players import random_player
+
+        second = random_player(args.seed)
+    else:
+        other, second = network_side(args, config, Path(args.against))
+        if other != game:
+            raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
+    openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
+    with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
+
+        def count(over: int) -> None:
+            bar.update(over - bar.n)
+
+        score = play_match(first, second, openings, after_move=count)
+    print(to_json(score) if args.json else to_text(args, score))
+    return 0
+
+
+def network_side(args: argparse.Namespace, config: Config, path: Path) -> tuple[str, Player]:
+    """The game that the network at `path` plays, and its player."""
+    import torch
+
+    from alphazero.evaluation.players import search_player
+    from alphazero.network.evaluator import NetworkEvaluator
+    from alphazero.network.weights import load_network
+    from alphazero.runtime import choose_device
+    from alphazero.search.settings import search_settings
+
+    device = choose_device(args.device, 0, os.environ)
+    network, _ = load_network(path, device)
+    evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
+    settings = search_settings(config.search)
+    return network.spec.name, search_player(evaluator, settings, num_threads=torch.get_num_threads())
+
+
+def to_text(args: argparse.Namespace, score: MatchScore) -> str:
+    """For people."""
+    elo, low, high = score.elo()
+    return (
+        f"{args.weights} against {args.against}: +{score.wins} ={score.draws} -{score.losses}, "
+        f"{score.share:.1%} of the points\nElo {elo:+.0f} (95 %: {low:+.0f} to {high:+.0f})"
+    )
+
+
+def to_json(score: MatchScore) -> str:
+    """For programs; an infinite Elo is null."""
+    elo, low, high = (value if math.isfinite(value) else None for value in score.elo())
+    counts = {"wins": score.wins, "draws": score.draws, "losses": score.losses}
+    return json.dumps({**counts, "share": score.share, "elo": elo, "elo_95": [low, high]})

@@ -1,0 +1,87 @@
+"""`alphazero selfplay`: games that a network plays against itself, into a game store."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.config import SearchConfig, SelfPlayConfig, add_flags, load_config, preset_names
+from alphazero.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments, and the settings of search and self-play."""
+    parser.add_argument(
+        "--weights", type=Path, required=True, help="weights file: .pt, .safetensors or .pb.gz"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="game store to make, or to add games to")
+    parser.add_argument(
+        "--games", type=int, default=1000, help="play until as many have ended (default: 1000)"
+    )
+    parser.add_argument(
+        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
+    )
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    parser.add_argument("--seed", default=argparse.SUPPRESS, help="of noise and openings (default: 0)")
+    add_flags(parser, SECTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, store, tell."""
+    if args.games < 1:
+        raise ConfigError(f"--games {args.games}: wanted at least 1")
+    config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
+
+    import torch
+    from tqdm import tqdm
+
+    from alphazero.data.growing_store import GrowingStore
+    from alphazero.network.evaluator import NetworkEvaluator
+    from alphazero.network.weights import load_network
+    from alphazero.runtime import choose_device
+    from alphazero.selfplay.recording import Recording
+    from alphazero.training.stop import StopRequest
+
+    device = choose_device(args.device, 0, os.environ)
+    network, _ = load_network(args.weights, device)
+    evaluator = NetworkEvaluator(
+        network, network.spec, device, args.precision, config.self_play.evaluation_batch
+    )
+    store = GrowingStore(args.out, network.spec.name)
+    stop = StopRequest()
+    started = time.monotonic()
+    with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
+
+        def on_progress(ended: int) -> bool:
+            bar.update(ended - bar.n)
+            return not stop.requested
+
+        recording = Recording(
+            config, network.spec.name, evaluator, store, on_progress, torch.get_num_threads()
+        )
+        batch = recording.run(args.games)
+    report(args.out, batch, recording.evaluations, time.monotonic() - started)
+    return 128 + stop.signal if stop.requested else 0
+
+
+def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float) -> None:
+    """What was played, and how fast."""
+    from alphazero.selfplay.figures import describe, figures_of
+
+    if batch.num_rows:
+        print(describe(figures_of(batch)))
+    hours = seconds / 3600
+    print(
+        f"{batch.num_rows} games in {out} | {batch.num_rows / hours:,.0f} games/hour, "
+        f"{evaluations / seconds:,.0f} evaluations/s"
+    )

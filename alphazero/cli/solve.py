@@ -1,0 +1,137 @@
+"""`alphazero solve`: the exact value of a Connect Four position; the table of positions made by it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.errors import ConfigError, GameInputError
+
+if TYPE_CHECKING:
+    from alphazero.games.registry import Line
+
+FULL = "-"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "moves",
+        nargs="?",
+        default="",
+        help="columns 1-7 from the empty board, as 4453 (none: the empty board)",
+    )
+    parser.add_argument("--moves", dest="each", action="store_true", help="also the score of each move")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--table-mib", type=int, default=512, help="memory of the solver (default: 512 MiB)")
+    parser.add_argument(
+        "--make-table", type=Path, metavar="FILE", help="write solved positions of six classes"
+    )
+    parser.add_argument("--count", type=int, default=100, help="of each class (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random games they come from (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Solve, print: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
+    from alphazero import _core
+
+    if not 1 <= args.table_mib <= 1 << 20:
+        raise ConfigError(f"--table-mib {args.table_mib}: wanted 1 to {1 << 20}")
+    if args.make_table is not None:
+        return make_table(args)
+    line = read_moves(args.moves)
+    if len(args.moves) < 8:
+        print("solving: with few stones on the board this takes minutes", file=sys.stderr)
+    solver = _core.Connect4Solver(args.table_mib)
+    score = solver.score(line)
+    moves = solver.move_scores(line) if args.each else []
+    named = {str(column): value for column, value in enumerate(moves, start=1) if value != solver.ILLEGAL}
+    if args.json:
+        print(
+            json.dumps({"moves": args.moves, "score": score, **({"move_scores": named} if args.each else {})})
+        )
+    else:
+        print(score)
+        for column, value in named.items():
+            print(f"column {column}: {value}")
+    return 0
+
+
+def read_moves(text: str) -> Line:
+    """The position after the moves. Raises GameInputError naming the first that cannot be played."""
+    from alphazero.games.registry import make_line
+
+    line = make_line("connect4")
+    for number, column in enumerate(text, start=1):
+        if line.outcome().over:
+            raise GameInputError(
+                f"{text!r}: the game is over after {number - 1} moves; wanted a game under way"
+            )
+        if column not in "1234567" or int(column) - 1 not in line.legal():
+            raise GameInputError(f"{text!r}, move {number}: {column!r}: wanted a column 1-7 that is not full")
+        line.push(int(column) - 1)
+    if line.outcome().over:
+        raise GameInputError(f"{text!r}: the game is over; wanted a game under way")
+    return line
+
+
+def make_table(args: argparse.Namespace) -> int:
+    """Random games, cut off anywhere; positions in which a move can be wrong, `count` of each class."""
+    from tqdm import tqdm
+
+    from alphazero import _core
+    from alphazero.evaluation.solved import CLASSES, class_of, sign
+    from alphazero.files import replacing
+
+    solver = _core.Connect4Solver(args.table_mib)
+    rows: dict[str, list[str]] = {name: [] for name in CLASSES}
+    wanted = args.count * len(CLASSES)
+    with tqdm(total=wanted, unit="position", file=sys.stderr, leave=False, disable=None) as bar:
+        for moves, line in random_positions(args.seed):
+            score = solver.score(line)
+            rows_of_class = rows.get(class_of(len(moves), score))
+            if rows_of_class is None or len(rows_of_class) == args.count:
+                continue
+            outcomes = {sign(value) for value in solver.move_outcomes(line) if value != solver.ILLEGAL}
+            if len(outcomes) < 2:
+                continue
+            scores = [FULL if value == solver.ILLEGAL else str(value) for value in solver.move_scores(line)]
+            rows_of_class.append("\t".join([class_of(len(moves), score), moves, str(score), *scores]))
+            bar.update()
+            if sum(map(len, rows.values())) == wanted:
+                break
+    head = [
+        "# Connect Four positions from random games with the exact score of every move (alphazero solve --help)",
+        f"# made by: alphazero solve --make-table FILE --count {args.count} --seed {args.seed}",
+        "# class, moves (columns 1-7), score, score after a stone in column 1 ... 7 for the side that moves",
+    ]
+    with replacing(args.make_table) as file:
+        lines = [*head, *(row for name in CLASSES for row in rows[name])]
+        file.write(("\n".join(lines) + "\n").encode("ascii"))
+    return 0
+
+
+def random_positions(seed: int) -> Iterator[tuple[str, Line]]:
+    """Positions of games of random moves, none over, none twice, not even mirrored; without end."""
+    from alphazero.games.registry import make_line
+
+    generator = random.Random(seed)
+    seen: set[int] = set()
+    while True:
+        line, mirrored, moves = make_line("connect4"), make_line("connect4"), ""
+        for _ in range(generator.randrange(10, 41)):
+            move = generator.choice(line.legal())
+            line.push(move)
+            mirrored.push(6 - move)
+            moves += str(move + 1)
+            if line.outcome().over:
+                break
+        key = min(line.key, mirrored.key)
+        if not line.outcome().over and key not in seen:
+            seen.add(key)
+            yield moves, line

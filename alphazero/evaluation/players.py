@@ -1,0 +1,56 @@
+"""Players: what chooses a move in each of many positions at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from alphazero import _core
+from alphazero.games.registry import Line
+from alphazero.network.evaluator import NetworkEvaluator
+from alphazero.search.line_search import search_lines
+
+# The move to play at the end of each line; the lines are of one game, and none is over.
+Player: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
+
+
+def network_player(
+    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
+) -> Player:
+    """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        legal = [line.legal_indices() for line in lines]
+        offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
+        packed = np.stack([line.packed(fill) for line in lines])
+        logits = evaluator(packed, np.concatenate(legal), offset).legal_logits
+        return [
+            line.index_to_move(int(indices[logits[begin : begin + len(indices)].argmax()]))
+            for line, indices, begin in zip(lines, legal, offset, strict=False)
+        ]
+
+    return choose
+
+
+def search_player(
+    evaluator: NetworkEvaluator, settings: _core.SearchSettings, *, num_threads: int = 1
+) -> Player:
+    """Plays the search's best move, without noise."""
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        return [found.move for found in search_lines(lines, evaluator, settings, num_threads=num_threads)]
+
+    return choose
+
+
+def random_player(seed: int) -> Player:
+    """Plays any legal move, all as likely."""
+    generator = random.Random(seed)
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        return [generator.choice(line.legal()) for line in lines]
+
+    return choose

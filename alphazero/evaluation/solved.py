@@ -1,0 +1,199 @@
+"""How often a player's moves in Connect Four change a won, drawn or lost position for the worse.
+
+Exact truth comes from the solver: positions of Pascal Pons's test sets (`moves score` a line), or the
+project's own table, which also holds the score of every move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from alphazero import _core
+from alphazero.errors import DataError
+from alphazero.evaluation.players import Player
+from alphazero.files import complete_lines
+from alphazero.games.registry import Line, make_line
+
+OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
+COLUMNS = 7
+# Pons's classes: stones on the board, then plies to the end with best play (begin has at most 14 stones, end
+# more than 28; easy ends in less than 14 plies, hard in 28 or more).
+CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
+_PONS_NAMES = {
+    "Test_L3_R1": "end-easy",
+    "Test_L2_R1": "middle-easy",
+    "Test_L2_R2": "middle-medium",
+    "Test_L1_R1": "begin-easy",
+    "Test_L1_R2": "begin-medium",
+    "Test_L1_R3": "begin-hard",
+}
+
+
+@dataclass(frozen=True)
+class SolvedPosition:
+    """moves: columns 1-7 from the empty board; score: exact, for the side to move (0 draw, +k won, -k lost).
+
+    move_scores: by column, None where it is full; empty where they are not known.
+    """
+
+    moves: str
+    score: int
+    move_scores: tuple[int | None, ...] = ()
+
+    def line(self) -> Line:
+        """The position with its moves."""
+        line = make_line("connect4")
+        for move in self.moves:
+            line.push(int(move) - 1)
+        return line
+
+
+@dataclass(frozen=True)
+class SolvedSet:
+    """Positions of one class."""
+
+    name: str
+    positions: tuple[SolvedPosition, ...]
+
+
+# The sign of the exact value after a move, for the side that makes it.
+Outcomes = Callable[[SolvedPosition, int], int]
+
+
+def sign(score: int) -> int:
+    """-1 lost, 0 drawn, 1 won."""
+    return (score > 0) - (score < 0)
+
+
+def plies_to_end(num_stones: int, score: int) -> int:
+    """Plies that both sides still play at their best when the side to move has `score`."""
+    if score == 0:
+        return 42 - num_stones
+    own_stones = num_stones // 2 if score > 0 else num_stones - num_stones // 2
+    last_moves = 22 - abs(score) - own_stones  # of the winner
+    return 2 * last_moves - 1 if score > 0 else 2 * last_moves
+
+
+def class_of(num_stones: int, score: int) -> str:
+    """Pons's class of a position, one of CLASSES or another pair of length and difficulty."""
+    length = "end" if num_stones > 28 else "middle" if num_stones > 14 else "begin"
+    left = plies_to_end(num_stones, score)
+    return f"{length}-{'easy' if left < 14 else 'medium' if left < 28 else 'hard'}"
+
+
+def read_pons(path: Path) -> SolvedSet:
+    """A file of lines `moves score`. Raises DataError naming file and line."""
+    positions = []
+    for number, text in enumerate(_lines(path), start=1):
+        fields = text.split()
+        if len(fields) != 2 or not fields[1].lstrip("-").isdecimal():
+            raise DataError(f"{path}:{number}: {text!r}: wanted 'moves score', as '44455554221 2'")
+        positions.append(_checked(path, number, SolvedPosition(fields[0], int(fields[1]))))
+    return SolvedSet(_PONS_NAMES.get(path.name, path.name), tuple(positions))
+
+
+def read_table(path: Path = OWN_TABLE) -> list[SolvedSet]:
+    """The project's own table: lines `class moves score score-of-column-1 ... 7`, '-' for a full column.
+
+    Raises DataError naming file and line.
+    """
+    sets: dict[str, list[SolvedPosition]] = {}
+    for number, text in enumerate(_lines(path), start=1):
+        if text.startswith("#"):
+            continue
+        fields = text.split("\t")
+        try:
+            name, moves, score, *values = fields
+            scores = tuple(None if value == "-" else int(value) for value in values)
+            position = SolvedPosition(moves, int(score), scores)
+        except ValueError:
+            scores = ()
+        if len(scores) != COLUMNS:
+            raise DataError(
+                f"{path}:{number}: {text!r}: wanted class, moves, score and seven scores, by tabs"
+            )
+        sets.setdefault(name, []).append(_checked(path, number, position))
+    return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPosition:
+    try:
+        if not position.line().outcome().over:
+            return position
+        fault = "the game is over there"
+    except (ValueError, OverflowError) as error:
+        fault = str(error)
+    raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; wanted columns 1-7 of a game under way")
+
+
+def table_outcomes(position: SolvedPosition, column: int) -> int:
+    """From the scores that the position brought along."""
+    score = position.move_scores[column]
+    assert score is not None, "the move was legal"
+    return sign(score)
+
+
+class SolverOutcomes:
+    """Solved when asked for, and remembered in a file, a line `moves column outcome` each."""
+
+    def __init__(self, cache: Path, table_mib: int = 512) -> None:
+        self._cache = cache
+        self._solver: _core.Connect4Solver | None = None
+        self._table_mib = table_mib
+        self._known: dict[tuple[str, int], int] = {}
+        for text in complete_lines(cache):
+            moves, column, outcome = text.split(" ")
+            self._known[moves, int(column)] = int(outcome)
+
+    def __call__(self, position: SolvedPosition, column: int) -> int:
+        """-1, 0 or 1 for the side that plays `column` (from 0)."""
+        key = (position.moves, column)
+        if key not in self._known:
+            self._known[key] = self._solve(position, column)
+            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            with self._cache.open("a", encoding="ascii") as file:
+                file.write(f"{position.moves} {column} {self._known[key]}\n")
+        return self._known[key]
+
+    def _solve(self, position: SolvedPosition, column: int) -> int:
+        line = position.line()
+        line.push(column)
+        if line.outcome().over:
+            return -line.outcome().value
+        if self._solver is None:
+            self._solver = _core.Connect4Solver(self._table_mib)
+        return -self._solver.outcome(line)
+
+
+def count_errors(
+    positions: Sequence[SolvedPosition],
+    player: Player,
+    outcomes: Outcomes,
+    watch: Callable[[Iterable[SolvedPosition]], Iterable[SolvedPosition]] = lambda positions: positions,
+) -> int:
+    """Positions in which the player's move has a worse outcome than the position. watch: shows progress."""
+    moves = player([position.line() for position in positions])
+    return sum(
+        outcomes(position, move) < sign(position.score)
+        for position, move in zip(watch(positions), moves, strict=True)
+    )
+
+
+def move_errors(sets: Sequence[SolvedSet], player: Player) -> dict[str, float]:
+    """Share of wrong moves in the own table by class, and `move_error` over all positions."""
+    errors = {entry.name: count_errors(entry.positions, player, table_outcomes) for entry in sets}
+    figures = {
+        f"move_error_{entry.name.replace('-', '_')}": errors[entry.name] / len(entry.positions)
+        for entry in sets
+    }
+    total = sum(len(entry.positions) for entry in sets)
+    return {"move_error": sum(errors.values()) / total, **figures}

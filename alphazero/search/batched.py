@@ -1,0 +1,87 @@
+"""Searches side by side: their leaves go to the network in batches, two groups in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+# Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
+
+NUM_GROUPS = 2  # one is searched while the other is evaluated
+
+Leaves: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
+class Evaluation(Protocol):
+    """legal_logits f32 [K]; wdl f32 [B, 3], shares of win, draw, loss for the side to move."""
+
+    @property
+    def legal_logits(self) -> npt.NDArray[np.float32]: ...
+    @property
+    def wdl(self) -> npt.NDArray[np.float32]: ...
+
+
+class Pending(Protocol):
+    """An evaluation that was asked for."""
+
+    def result(self) -> Evaluation: ...
+
+
+class Evaluator(Protocol):
+    """Evaluates up to batch_size positions at a time; network/evaluator.py has one."""
+
+    @property
+    def batch_size(self) -> int: ...
+
+    def submit(
+        self,
+        packed: npt.NDArray[np.uint8],
+        legal_index: npt.NDArray[np.int32],
+        legal_offset: npt.NDArray[np.int32],
+    ) -> Pending:
+        """Begin to evaluate packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]."""
+        ...
+
+
+class Pool(Protocol):
+    """The core's searches, in groups (csrc/search/search_pool.hpp)."""
+
+    def step(
+        self,
+        group: int,
+        legal_logits: npt.NDArray[np.float32] | None = None,
+        wdl: npt.NDArray[np.float32] | None = None,
+    ) -> Leaves: ...
+
+
+def run_pool(pool: Pool, evaluator: Evaluator, after_batch: Callable[[int], bool]) -> bool:
+    """Search and evaluate until nothing is left to do.
+
+    While the evaluator works at one group's positions the core searches the other group's trees.
+    after_batch is told the number of positions of each batch that was evaluated; where it says False
+    all is left as it is. Returns True when all is done.
+    """
+    waiting: dict[int, Pending] = {}
+    sizes: dict[int, int] = {}
+
+    def advance(group: int, evaluation: Evaluation | None) -> None:
+        logits, wdl = (None, None) if evaluation is None else (evaluation.legal_logits, evaluation.wdl)
+        packed, legal_index, legal_offset = pool.step(group, logits, wdl)
+        if len(packed):
+            waiting[group] = evaluator.submit(packed, legal_index, legal_offset)
+            sizes[group] = len(packed)
+
+    for group in range(NUM_GROUPS):
+        advance(group, None)
+    while waiting:
+        for group in range(NUM_GROUPS):
+            if group not in waiting:
+                continue
+            evaluation = waiting.pop(group).result()
+            if not after_batch(sizes[group]):
+                return False
+            advance(group, evaluation)
+    return True

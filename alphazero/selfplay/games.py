@@ -1,0 +1,157 @@
+"""Games of self-play as Arrow: whole with all that goes on from them, and as rows of the game store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from alphazero import _core
+from alphazero.data.store_writer import ROW_SCHEMA
+from alphazero.errors import DataError
+
+# Arrays of a _core.SelfPlayGame, with their element types.
+_ARRAYS: dict[str, pa.DataType] = {
+    "moves": pa.uint16(),
+    "flags": pa.uint8(),
+    "root_q": pa.float32(),
+    "root_d": pa.float32(),
+    "best_q": pa.float32(),
+    "visits": pa.uint32(),
+    "policy_offset": pa.uint32(),
+    "policy_move": pa.uint16(),
+    "policy_prob": pa.uint16(),
+}
+_NUMBERS: dict[str, pa.DataType] = {
+    "lane": pa.uint64(),
+    "number": pa.uint64(),
+    "result": pa.int8(),
+    "plays_through": pa.bool_(),
+    "resign_ply": pa.int32(),
+}
+# A game as the core has it, over or under way.
+GAME_SCHEMA = pa.schema(
+    [pa.field(name, kind, nullable=False) for name, kind in _NUMBERS.items()]
+    + [pa.field(name, pa.utf8(), nullable=False) for name in ("end", "termination")]
+    + [
+        pa.field(name, pa.list_(pa.field("item", kind, nullable=False)), nullable=False)
+        for name, kind in _ARRAYS.items()
+    ]
+)
+TRAINED_ON = 1  # bit of flags: a full search (csrc/search/self_play.hpp)
+_TARGETS = {"puct": "visits", "gumbel": "completed_q"}
+
+
+def to_batch(games: Sequence[_core.SelfPlayGame]) -> pa.RecordBatch:
+    """Games as rows of GAME_SCHEMA, in this order."""
+    columns: list[pa.Array[Any]] = []
+    for field in GAME_SCHEMA:
+        if field.name in _ARRAYS:
+            columns.append(_lists(field, [getattr(game, field.name) for game in games]))
+        elif field.name in _NUMBERS:
+            columns.append(pa.array([getattr(game, field.name) for game in games], field.type))
+        else:
+            columns.append(pa.array([getattr(game, field.name).name for game in games], field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
+
+
+def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
+    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int32)
+    kind = _ARRAYS[field.name]
+    values: Any = pa.array(np.concatenate([np.zeros(0, kind.to_pandas_dtype()), *arrays]), kind)
+    list_array: Any = pa.ListArray  # its stubs know no `type` beside arrays
+    whole: pa.Array[Any] = list_array.from_arrays(pa.array(offsets, pa.int32()), values, type=field.type)
+    return whole
+
+
+def from_batch(batch: pa.RecordBatch) -> list[_core.SelfPlayGame]:
+    """The games of `to_batch`. Raises DataError where the columns are others."""
+    if not batch.schema.equals(GAME_SCHEMA):
+        raise DataError("games of self-play: columns are not those of this version")
+    values: dict[str, list[Any]] = {
+        name: batch.column(name).to_pylist() for name in (*_NUMBERS, "end", "termination")
+    }
+    games = []
+    for row in range(batch.num_rows):
+        game = _core.SelfPlayGame()
+        for name in _NUMBERS:
+            setattr(game, name, values[name][row])
+        game.end = _core.GameEnd[values["end"][row]]
+        game.termination = _core.Termination[values["termination"][row]]
+        for name in _ARRAYS:
+            setattr(game, name, np.array(batch.column(name)[row].values))
+        games.append(game)
+    return games
+
+
+def to_bytes(batch: pa.RecordBatch) -> bytes:
+    """An Arrow IPC file in memory; equal games make equal bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
+    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes."""
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(content))
+        if reader.num_record_batches != 1:
+            raise DataError(f"{what}: {reader.num_record_batches} record batches; wanted 1")
+        return reader.get_batch(0)
+    except pa.ArrowException as error:
+        raise DataError(f"{what}: {' '.join(str(error).split())}") from error
+
+
+def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all, by lane and number of the game: the same whoever played which."""
+    table = pa.Table.from_batches(list(batches), GAME_SCHEMA).sort_by(
+        [("lane", "ascending"), ("number", "ascending")]
+    )
+    whole = table.combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], GAME_SCHEMA)
+
+
+def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
+    """Finished games as rows for the game store (ROW_SCHEMA). event: what they were played for."""
+    num_rows = batch.num_rows
+    columns: dict[str, pa.Array[Any]] = {
+        "game": pa.repeat(game_name, num_rows),
+        "variant": pa.repeat("standard", num_rows),
+        "result": batch.column("result"),
+        "termination": pa.array(
+            [
+                str(termination if end == "RULES" else end).lower()
+                for end, termination in zip(
+                    batch.column("end").to_pylist(), batch.column("termination").to_pylist(), strict=True
+                )
+            ],
+            pa.utf8(),
+        ),
+        "event": pa.repeat(event, num_rows),
+        "source": pa.repeat("self-play", num_rows),
+        "policy_offsets": batch.column("policy_offset"),
+        "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
+    }
+    for name in ("moves", "flags", "root_q", "root_d", "best_q", "visits", "policy_move", "policy_prob"):
+        columns[name] = batch.column(name)
+    in_order = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
+        for field in ROW_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
+
+
+def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """bool [plies of all games]: did the ply get a full search?"""
+    flags: Any = batch.column("flags")
+    trained: npt.NDArray[np.bool_] = (flags.flatten().to_numpy(zero_copy_only=False) & TRAINED_ON) != 0
+    return trained
+
+
+def num_trained_positions(batch: pa.RecordBatch) -> int:
+    """Plies with a full search over all games."""
+    return int(np.count_nonzero(is_trained_on(batch)))

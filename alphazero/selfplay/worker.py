@@ -1,0 +1,89 @@
+"""Plays this rank's lanes of self-play: endless rows of games, a stretch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alphazero import _core
+from alphazero.games.registry import history_fill
+from alphazero.search.batched import NUM_GROUPS, Evaluator, run_pool
+
+_SELF_PLAYS: dict[str, Any] = {
+    "chess": _core.ChessSelfPlay,
+    "connect4": _core.Connect4SelfPlay,
+    "tictactoe": _core.TicTacToeSelfPlay,
+}
+
+
+def new_lane(number: int) -> _core.SelfPlayGame:
+    """A lane whose first game has not begun."""
+    game = _core.SelfPlayGame()
+    game.lane = number
+    return game
+
+
+def lanes_of(rank: int, world_size: int, num_lanes: int) -> range:
+    """The lanes of a rank: lane i is rank i mod N's, so that a remainder begins at rank 0."""
+    return range(rank, num_lanes, world_size)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a stretch of play gave: games that ended, by lane and number, and every lane's game under way.
+
+    is_complete: every lane made its moves; else it was broken off, and the games under way stand somewhere
+    between. Counts are this rank's: searched moves, simulations, positions evaluated, batches they came in.
+    """
+
+    is_complete: bool
+    finished: list[_core.SelfPlayGame]
+    under_way: list[_core.SelfPlayGame]
+    moves: int
+    simulations: int
+    evaluations: int
+    batches: int
+
+
+def play(
+    game_name: str,
+    settings: _core.SelfPlaySettings,
+    lanes: Sequence[_core.SelfPlayGame],
+    moves: int,
+    evaluator: Evaluator,
+    *,
+    fill: str = "fen_only",
+    num_threads: int = 1,
+    on_progress: Callable[[int, int], bool] = lambda moves, games: True,
+) -> Played:
+    """Let every lane play `moves` searched moves; its games go on from where they stand.
+
+    A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
+    played beside it, and with how many threads, changes nothing. on_progress is told the moves and games
+    so far after each batch; where it says False play is broken off. Raises GameError for a lane whose moves
+    are not legal.
+    """
+    leaves = settings.search.leaves if settings.search.algorithm is _core.SearchAlgorithm.PUCT else 1
+    slots = max(1, min(evaluator.batch_size // leaves, -(-len(lanes) // NUM_GROUPS)))
+    pool = _SELF_PLAYS[game_name](settings, slots, NUM_GROUPS, num_threads, history_fill(fill))
+    for lane in lanes:
+        pool.add_lane(lane)
+    pool.begin(moves)
+    batches = 0
+
+    def after_batch(size: int) -> bool:
+        nonlocal batches
+        batches += 1
+        return on_progress(pool.moves, pool.games)
+
+    is_complete = run_pool(pool, evaluator, after_batch)
+    return Played(
+        is_complete,
+        pool.take_finished(),
+        pool.games_under_way(),
+        pool.moves,
+        pool.simulations,
+        pool.evaluations,
+        batches,
+    )

@@ -1,0 +1,59 @@
+"""Search speed: simulations a second of the core with a network that knows nothing and costs nothing.
+
+`alphazero bench search [--game chess|connect4] [--slots N] [--threads N] [--seconds S]`. Games of self-play,
+800 simulations a move, PUCT with root noise; every leaf's planes are encoded, its legal moves listed, and a
+uniform policy and a drawish value come back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TypeAlias
+
+import numpy as np
+
+from alphazero import _core
+from alphazero.config import SearchConfig, SelfPlayConfig
+from alphazero.games.registry import get_spec
+from alphazero.search.settings import self_play_settings
+from alphazero.selfplay.worker import new_lane
+
+WARM_UP_S = 1.0
+SelfPlay: TypeAlias = _core.ChessSelfPlay | _core.Connect4SelfPlay
+SELF_PLAYS: dict[str, type[SelfPlay]] = {"chess": _core.ChessSelfPlay, "connect4": _core.Connect4SelfPlay}
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    """Simulations a second in steady state."""
+    parser = argparse.ArgumentParser(prog="alphazero bench search")
+    parser.add_argument("--game", choices=sorted(SELF_PLAYS), default="chess")
+    parser.add_argument("--slots", type=int, default=64, help="trees side by side")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--simulations", type=int, default=800)
+    parser.add_argument("--algorithm", choices=("puct", "gumbel"), default="puct")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    args = parser.parse_args(arguments)
+    search = SearchConfig(algorithm=args.algorithm, simulations=args.simulations)
+    settings = self_play_settings(search, SelfPlayConfig(), seed=0)
+    pool = SELF_PLAYS[args.game](settings, args.slots, 1, args.threads)
+    for lane in range(args.slots):
+        pool.add_lane(new_lane(lane))
+    pool.begin(1 << 40)
+    figures = measure(pool, args)
+    return {"game": args.game, "slots": args.slots, "threads": args.threads, **figures}
+
+
+def measure(pool: SelfPlay, args: argparse.Namespace) -> dict[str, object]:
+    """Steps of the pool after a warm-up."""
+    logits = np.zeros(args.slots * get_spec(args.game).max_legal_moves, np.float32)
+    wdl = np.full((args.slots, 3), 1 / 3, np.float32)
+    packed, legal, _ = pool.step(0)
+    begin = time.perf_counter()
+    start, before = begin, 0
+    while time.perf_counter() - begin < WARM_UP_S + args.seconds:
+        if not before and time.perf_counter() - begin > WARM_UP_S:
+            start, before = time.perf_counter(), pool.simulations
+        packed, legal, _ = pool.step(0, logits[: len(legal)], wdl[: len(packed)])
+    seconds = time.perf_counter() - start
+    return {"simulations_per_s": (pool.simulations - before) / seconds, "moves": pool.moves}

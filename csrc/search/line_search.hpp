@@ -1,0 +1,57 @@
+// A list of positions searched side by side, each once: for matches, analysis, measurements.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "games/game.hpp"
+#include "games/line.hpp"
+#include "search/search_pool.hpp"
+
+namespace alphazero {
+
+// No noise; the move is the one with the largest share of the policy (PUCT), or sequential halving's (Gumbel
+// with all noise 0).
+template <Game G>
+class LineSearch final : public SearchDriver<G> {
+ public:
+  struct Found {
+    SearchResult result;
+    Move move = 0;
+    std::vector<double> policy;  // a share of each legal move, by ascending policy index
+  };
+
+  // The games must not be over.
+  LineSearch(std::vector<Line<G>> lines, const SearchSettings& settings, std::size_t num_slots)
+      : settings_(settings), lines_(std::move(lines)), found_(lines_.size()), line_of_slot_(num_slots) {}
+
+  bool next(std::size_t slot, Search<G>& search) override {
+    const std::size_t number = next_line_++;
+    if (number >= lines_.size()) return false;
+    line_of_slot_[slot] = number;
+    search.start(lines_[number], settings_);
+    return true;
+  }
+
+  void finish(std::size_t slot, Search<G>& search) override {
+    Found& found = found_[line_of_slot_[slot]];
+    found.result = search.result(0.0, 0.0, found.policy);
+    found.move = search.root_edges()[found.result.edge].move;
+    ++num_found_;
+  }
+
+  const std::vector<Found>& found() const { return found_; }
+  std::size_t num_found() const { return num_found_; }
+
+ private:
+  SearchSettings settings_;
+  std::vector<Line<G>> lines_;
+  std::vector<Found> found_;
+  std::vector<std::size_t> line_of_slot_;
+  std::atomic<std::size_t> next_line_{0};
+  std::atomic<std::size_t> num_found_{0};
+};
+
+}  // namespace alphazero

@@ -1,0 +1,354 @@
+#include "search/search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/tictactoe/tictactoe.hpp"
+
+namespace alphazero {
+
+template <Game G>
+Search<G>::Search() = default;
+
+template <Game G>
+Search<G>::~Search() = default;
+
+template <Game G>
+void Search<G>::start(const Line<G>& line, const SearchSettings& settings) {
+  const FrameSpan<State> frames = line.frames();
+  line_keys_.clear();
+  for (const Frame<State>& frame : frames) line_keys_.push_back(G::hash(frame.state));
+  const auto shown = std::min<std::size_t>(frames.size(), G::kHistory);
+  line_frames_.assign(frames.end() - static_cast<std::ptrdiff_t>(shown), frames.end());
+  tree_.clear();
+  make_node(frames.back().state, frames.back().repetitions, kNoNode, 0);
+  begin(settings);
+}
+
+template <Game G>
+void Search<G>::advance(Move move, const SearchSettings& settings) {
+  assert(leaves_.empty());
+  const std::span<const Edge> edges = root_edges();
+  const auto played =
+      std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) { return edge.move == move; });
+  assert(played != edges.end());
+  Frame<State> next{root_state(), 0};
+  G::apply(next.state, move);
+  path_.assign(1, 0);
+  next.repetitions = repetitions_of(next.state);
+  line_keys_.push_back(G::hash(next.state));
+  if (line_frames_.size() == G::kHistory) line_frames_.erase(line_frames_.begin());
+  line_frames_.push_back(next);
+  const std::uint32_t child = played->child;
+  const bool keeps =
+      settings.algorithm == SearchAlgorithm::kPuct && child != kNoNode && tree_.node(child).is_evaluated;
+  if (keeps) {
+    tree_.keep_subtree(child);
+  } else {
+    tree_.clear();
+    make_node(next.state, next.repetitions, kNoNode, 0);
+  }
+  begin(settings);
+}
+
+template <Game G>
+void Search<G>::begin(const SearchSettings& settings) {
+  settings_ = settings;
+  noise_.clear();
+  noise_is_mixed_ = false;
+  leaves_.clear();
+  if (settings_.algorithm == SearchAlgorithm::kGumbel) {
+    settings_.leaves = 1;
+    const int num_edges = tree_.root().num_edges;
+    noise_.assign(num_edges, 0.0);
+    halving_schedule(std::min(settings_.considered, num_edges), settings_.simulations, schedule_);
+  }
+}
+
+template <Game G>
+void Search<G>::set_noise(std::span<const double> noise) {
+  assert(noise.size() == tree_.root().num_edges && !noise_is_mixed_);
+  noise_.assign(noise.begin(), noise.end());
+  if (tree_.root().is_evaluated) mix_noise();
+}
+
+template <Game G>
+void Search<G>::mix_noise() {
+  if (settings_.algorithm != SearchAlgorithm::kPuct || settings_.noise_epsilon <= 0.0 || noise_.empty())
+    return;
+  const std::span<Edge> edges = tree_.edges(tree_.root());
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    edges[i].prior = static_cast<float>((1.0 - settings_.noise_epsilon) * edges[i].prior +
+                                        settings_.noise_epsilon * noise_[i]);
+  }
+  noise_is_mixed_ = true;
+}
+
+// Edges in ascending order of policy index; none where the game is over.
+template <Game G>
+std::uint32_t Search<G>::make_node(const State& state, std::uint8_t repetitions, std::uint32_t parent,
+                                   std::uint16_t parent_edge) {
+  const std::uint32_t id = tree_.add_node(state, repetitions, parent, parent_edge);
+  const Frame<State> frame{state, repetitions};
+  const Outcome outcome = G::terminal(FrameSpan<State>(&frame, 1));
+  if (outcome.over()) {
+    Node<State>& node = tree_.node(id);
+    node.proven = outcome.value;
+    node.draw_sum = outcome.value == 0 ? 1.0 : 0.0;
+    return id;
+  }
+  G::legal(state, legal_);
+  std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
+  for (const Move move : legal_) {
+    const int index = G::move_to_index(state, move);
+    is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
+    move_of_index_[index] = move;
+  }
+  for (std::size_t word = 0; word < is_legal.size(); ++word) {
+    for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
+      const int index = static_cast<int>(word * 64) + std::countr_zero(bits);
+      tree_.add_edge(move_of_index_[index], index);
+    }
+  }
+  return id;
+}
+
+template <Game G>
+std::uint64_t Search<G>::root_total() const {
+  std::uint64_t total = 0;
+  for (const Edge& edge : root_edges()) total += edge.total();
+  return total;
+}
+
+template <Game G>
+bool Search<G>::is_done() const {
+  const Node<State>& root = tree_.root();
+  if (!leaves_.empty()) return false;
+  if (root.proven != kUnproven) return true;
+  return root.is_evaluated && root_total() >= static_cast<std::uint64_t>(settings_.simulations);
+}
+
+template <Game G>
+std::size_t Search<G>::collect() {
+  assert(leaves_.empty());
+  const Node<State>& root = tree_.root();
+  if (root.proven == kUnproven && !root.is_evaluated) {
+    leaves_.push_back(0);
+    return 1;
+  }
+  std::uint64_t total = root_total();
+  while (tree_.root().proven == kUnproven && total < static_cast<std::uint64_t>(settings_.simulations)) {
+    const Walk walk = simulate();
+    if (walk == Walk::kCalledOff) break;
+    ++total;
+    if (walk == Walk::kQueued && leaves_.size() == static_cast<std::size_t>(settings_.leaves)) break;
+  }
+  return leaves_.size();
+}
+
+template <Game G>
+typename Search<G>::Walk Search<G>::simulate() {
+  path_.assign(1, 0);
+  std::uint32_t id = 0;
+  while (true) {
+    const Node<State>& node = tree_.node(id);
+    if (node.proven != kUnproven) {
+      finish(id, node.proven, node.proven == 0 ? 1.0 : 0.0, false);
+      return Walk::kFinished;
+    }
+    if (!node.is_evaluated) return Walk::kCalledOff;
+    const std::size_t edge = select(id, id == 0);
+    const std::uint32_t child = tree_.edges(node)[edge].child;
+    if (child == kNoNode) {
+      id = expand(id, edge);
+      break;
+    }
+    id = child;
+    path_.push_back(id);
+  }
+  const Node<State>& leaf = tree_.node(id);
+  if (leaf.proven != kUnproven) {
+    finish(id, leaf.proven, leaf.draw_sum, false);
+    return Walk::kFinished;
+  }
+  for (std::uint32_t at = id; at != 0;) {
+    const Node<State>& node = tree_.node(at);
+    ++tree_.edges(tree_.node(node.parent))[node.parent_edge].waiting;
+    at = node.parent;
+  }
+  leaves_.push_back(id);
+  return Walk::kQueued;
+}
+
+template <Game G>
+std::size_t Search<G>::select(std::uint32_t id, bool is_root) {
+  const Node<State>& node = tree_.node(id);
+  const std::span<const Edge> edges = std::as_const(tree_).edges(node);
+  if (settings_.algorithm == SearchAlgorithm::kPuct) {
+    const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;
+    return select_puct({node.value, is_root}, edges, settings_, force);
+  }
+  if (!is_root) return gumbel_.select_inner(node.value, edges, settings_);
+  return gumbel_.select_root(node.value, edges, noise_, schedule_[root_total()], settings_);
+}
+
+template <Game G>
+std::uint32_t Search<G>::expand(std::uint32_t parent, std::size_t edge) {
+  State state = tree_.node(parent).state;
+  G::apply(state, tree_.edges(tree_.node(parent))[edge].move);
+  const std::uint8_t repetitions = repetitions_of(state);
+  return make_node(state, repetitions, parent, static_cast<std::uint16_t>(edge));
+}
+
+// How often `state`, which follows path_, stood on the board before.
+template <Game G>
+std::uint8_t Search<G>::repetitions_of(const State& state) const {
+  const int reach = G::can_repeat(state);
+  if (reach < 4) return 0;  // no position comes back in less
+  const std::size_t num_line = line_keys_.size();
+  const std::uint64_t key = G::hash(state);
+  const auto key_at = [&](std::size_t ply) {
+    if (ply < num_line) return line_keys_[ply];
+    const std::size_t depth = ply - num_line + 1;
+    return depth < path_.size() ? G::hash(tree_.node(path_[depth]).state) : key;
+  };
+  return count_repetitions(key_at, num_line + path_.size() - 1, reach);
+}
+
+template <Game G>
+void Search<G>::finish(std::uint32_t leaf, double value, double draw, bool was_waiting) {
+  std::uint32_t at = leaf;
+  while (at != 0) {
+    const Node<State>& node = tree_.node(at);
+    value = -value;
+    Node<State>& parent = tree_.node(node.parent);
+    Edge& edge = tree_.edges(parent)[node.parent_edge];
+    edge.value_sum += value;
+    ++edge.visits;
+    if (was_waiting) --edge.waiting;
+    parent.draw_sum += draw;
+    at = node.parent;
+  }
+  ++num_simulations_;
+  if (settings_.proofs && tree_.node(leaf).proven != kUnproven) prove_parents(leaf);
+}
+
+template <Game G>
+void Search<G>::prove_parents(std::uint32_t child) {
+  while (child != 0) {
+    const Node<State>& proven = tree_.node(child);
+    Node<State>& parent = tree_.node(proven.parent);
+    const std::span<Edge> edges = tree_.edges(parent);
+    edges[proven.parent_edge].proven = static_cast<std::int8_t>(-proven.proven);
+    std::int8_t best = -1;
+    bool all_proven = true;
+    for (const Edge& edge : edges) {
+      if (edge.proven == kUnproven) {
+        all_proven = false;
+      } else {
+        best = std::max(best, edge.proven);
+      }
+    }
+    if (best != 1 && !all_proven) return;
+    parent.proven = best;
+    child = proven.parent;
+  }
+}
+
+template <Game G>
+void Search<G>::write_position(std::size_t leaf, HistoryFill fill, std::uint8_t* packed) {
+  encode_frames_.clear();
+  std::uint32_t id = leaves_[leaf];
+  for (; id != 0 && encode_frames_.size() < G::kHistory; id = tree_.node(id).parent) {
+    encode_frames_.push_back({tree_.node(id).state, tree_.node(id).repetitions});
+  }
+  for (std::size_t i = line_frames_.size(); i > 0 && encode_frames_.size() < G::kHistory; --i) {
+    encode_frames_.push_back(line_frames_[i - 1]);
+  }
+  std::reverse(encode_frames_.begin(), encode_frames_.end());
+  G::encode(encode_frames_, fill, packed);
+}
+
+template <Game G>
+std::size_t Search<G>::num_legal(std::size_t leaf) const {
+  return tree_.node(leaves_[leaf]).num_edges;
+}
+
+template <Game G>
+void Search<G>::write_legal(std::size_t leaf, std::int32_t* legal_index) const {
+  for (const Edge& edge : tree_.edges(tree_.node(leaves_[leaf]))) *legal_index++ = edge.index;
+}
+
+template <Game G>
+void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* wdl) {
+  const std::uint32_t id = leaves_[leaf];
+  Node<State>& node = tree_.node(id);
+  const std::span<Edge> edges = tree_.edges(node);
+  const double largest = *std::max_element(legal_logits, legal_logits + edges.size());
+  double sum = 0.0;
+  powered_.resize(edges.size());
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    powered_[i] = std::exp(legal_logits[i] - largest);
+    sum += powered_[i];
+  }
+  for (std::size_t i = 0; i < edges.size(); ++i) edges[i].prior = static_cast<float>(powered_[i] / sum);
+  node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
+  node.draw_sum = wdl[1];
+  node.is_evaluated = true;
+  if (id == 0) {
+    mix_noise();
+  } else {
+    finish(id, node.value, node.draw_sum, true);
+  }
+  if (leaf + 1 == leaves_.size()) leaves_.clear();
+}
+
+template <Game G>
+SearchResult Search<G>::result(double temperature, double draw, std::vector<double>& policy) {
+  const Node<State>& root = tree_.root();
+  const std::span<const Edge> edges = root_edges();
+  const bool is_gumbel = settings_.algorithm == SearchAlgorithm::kGumbel;
+  SearchResult found;
+  found.proven = root.proven;
+  for (const Edge& edge : edges) found.visits += edge.visits;
+  if (is_gumbel) {
+    gumbel_.policy(root.value, edges, root.proven, settings_, policy);
+  } else {
+    const bool forced = noise_is_mixed_ && settings_.forced_playouts > 0.0;
+    puct_policy(edges, root.proven, settings_, forced, policy);
+  }
+  const auto likeliest =
+      static_cast<std::size_t>(std::max_element(policy.begin(), policy.end()) - policy.begin());
+  found.edge = likeliest;
+  if (is_gumbel) {
+    found.edge = gumbel_.best_edge(root.value, edges, noise_, root.proven, settings_);
+  } else if (temperature > 0.0) {
+    powered_.resize(policy.size());
+    double sum = 0.0;
+    for (std::size_t i = 0; i < policy.size(); ++i) {
+      powered_[i] = std::pow(policy[i] / policy[likeliest], 1.0 / temperature);
+      sum += powered_[i];
+    }
+    double reached = 0.0;
+    for (std::size_t i = 0; i < policy.size(); ++i) {
+      reached += powered_[i];
+      if (policy[i] > 0.0) found.edge = i;
+      if (reached > draw * sum) break;
+    }
+  }
+  const bool is_exact = root.proven != kUnproven;
+  found.root_q = is_exact ? root.proven : mean_value(root.value, edges);
+  found.root_d = is_exact ? (root.proven == 0 ? 1.0 : 0.0) : root.draw_sum / (1.0 + found.visits);
+  found.best_q = edges[likeliest].visits > 0 ? edge_value(edges[likeliest]) : found.root_q;
+  return found;
+}
+
+template class Search<Chess>;
+template class Search<Connect4>;
+template class Search<TicTacToe>;
+
+}  // namespace alphazero

@@ -1,0 +1,101 @@
+// The search of one position: simulations until their leaves need the network, evaluations in, a result.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "games/game.hpp"
+#include "games/line.hpp"
+#include "search/selection.hpp"
+#include "search/settings.hpp"
+#include "search/tree.hpp"
+
+namespace alphazero {
+
+// What a finished search says of its root. Values are the mover's.
+struct SearchResult {
+  std::size_t edge = 0;  // the move to play: its place among the root's edges
+  double root_q = 0.0;   // W - L
+  double root_d = 0.0;   // chance of a draw
+  double best_q = 0.0;   // root_q's like for the move with the largest share of the policy
+  std::uint32_t visits = 0;
+  std::int8_t proven = kUnproven;
+};
+
+// One search at a time; memory is kept from one to the next. Not for use by two threads at once.
+template <Game G>
+class Search {
+ public:
+  using State = typename G::State;
+
+  Search();
+  ~Search();
+
+  // Begins with a new tree at the end of the line, where the game must not be over.
+  void start(const Line<G>& line, const SearchSettings& settings);
+
+  // Begins at the position after `move` with what is known of it (Gumbel: with a new tree).
+  void advance(Move move, const SearchSettings& settings);
+
+  // Noise for the root's edges, in their order: a Dirichlet sample for PUCT (used where noise_epsilon > 0),
+  // Gumbel(0, 1) for Gumbel. At most once a search, before the first collect().
+  void set_noise(std::span<const double> noise);
+
+  // Simulations until the round is over; how many leaves wait for evaluation. 0: the search is done.
+  std::size_t collect();
+
+  // The leaf-th of those that wait: its packed position, its number of legal moves, their policy indices.
+  void write_position(std::size_t leaf, HistoryFill fill, std::uint8_t* packed);
+  std::size_t num_legal(std::size_t leaf) const;
+  void write_legal(std::size_t leaf, std::int32_t* legal_index) const;
+
+  // The evaluation of the leaf-th; in order, all before the next collect(). wdl: win, draw, loss.
+  void apply(std::size_t leaf, const float* legal_logits, const float* wdl);
+
+  bool is_done() const;
+  const Tree<G>& tree() const { return tree_; }
+  const State& root_state() const { return tree_.root().state; }
+  std::span<const Edge> root_edges() const { return tree_.edges(tree_.root()); }
+  std::uint64_t num_simulations() const { return num_simulations_; }  // since construction
+  std::size_t num_waiting() const { return leaves_.size(); }
+
+  // Of a finished search. The policy, a share of each root edge, is written to `policy`. `draw` in [0, 1)
+  // picks the move from the policy raised to 1 / temperature (PUCT; the largest share at temperature 0).
+  SearchResult result(double temperature, double draw, std::vector<double>& policy);
+
+ private:
+  enum class Walk { kFinished, kQueued, kCalledOff };
+
+  void begin(const SearchSettings& settings);
+  std::uint32_t make_node(const State& state, std::uint8_t repetitions, std::uint32_t parent,
+                          std::uint16_t parent_edge);
+  Walk simulate();
+  std::size_t select(std::uint32_t id, bool is_root);
+  std::uint32_t expand(std::uint32_t parent, std::size_t edge);
+  std::uint8_t repetitions_of(const State& state) const;
+  void finish(std::uint32_t leaf, double value, double draw, bool was_waiting);
+  void prove_parents(std::uint32_t child);
+  void mix_noise();
+  std::uint64_t root_total() const;
+
+  SearchSettings settings_;
+  Tree<G> tree_;
+  Gumbel gumbel_;
+  std::vector<double> noise_;
+  bool noise_is_mixed_ = false;
+  std::vector<int> schedule_;
+  std::vector<std::uint64_t> line_keys_;     // of the game's positions up to the root
+  std::vector<Frame<State>> line_frames_;    // the newest of them, at most G::kHistory
+  std::vector<std::uint32_t> path_;          // nodes of the simulation under way, the root first
+  std::vector<std::uint32_t> leaves_;        // nodes that wait
+  std::vector<Move> legal_;                  // memory of make_node
+  std::vector<Frame<State>> encode_frames_;  // memory of write_position
+  std::vector<double> powered_;              // memory of result
+  std::array<Move, G::kPolicySize> move_of_index_{};
+  std::uint64_t num_simulations_ = 0;
+};
+
+}  // namespace alphazero

@@ -1,0 +1,240 @@
+#include "search/selection.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace alphazero {
+namespace {
+
+constexpr double kLowest = -std::numeric_limits<double>::infinity();
+constexpr double kSmallestPrior = 1e-30;  // whose logarithm still is a number
+
+double exploration(double total, const SearchSettings& settings) {
+  return std::log((total + settings.c_base + 1.0) / settings.c_base) + settings.c_init;
+}
+
+double forced_visits(const Edge& edge, double total, const SearchSettings& settings) {
+  return std::sqrt(settings.forced_playouts * edge.prior * total);
+}
+
+// Scales to sum 1; false if there is nothing to scale.
+bool normalise(std::vector<double>& shares) {
+  double sum = 0.0;
+  for (const double share : shares) sum += share;
+  if (sum <= 0.0) return false;
+  for (double& share : shares) share /= sum;
+  return true;
+}
+
+// Takes away the visits of an edge that were forced and that PUCT would not have made (Wu 2019, 3.2).
+double pruned_visits(const Edge& edge, double total, double exploration_term, double target,
+                     const SearchSettings& settings) {
+  const double visits = edge.visits;
+  const double fewest = std::max(0.0, visits - std::floor(forced_visits(edge, total, settings)));
+  double kept = fewest;
+  while (kept < visits && edge_value(edge) + exploration_term * edge.prior / (1.0 + kept) >= target) ++kept;
+  return kept <= 1.0 ? 0.0 : kept;
+}
+
+}  // namespace
+
+double mean_value(double own_value, std::span<const Edge> edges) {
+  double sum = 0.0;
+  double count = 1.0;
+  for (const Edge& edge : edges) {
+    sum += edge.value_sum;
+    count += edge.visits;
+  }
+  return (own_value + sum) / count;
+}
+
+std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, const SearchSettings& settings,
+                        bool force) {
+  double value_sum = 0.0;
+  double visited_prior = 0.0;
+  std::uint32_t visits = 0;
+  std::uint32_t waiting = 0;
+  for (const Edge& edge : edges) {
+    if (edge.total() == 0) continue;
+    value_sum += edge.value_sum;
+    visits += edge.visits;
+    waiting += edge.waiting;
+    visited_prior += edge.prior;
+  }
+  const double total = visits + waiting;
+  if (force) {
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      const Edge& edge = edges[i];
+      if (edge.proven == kUnproven && edge.total() > 0 &&
+          edge.total() < forced_visits(edge, total, settings)) {
+        return i;
+      }
+    }
+  }
+  const double mean = (node.value + value_sum) / (1.0 + visits);
+  const double reduction = node.is_root ? settings.root_fpu_reduction : settings.fpu_reduction;
+  const double first_play = std::max(-1.0, mean - reduction * std::sqrt(visited_prior));
+  const double factor = exploration(total, settings) * std::sqrt(std::max(1.0, total));
+  std::size_t best = 0;
+  double best_score = kLowest;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const Edge& edge = edges[i];
+    if (edge.proven == -1) continue;
+    const double walked = edge.total();
+    double value = first_play;
+    if (edge.proven != kUnproven) {
+      value = edge.proven;
+    } else if (walked > 0.0) {
+      value = (edge.value_sum - edge.waiting) / walked;
+    }
+    const double score = value + factor * edge.prior / (1.0 + walked);
+    if (score > best_score) {
+      best_score = score;
+      best = i;
+    }
+  }
+  return best;
+}
+
+void puct_policy(std::span<const Edge> edges, std::int8_t root_proven, const SearchSettings& settings,
+                 bool forced, std::vector<double>& policy) {
+  policy.assign(edges.size(), 0.0);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (is_allowed(edges[i], root_proven)) policy[i] = edges[i].visits;
+  }
+  if (forced && root_proven == kUnproven) {
+    const auto most =
+        static_cast<std::size_t>(std::max_element(policy.begin(), policy.end()) - policy.begin());
+    double total = 0.0;
+    for (const Edge& edge : edges) total += edge.visits;
+    const double term = exploration(total, settings) * std::sqrt(std::max(1.0, total));
+    if (policy[most] > 0.0) {
+      const Edge& best = edges[most];
+      const double target = edge_value(best) + term * best.prior / (1.0 + best.visits);
+      for (std::size_t i = 0; i < edges.size(); ++i) {
+        if (i == most || policy[i] == 0.0 || edges[i].proven != kUnproven) continue;
+        policy[i] = pruned_visits(edges[i], total, term, target, settings);
+      }
+    }
+  }
+  if (normalise(policy)) return;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (is_allowed(edges[i], root_proven)) policy[i] = edges[i].prior;
+  }
+  normalise(policy);
+}
+
+void halving_schedule(int considered, int simulations, std::vector<int>& schedule) {
+  schedule.clear();
+  const auto full = [&] { return schedule.size() >= static_cast<std::size_t>(simulations); };
+  if (considered <= 1) {
+    for (int visits = 0; !full(); ++visits) schedule.push_back(visits);
+    return;
+  }
+  const int halvings = static_cast<int>(std::ceil(std::log2(considered)));
+  std::vector<int> visits(considered, 0);
+  for (int left = considered; !full(); left = std::max(2, left / 2)) {
+    const int rounds = std::max(1, simulations / (halvings * left));
+    for (int round = 0; round < rounds; ++round) {
+      for (int i = 0; i < left; ++i) schedule.push_back(visits[i]++);
+    }
+  }
+  schedule.resize(simulations);
+}
+
+// Leaves l(a) + sigma(a) of every edge in score_.
+void Gumbel::score(double own_value, std::span<const Edge> edges, const SearchSettings& settings) {
+  double visits = 0.0;
+  double prior_sum = 0.0;
+  double weighted = 0.0;
+  std::uint32_t most = 0;
+  for (const Edge& edge : edges) {
+    if (edge.visits == 0) continue;
+    visits += edge.visits;
+    prior_sum += edge.prior;
+    weighted += edge.prior * edge_value(edge);
+    most = std::max(most, edge.visits);
+  }
+  const double mix =
+      prior_sum > 0.0 ? (own_value + visits * weighted / prior_sum) / (1.0 + visits) : own_value;
+  const double scale = (settings.c_visit + most) * settings.c_scale;
+  score_.resize(edges.size());
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const Edge& edge = edges[i];
+    const double completed = edge.visits > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
+    score_[i] = std::log(std::max<double>(edge.prior, kSmallestPrior)) + scale * (completed + 1.0) / 2.0;
+  }
+}
+
+std::size_t Gumbel::select_root(double own_value, std::span<const Edge> edges, std::span<const double> noise,
+                                int considered_visits, const SearchSettings& settings) {
+  score(own_value, edges, settings);
+  const auto best_of = [&](bool any_visits) {
+    std::size_t best = edges.size();
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      if (edges[i].proven == -1) continue;
+      if (!any_visits && edges[i].visits != static_cast<std::uint32_t>(considered_visits)) continue;
+      if (best == edges.size() || noise[i] + score_[i] > noise[best] + score_[best]) best = i;
+    }
+    return best;
+  };
+  const std::size_t best = best_of(false);
+  return best < edges.size() ? best : best_of(true);
+}
+
+std::size_t Gumbel::select_inner(double own_value, std::span<const Edge> edges,
+                                 const SearchSettings& settings) {
+  score(own_value, edges, settings);
+  const double largest = *std::max_element(score_.begin(), score_.end());
+  double sum = 0.0;
+  double visits = 0.0;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    score_[i] = std::exp(score_[i] - largest);
+    sum += score_[i];
+    visits += edges[i].visits;
+  }
+  std::size_t best = 0;
+  double best_score = kLowest;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (edges[i].proven == -1) continue;
+    const double lacking = score_[i] / sum - edges[i].visits / (1.0 + visits);
+    if (lacking > best_score) {
+      best_score = lacking;
+      best = i;
+    }
+  }
+  return best;
+}
+
+void Gumbel::policy(double own_value, std::span<const Edge> edges, std::int8_t root_proven,
+                    const SearchSettings& settings, std::vector<double>& policy) {
+  score(own_value, edges, settings);
+  policy.assign(edges.size(), 0.0);
+  double largest = kLowest;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (is_allowed(edges[i], root_proven)) largest = std::max(largest, score_[i]);
+  }
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (is_allowed(edges[i], root_proven)) policy[i] = std::exp(score_[i] - largest);
+  }
+  normalise(policy);
+}
+
+std::size_t Gumbel::best_edge(double own_value, std::span<const Edge> edges, std::span<const double> noise,
+                              std::int8_t root_proven, const SearchSettings& settings) {
+  score(own_value, edges, settings);
+  std::size_t best = edges.size();
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (!is_allowed(edges[i], root_proven)) continue;
+    const bool is_first = best == edges.size();
+    if (is_first || edges[i].visits > edges[best].visits ||
+        (edges[i].visits == edges[best].visits && noise[i] + score_[i] > noise[best] + score_[best])) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+}  // namespace alphazero

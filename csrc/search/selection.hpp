@@ -1,0 +1,60 @@
+// Which edge a simulation walks, and what a finished search says: PUCT and Gumbel. docs/search.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "search/settings.hpp"
+#include "search/tree.hpp"
+
+namespace alphazero {
+
+// What the rules ask of a node beside its edges.
+struct NodeValue {
+  double value = 0.0;  // the network's, for the mover
+  bool is_root = false;
+};
+
+// The node's mean value: its own evaluation and all finished simulations.
+double mean_value(double own_value, std::span<const Edge> edges);
+
+// PUCT. The root's playouts are forced where `force` says so.
+std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, const SearchSettings& settings,
+                        bool force);
+// Visits as shares, pruned of forced playouts if there were any.
+void puct_policy(std::span<const Edge> edges, std::int8_t root_proven, const SearchSettings& settings,
+                 bool forced, std::vector<double>& policy);
+
+// Gumbel. Sequential halving looks at edges with schedule[i] visits in simulation i.
+void halving_schedule(int considered, int simulations, std::vector<int>& schedule);
+
+class Gumbel {
+ public:
+  // Scratch memory of the rules for one tree.
+  std::size_t select_root(double own_value, std::span<const Edge> edges, std::span<const double> noise,
+                          int considered_visits, const SearchSettings& settings);
+  std::size_t select_inner(double own_value, std::span<const Edge> edges, const SearchSettings& settings);
+  void policy(double own_value, std::span<const Edge> edges, std::int8_t root_proven,
+              const SearchSettings& settings, std::vector<double>& policy);
+  std::size_t best_edge(double own_value, std::span<const Edge> edges, std::span<const double> noise,
+                        std::int8_t root_proven, const SearchSettings& settings);
+
+ private:
+  void score(double own_value, std::span<const Edge> edges, const SearchSettings& settings);
+
+  std::vector<double> score_;  // l(a) + sigma(a)
+};
+
+// May an edge of a root with this proof be played?
+inline bool is_allowed(const Edge& edge, std::int8_t root_proven) {
+  if (root_proven == kUnproven) return edge.proven != -1;
+  return root_proven == -1 || edge.proven == root_proven;
+}
+
+// What an edge that was walked is worth: exact where its child is proven.
+inline double edge_value(const Edge& edge) {
+  return edge.proven != kUnproven ? edge.proven : edge.value_sum / edge.visits;
+}
+
+}  // namespace alphazero

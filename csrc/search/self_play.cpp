@@ -1,0 +1,231 @@
+#include "search/self_play.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/error.hpp"
+#include "games/tictactoe/tictactoe.hpp"
+
+namespace alphazero {
+namespace {
+
+constexpr double kFixedPoint = 65535.0;
+constexpr std::uint8_t kTrainedOn = 1;
+
+// The side to move lost, drew or won: the first player's result.
+std::int8_t result_for_first(std::int8_t value, bool first_to_move) {
+  return static_cast<std::int8_t>(first_to_move ? value : -value);
+}
+
+}  // namespace
+
+template <Game G>
+SelfPlay<G>::SelfPlay(const SelfPlaySettings& settings, std::size_t num_slots)
+    : settings_(settings), places_(num_slots) {}
+
+template <Game G>
+Rng SelfPlay<G>::rng(const Lane& lane, Purpose purpose) const {
+  return Rng({settings_.seed, lane.game.lane, lane.game.number, lane.game.moves.size(), purpose});
+}
+
+template <Game G>
+void SelfPlay<G>::add_lane(SelfPlayGame game) {
+  Lane& lane = lanes_.emplace_back();
+  if (game.moves.empty()) {
+    lane.game.lane = game.lane;
+    begin_game(lane, game.number);
+    return;
+  }
+  for (const Move move : game.moves) {
+    std::vector<Move> legal;
+    G::legal(lane.line.state(), legal);
+    if (std::find(legal.begin(), legal.end(), move) == legal.end()) {
+      throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) +
+                      ": move " + std::to_string(move) + " is not legal");
+    }
+    lane.line.push(move);
+  }
+  lane.game = std::move(game);
+}
+
+template <Game G>
+void SelfPlay<G>::begin(std::uint64_t moves) {
+  for (Lane& lane : lanes_) lane.moves_left = moves;
+  for (Place& place : places_) place = {};
+  next_lane_ = 0;
+  moves_ = 0;
+  games_ = 0;
+}
+
+// Random moves first, but none that ends the game.
+template <Game G>
+void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
+  const std::uint64_t lane_number = lane.game.lane;
+  lane.game = SelfPlayGame();
+  lane.game.lane = lane_number;
+  lane.game.number = number;
+  lane.line = Line<G>();
+  lane.game.plays_through = rng(lane, kPlaythrough).uniform() < settings_.resign_playthrough;
+  Rng opening = rng(lane, kOpening);
+  const std::uint64_t plies = opening.below(static_cast<std::uint64_t>(settings_.opening_plies) + 1);
+  std::vector<Move> legal;
+  for (std::uint64_t ply = 0; ply < plies; ++ply) {
+    G::legal(lane.line.state(), legal);
+    const Move move = legal[opening.below(legal.size())];
+    lane.line.push(move);
+    if (lane.line.outcome().over()) {
+      lane.line.pop();
+      break;
+    }
+    SelfPlayGame& game = lane.game;
+    game.moves.push_back(move);
+    game.flags.push_back(0);
+    game.root_q.push_back(0.0F);
+    game.root_d.push_back(0.0F);
+    game.best_q.push_back(0.0F);
+    game.visits.push_back(0);
+    game.policy_offset.push_back(0);
+  }
+}
+
+template <Game G>
+bool SelfPlay<G>::next(std::size_t slot, Search<G>& search) {
+  Place& place = places_[slot];
+  if (place.lane != nullptr && place.lane->moves_left == 0) place.lane = nullptr;
+  if (place.lane == nullptr) {
+    const std::size_t number = next_lane_++;
+    if (number >= lanes_.size()) return false;
+    place.lane = &lanes_[number];
+    place.has_tree = false;
+    if (place.lane->moves_left == 0) return next(slot, search);
+  }
+  Lane& lane = *place.lane;
+  place.is_full = rng(lane, kBudget).uniform() < settings_.full_search_share;
+  SearchSettings search_settings = settings_.search;
+  const bool is_gumbel = search_settings.algorithm == SearchAlgorithm::kGumbel;
+  if (!place.is_full) {
+    search_settings.simulations = settings_.fast_simulations;
+    search_settings.noise_epsilon = 0.0;
+    search_settings.forced_playouts = 0.0;
+  }
+  if (place.has_tree) {
+    search.advance(lane.game.moves.back(), search_settings);
+  } else {
+    search.start(lane.line, search_settings);
+    place.has_tree = true;
+  }
+  place.noise.resize(search.root_edges().size());
+  Rng noise = rng(lane, kNoise);
+  if (is_gumbel) {
+    for (double& value : place.noise) value = noise.gumbel();
+    search.set_noise(place.noise);
+  } else if (search_settings.noise_epsilon > 0.0) {
+    noise.dirichlet(settings_.dirichlet_alpha, place.noise);
+    search.set_noise(place.noise);
+  }
+  return true;
+}
+
+template <Game G>
+void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
+  Place& place = places_[slot];
+  Lane& lane = *place.lane;
+  const bool is_early = lane.game.moves.size() < static_cast<std::size_t>(settings_.temperature_plies);
+  const double temperature = is_early ? settings_.temperature : settings_.final_temperature;
+  const double draw = rng(lane, kMove).uniform();
+  const SearchResult result = search.result(temperature, draw, place.policy);
+  ++moves_;
+  --lane.moves_left;
+  if (wants_to_resign(lane, result) && !lane.game.plays_through) {
+    end_game(lane, GameEnd::kResignation, {}, -1);
+    place.has_tree = false;
+    return;
+  }
+  record(place, search, result);
+  lane.line.push(search.root_edges()[result.edge].move);
+  const Outcome outcome = lane.line.outcome();
+  const bool is_too_long = lane.game.moves.size() >= static_cast<std::size_t>(settings_.max_plies);
+  if (outcome.over()) {
+    end_game(lane, GameEnd::kRules, outcome, outcome.value);
+  } else if (is_too_long) {
+    end_game(lane, GameEnd::kTooLong, {}, 0);
+  } else {
+    return;
+  }
+  place.has_tree = false;
+}
+
+// Notes where the side to move would resign first.
+template <Game G>
+bool SelfPlay<G>::wants_to_resign(Lane& lane, const SearchResult& result) const {
+  if (settings_.resign_threshold <= 0.0) return false;
+  if (std::max(result.root_q, result.best_q) > -settings_.resign_threshold) return false;
+  if (lane.game.resign_ply < 0) lane.game.resign_ply = static_cast<std::int32_t>(lane.game.moves.size());
+  return true;
+}
+
+template <Game G>
+void SelfPlay<G>::record(Place& place, const Search<G>& search, const SearchResult& result) const {
+  SelfPlayGame& game = place.lane->game;
+  const std::span<const Edge> edges = search.root_edges();
+  game.moves.push_back(edges[result.edge].move);
+  game.flags.push_back(place.is_full ? kTrainedOn : 0);
+  game.root_q.push_back(static_cast<float>(result.root_q));
+  game.root_d.push_back(static_cast<float>(result.root_d));
+  game.best_q.push_back(static_cast<float>(result.best_q));
+  game.visits.push_back(result.visits);
+  if (place.is_full) {
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      const auto share = static_cast<std::uint16_t>(std::lround(place.policy[i] * kFixedPoint));
+      if (share == 0) continue;
+      game.policy_move.push_back(edges[i].move);
+      game.policy_prob.push_back(share);
+    }
+  }
+  game.policy_offset.push_back(static_cast<std::uint32_t>(game.policy_move.size()));
+}
+
+template <Game G>
+void SelfPlay<G>::end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t value_for_mover) {
+  SelfPlayGame& game = lane.game;
+  game.end = end;
+  game.termination = outcome.termination;
+  game.result = result_for_first(value_for_mover, G::first_player_to_move(lane.line.state()));
+  const std::uint64_t number = game.number;
+  ++games_;
+  {
+    const std::lock_guard lock(finished_mutex_);
+    finished_.push_back(game);
+  }
+  begin_game(lane, number + 1);
+}
+
+template <Game G>
+std::vector<SelfPlayGame> SelfPlay<G>::take_finished() {
+  std::vector<SelfPlayGame> games;
+  {
+    const std::lock_guard lock(finished_mutex_);
+    games.swap(finished_);
+  }
+  std::sort(games.begin(), games.end(), [](const SelfPlayGame& a, const SelfPlayGame& b) {
+    return std::pair(a.lane, a.number) < std::pair(b.lane, b.number);
+  });
+  return games;
+}
+
+template <Game G>
+std::vector<SelfPlayGame> SelfPlay<G>::games_under_way() const {
+  std::vector<SelfPlayGame> games;
+  for (const Lane& lane : lanes_) games.push_back(lane.game);
+  return games;
+}
+
+template class SelfPlay<Chess>;
+template class SelfPlay<Connect4>;
+template class SelfPlay<TicTacToe>;
+
+}  // namespace alphazero

@@ -1,0 +1,115 @@
+// Games that a network plays against itself, in lanes: endless rows of games, each a function of its key.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "games/game.hpp"
+#include "games/line.hpp"
+#include "search/rng.hpp"
+#include "search/search_pool.hpp"
+#include "search/settings.hpp"
+
+namespace alphazero {
+
+struct SelfPlaySettings {
+  SearchSettings search;
+  std::uint64_t seed = 0;
+  // Playout-cap randomisation (Wu 2019, section 3.1): this share of the moves gets search.simulations, noise
+  // and a place in the training data, the others get fast_simulations.
+  double full_search_share = 1.0;
+  int fast_simulations = 100;
+  double dirichlet_alpha = 0.3;  // Silver et al. 2018: chess
+  double temperature = 1.0;      // while a game has fewer than temperature_plies plies
+  int temperature_plies = 30;
+  double final_temperature = 0.0;
+  int opening_plies = 0;  // a game begins with 0 to this many random moves, evenly
+  // A side resigns whose root_q and best_q are both at or below minus this; 0 is never. In
+  // resign_playthrough of the games nobody does, so that one sees how often it would have been wrong.
+  double resign_threshold = 0.0;
+  double resign_playthrough = 0.1;
+  int max_plies = 512;  // then the game is drawn (Silver et al. 2018)
+};
+
+enum class GameEnd : std::uint8_t { kNone = 0, kRules = 1, kResignation = 2, kTooLong = 3 };
+
+// A game, over or under way. One entry a ply in flags ... visits; ply i's policy is policy_move and
+// policy_prob [policy_offset[i], policy_offset[i + 1]).
+struct SelfPlayGame {
+  std::uint64_t lane = 0;
+  std::uint64_t number = 0;  // within the lane
+  GameEnd end = GameEnd::kNone;
+  Termination termination = Termination::kNone;  // where the rules ended it
+  std::int8_t result = 0;                        // +1: the first player won
+  bool plays_through = false;
+  std::int32_t resign_ply = -1;  // where a side would have resigned first
+  std::vector<std::uint16_t> moves;
+  std::vector<std::uint8_t> flags;  // bit 0: a full search, to be trained on
+  std::vector<float> root_q, root_d, best_q;
+  std::vector<std::uint32_t> visits;
+  std::vector<std::uint32_t> policy_offset{0};
+  std::vector<std::uint16_t> policy_move;
+  std::vector<std::uint16_t> policy_prob;  // 1 / 65535
+};
+
+// How far a generation is.
+struct SelfPlayProgress {
+  std::uint64_t moves = 0;  // searched moves
+  std::uint64_t games = 0;  // finished games
+};
+
+template <Game G>
+class SelfPlay final : public SearchDriver<G> {
+ public:
+  explicit SelfPlay(const SelfPlaySettings& settings, std::size_t num_slots);
+
+  // A new lane, or one whose game is under way; GameError for moves that cannot be played. Before begin().
+  void add_lane(SelfPlayGame game);
+  // Every lane plays `moves` searched moves from now on.
+  void begin(std::uint64_t moves);
+
+  bool next(std::size_t slot, Search<G>& search) override;
+  void finish(std::size_t slot, Search<G>& search) override;
+
+  // The games that ended since the last call, by lane and number.
+  std::vector<SelfPlayGame> take_finished();
+  // Every lane's game under way, by lane. Between generations.
+  std::vector<SelfPlayGame> games_under_way() const;
+  SelfPlayProgress progress() const { return {moves_.load(), games_.load()}; }
+
+ private:
+  enum Purpose : std::uint64_t { kOpening, kPlaythrough, kBudget, kNoise, kMove };
+
+  struct Lane {
+    SelfPlayGame game;
+    Line<G> line;
+    std::uint64_t moves_left = 0;
+  };
+  struct Place {  // what a slot works at
+    Lane* lane = nullptr;
+    bool has_tree = false;  // the search holds the position before the lane's last move
+    bool is_full = true;
+    std::vector<double> noise;
+    std::vector<double> policy;
+  };
+
+  Rng rng(const Lane& lane, Purpose purpose) const;
+  void begin_game(Lane& lane, std::uint64_t number);
+  void record(Place& place, const Search<G>& search, const SearchResult& result) const;
+  void end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t value_for_mover);
+  bool wants_to_resign(Lane& lane, const SearchResult& result) const;
+
+  SelfPlaySettings settings_;
+  std::vector<Lane> lanes_;
+  std::vector<Place> places_;
+  std::atomic<std::size_t> next_lane_{0};
+  std::atomic<std::uint64_t> moves_{0};
+  std::atomic<std::uint64_t> games_{0};
+  std::mutex finished_mutex_;
+  std::vector<SelfPlayGame> finished_;
+};
+
+}  // namespace alphazero

@@ -1,0 +1,31 @@
+// How a search is made; docs/search.md has the rules that these numbers enter.
+#pragma once
+
+#include <cstdint>
+
+namespace alphazero {
+
+enum class SearchAlgorithm : std::uint8_t { kPuct = 0, kGumbel = 1 };
+
+struct SearchSettings {
+  SearchAlgorithm algorithm = SearchAlgorithm::kPuct;
+  int simulations = 800;  // of the root's edges, kept ones included (Silver et al. 2018)
+  int leaves = 1;         // that wait in one tree at a time; Gumbel has one
+
+  // PUCT. Silver et al. 2018, pseudocode: pb_c_base, pb_c_init.
+  double c_base = 19652.0;
+  double c_init = 1.25;
+  double fpu_reduction = 0.2;  // KataGo's fpuReductionMax
+  double root_fpu_reduction = 0.0;
+  double noise_epsilon = 0.0;    // share of the noise in the root's priors; 0 is none
+  double forced_playouts = 0.0;  // k of Wu 2019, section 3.2; 0 is none
+
+  // Gumbel. Danihelka et al. 2022, section 5.
+  double c_visit = 50.0;
+  double c_scale = 1.0;
+  int considered = 16;  // moves that sequential halving begins with
+
+  bool proofs = true;  // won and lost nodes prove their parents
+};
+
+}  // namespace alphazero

@@ -1,0 +1,191 @@
+// Search and self-play under the sanitizers: games of a made-up network, by one thread and by several.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "games/chess/chess_game.hpp"
+#include "games/connect4/connect4.hpp"
+#include "games/hash.hpp"
+#include "games/tictactoe/tictactoe.hpp"
+#include "search/line_search.hpp"
+#include "search/search_pool.hpp"
+#include "search/self_play.hpp"
+
+namespace {
+
+using namespace alphazero;
+
+void require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// Logits and win, draw, loss as a function of the packed position alone.
+template <Game G>
+void evaluate(const LeafBatch& batch, std::vector<float>& logits, std::vector<float>& wdl) {
+  logits.clear();
+  wdl.clear();
+  for (std::size_t row = 0; row < batch.num_rows(); ++row) {
+    std::uint64_t key = 0;
+    for (const std::uint8_t byte : batch.packed.subspan(row * packed_bytes<G>(), packed_bytes<G>())) {
+      key = mix64(key + kGolden + byte);
+    }
+    const auto next = [&key] { return static_cast<float>((key = mix64(key + kGolden)) >> 40) * 0x1p-24F; };
+    for (auto i = batch.legal_offset[row]; i < batch.legal_offset[row + 1]; ++i) {
+      require(batch.legal_index[i] >= 0 && batch.legal_index[i] < G::kPolicySize, "policy index in range");
+      logits.push_back(4.0F * next());
+    }
+    const float win = next(), draw = next() * (1.0F - win);
+    wdl.insert(wdl.end(), {win, draw, 1.0F - win - draw});
+  }
+}
+
+template <Game G>
+void run(SearchPool<G>& pool, SearchDriver<G>& driver) {
+  std::vector<float> logits, wdl;
+  std::vector<LeafBatch> batches;
+  for (std::size_t group = 0; group < pool.num_groups(); ++group) {
+    batches.push_back(pool.step(group, {}, {}, driver));
+  }
+  bool any = true;
+  while (any) {
+    any = false;
+    for (std::size_t group = 0; group < pool.num_groups(); ++group) {
+      if (batches[group].num_rows() == 0) continue;
+      evaluate<G>(batches[group], logits, wdl);
+      batches[group] = pool.step(group, logits, wdl, driver);
+      any = true;
+    }
+  }
+}
+
+SelfPlaySettings settings_of(SearchAlgorithm algorithm) {
+  SelfPlaySettings settings;
+  settings.seed = 7;
+  settings.search.algorithm = algorithm;
+  settings.search.simulations = 40;
+  settings.search.leaves = algorithm == SearchAlgorithm::kPuct ? 3 : 1;
+  settings.search.noise_epsilon = 0.25;
+  settings.search.forced_playouts = 2.0;
+  settings.full_search_share = 0.5;
+  settings.fast_simulations = 10;
+  settings.opening_plies = 4;
+  settings.resign_threshold = 0.6;
+  settings.resign_playthrough = 0.5;
+  settings.max_plies = 60;
+  return settings;
+}
+
+struct Games {
+  std::vector<SelfPlayGame> finished, under_way;
+};
+
+template <Game G>
+Games play(const SelfPlaySettings& settings, std::vector<SelfPlayGame> lanes, std::uint64_t moves,
+           std::size_t slots, int threads) {
+  const std::size_t groups = 2;
+  SelfPlay<G> games(settings, slots * groups);
+  SearchPool<G> pool(slots, groups, settings.search.leaves, threads, HistoryFill::kFenOnly);
+  for (SelfPlayGame& lane : lanes) games.add_lane(std::move(lane));
+  games.begin(moves);
+  run<G>(pool, games);
+  return {games.take_finished(), games.games_under_way()};
+}
+
+std::vector<SelfPlayGame> new_lanes(std::uint64_t count) {
+  std::vector<SelfPlayGame> lanes(count);
+  for (std::uint64_t i = 0; i < count; ++i) lanes[i].lane = i;
+  return lanes;
+}
+
+bool same(const std::vector<SelfPlayGame>& a, const std::vector<SelfPlayGame>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].lane != b[i].lane || a[i].number != b[i].number || a[i].moves != b[i].moves ||
+        a[i].result != b[i].result || a[i].root_q != b[i].root_q || a[i].policy_prob != b[i].policy_prob) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <Game G>
+void test_games_do_not_depend_on_threads_and_slots(SearchAlgorithm algorithm) {
+  const SelfPlaySettings settings = settings_of(algorithm);
+  const std::string name = "games of " + std::string(G::kName);
+  const Games one = play<G>(settings, new_lanes(24), 70, 5, 1);
+  require(!one.finished.empty(), name + " end");
+  for (const int threads : {2, 4}) {
+    const Games many = play<G>(settings, new_lanes(24), 70, threads == 2 ? 12 : 3, threads);
+    require(same(one.finished, many.finished) && same(one.under_way, many.under_way), name + " are the same");
+  }
+}
+
+// A stretch of play cut in two goes on where it stood; without the tree of the move before.
+template <Game G>
+void test_lanes_go_on() {
+  SelfPlaySettings settings = settings_of(SearchAlgorithm::kGumbel);
+  const Games whole = play<G>(settings, new_lanes(10), 50, 5, 1);
+  Games first = play<G>(settings, new_lanes(10), 20, 5, 1);
+  const Games second = play<G>(settings, std::move(first.under_way), 30, 2, 2);
+  std::size_t known = 0;
+  for (const auto* part :
+       std::initializer_list<const std::vector<SelfPlayGame>*>{&first.finished, &second.finished}) {
+    for (const SelfPlayGame& game : *part) {
+      for (const SelfPlayGame& other : whole.finished) {
+        known += game.lane == other.lane && game.number == other.number && game.moves == other.moves;
+      }
+    }
+  }
+  require(known == whole.finished.size(), std::string(G::kName) + ": the same games in two stretches");
+}
+
+template <Game G>
+void test_lines_do_not_depend_on_threads() {
+  SearchSettings settings;
+  settings.simulations = 100;
+  settings.leaves = 4;
+  std::vector<Line<G>> lines;
+  Line<G> line;
+  std::vector<Move> legal;
+  while (!line.outcome().over() && lines.size() < 30) {
+    lines.push_back(line);
+    G::legal(line.state(), legal);
+    line.push(legal[lines.size() % legal.size()]);
+  }
+  std::vector<std::vector<double>> policies;
+  for (const int threads : {1, 3}) {
+    LineSearch<G> search(lines, settings, 8);
+    SearchPool<G> pool(4, 2, settings.leaves, threads, HistoryFill::kFenOnly);
+    run<G>(pool, search);
+    require(search.num_found() == lines.size(), "every line is searched");
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (threads == 1) {
+        policies.push_back(search.found()[i].policy);
+      } else {
+        require(policies[i] == search.found()[i].policy, "policies are the same");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
+    test_games_do_not_depend_on_threads_and_slots<Chess>(algorithm);
+    test_games_do_not_depend_on_threads_and_slots<Connect4>(algorithm);
+    test_games_do_not_depend_on_threads_and_slots<TicTacToe>(algorithm);
+  }
+  test_lanes_go_on<Chess>();
+  test_lanes_go_on<Connect4>();
+  test_lines_do_not_depend_on_threads<Chess>();
+  test_lines_do_not_depend_on_threads<Connect4>();
+  test_lines_do_not_depend_on_threads<TicTacToe>();
+  std::puts("search_test: all well");
+}

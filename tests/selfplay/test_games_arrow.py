@@ -1,0 +1,105 @@
+"""Games of self-play as Arrow: nothing is lost on the way, whoever played which."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from alphazero.config import SearchConfig, SelfPlayConfig
+from alphazero.data.store_writer import ROW_SCHEMA
+from alphazero.errors import DataError
+from alphazero.search.settings import self_play_settings
+from alphazero.selfplay import games
+from alphazero.selfplay.figures import figures_of
+from alphazero.selfplay.worker import new_lane, play
+from tests.selfplay.made_up_evaluator import MadeUpEvaluator
+
+FIELDS = (
+    *("lane", "number", "end", "termination", "result", "plays_through", "resign_ply"),
+    *(
+        "moves",
+        "flags",
+        "root_q",
+        "root_d",
+        "best_q",
+        "visits",
+        "policy_offset",
+        "policy_move",
+        "policy_prob",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def played():
+    own = SelfPlayConfig(opening_plies=3, full_search_share=0.5, fast_simulations=4, resign_threshold=0.1)
+    settings = self_play_settings(SearchConfig(simulations=12, dirichlet_alpha=1.0), own, seed=3)
+    return play("connect4", settings, [new_lane(i) for i in range(12)], 60, MadeUpEvaluator("connect4", 8))
+
+
+def same(left, right) -> bool:
+    return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in FIELDS)
+
+
+def test_a_game_comes_back_from_arrow_as_it_was(played) -> None:
+    for some in (played.finished, played.under_way):
+        batch = games.from_bytes(games.to_bytes(games.to_batch(some)), "here")
+        assert all(map(same, some, games.from_batch(batch)))
+        assert len(some) == batch.num_rows > 0
+
+
+def test_games_of_two_ranks_together_are_those_of_one(played) -> None:
+    whole = games.to_batch(played.finished)
+    odd = [game for game in played.finished if game.lane % 2]
+    even = [game for game in played.finished if not game.lane % 2]
+    together = games.concatenated([games.to_batch(odd), games.to_batch(even)])
+    assert games.to_bytes(together) == games.to_bytes(whole)
+
+
+def test_no_games_are_a_batch_without_rows() -> None:
+    assert games.concatenated([games.to_batch([])]).num_rows == 0
+
+
+def test_rows_of_the_store_have_its_schema_and_the_games_moves(played) -> None:
+    rows = games.store_rows(games.to_batch(played.finished), "connect4", "gumbel", "generation 7")
+    assert rows.schema.equals(ROW_SCHEMA)
+    for game, row in zip(played.finished, rows.to_pylist(), strict=True):
+        assert row["moves"] == list(game.moves)
+        assert row["result"] == game.result
+        assert row["policy_offsets"] == list(game.policy_offset)
+        assert row["event"] == "generation 7" and row["target_kind"] == "completed_q"
+        assert row["termination"] in ("win", "board_full", "resignation")
+
+
+def test_every_full_search_has_a_policy_that_sums_to_one_and_quick_ones_have_none(played) -> None:
+    for game in played.finished:
+        lengths = np.diff(game.policy_offset)
+        assert np.array_equal(lengths > 0, game.flags == 1)
+        for begin, end in pairwise(game.policy_offset):
+            if end > begin:
+                assert abs(int(game.policy_prob[begin:end].astype(int).sum()) - 65535) <= end - begin
+
+
+def test_figures_are_those_counted_by_hand(played) -> None:
+    figures = figures_of(games.to_batch(played.finished))
+    assert figures["games"] == len(played.finished)
+    assert figures["plies"] == pytest.approx(np.mean([len(game.moves) for game in played.finished]))
+    assert figures["positions"] == sum(int((game.flags & 1).sum()) for game in played.finished)
+    entropies = [
+        -sum(p / 65535 * np.log(p / 65535) for p in game.policy_prob[begin:end].tolist())
+        for game in played.finished
+        for begin, end in pairwise(game.policy_offset)
+        if end > begin
+    ]
+    assert figures["policy_entropy"] == pytest.approx(np.mean(entropies))
+    tried = [game for game in played.finished if game.plays_through and game.resign_ply >= 0]
+    wrong = [game for game in tried if (game.result if game.resign_ply % 2 == 0 else -game.result) >= 0]
+    assert tried and figures["wrong_resignations"] == pytest.approx(len(wrong) / len(tried))
+
+
+def test_damaged_bytes_and_other_columns_are_named() -> None:
+    with pytest.raises(DataError, match=r"lanes\.arrow"):
+        games.from_bytes(b"no arrow file", "lanes.arrow")
+    with pytest.raises(DataError, match="columns"):
+        games.from_batch(pa.RecordBatch.from_pydict({"lane": [1]}))
