@@ -1,4 +1,4 @@
-"""A node agent that gets SIGUSR1 when it is about to start its launcher, and the launcher when it has begun."""
+"""A node agent that gets SIGUSR1 just before it starts its launcher, which gets it at its first moment."""
 
 import os
 import signal
