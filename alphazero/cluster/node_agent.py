@@ -272,9 +272,7 @@ class NodeAgent:
             pass
         failure = self._read_failure()
         if status and failure is None and self._stopping and self._watch.all_have_ended():
-            status = (
-                0  # the wish reached the launcher too, which died of it, but its ranks had been let finish
-            )
+            status = 0  # the launcher died of the same wish, but it let its ranks finish first
         self._close()
         stream = self._launcher_output
         if failure:

@@ -106,7 +106,7 @@ class Supervisor:
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
-        """The exit status: 0, that of the first failure, or 128 + N after a signal N that asked for the end."""
+        """The exit status: 0, that of the first failure, or 128 + N after the signal N that asked to stop."""
         with self._inbox.open():
             num_restarts = 0
             while True:

@@ -120,6 +120,21 @@ def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_o
     assert not re.search("error", said)
 
 
+def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
+    """As a machine that shuts down tells all its processes."""
+    job = start(num_steps=60, max_restarts=1)
+    job.wait_for_step(7)
+    job.hosts[1].run("kill", "-TERM", str(job.process(job.hosts[1], "node_agent")))
+    job.wait_for_output("restart 1 of 1")
+    status, said = job.end()
+    assert status == 0, said
+    assert "error: host2 was told to end by SIGTERM" in said
+    stopped = re.search(r"rank 0 stopped after step (\d+)", said)
+    assert stopped, said
+    assert f"rank 0 begins at step {stopped[1]} of 60" in said
+    assert (job.run / "result").read_text() == str(sum(range(12)) * sum(range(1, 61)))
+
+
 @pytest.mark.slow
 def test_the_second_ctrl_c_ends_all_at_once(start):
     job = start(step_s=20.0)  # no step ends: the first wish is not answered
