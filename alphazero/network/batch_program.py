@@ -9,7 +9,8 @@ from alphazero.games.spec import GameSpec
 from alphazero.network.forward import Forward
 
 # Shapes: B positions (the batch size, padding included), N bytes of a packed position, C planes,
-# H x W board, Q = H * W squares, P bit planes or policy planes, S scalar planes, K legal moves over all positions, M the most of them.
+# H x W board, Q = H * W squares, P bit planes or policy planes, S scalar planes, K legal moves over all
+# positions, M the most of them.
 
 BITS_A_BYTE = 8
 SQUARES_A_WORD = 64
