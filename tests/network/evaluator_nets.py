@@ -10,13 +10,15 @@ from alphazero.network.resnet import AlphaZeroNet
 
 
 def trained_like(game: str, seed: int = 4, **shape: int | bool) -> AlphaZeroNet:
-    """A network whose BatchNorms hold statistics and factors of their own."""
+    """A network whose BatchNorms hold statistics and factors of their own, and whose biases are not 0."""
     generator = torch.Generator().manual_seed(seed)
     settings = {"blocks": 2, "filters": 16, "se_ratio": 4, "value_hidden": 8, **shape}
     network = AlphaZeroNet(NetworkConfig(game=game, **settings), get_spec(game), generator)
     for name, tensor in network.state_dict().items():
         if "norm" in name and tensor.is_floating_point():
             tensor.copy_(torch.rand(tensor.shape, generator=generator) + 0.5)
+        elif name.endswith("bias"):
+            tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.1)
     return network.train()
 
 
