@@ -85,7 +85,7 @@ def make_table(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from alphazero import _core
-    from alphazero.evaluation.solved import CLASSES, class_of, sign
+    from alphazero.evaluation.solved import CLASSES, TABLE_HEAD, class_of, sign
     from alphazero.files import replacing
 
     solver = _core.Connect4Solver(args.table_mib)
@@ -106,7 +106,7 @@ def make_table(args: argparse.Namespace) -> int:
             if sum(map(len, rows.values())) == wanted:
                 break
     head = [
-        "# Connect Four positions from random games with the exact score of every move",
+        TABLE_HEAD,
         f"# made by: alphazero solve --make-table FILE --count {args.count} --seed {args.seed}",
         "# class, moves (columns 1-7), score, score after a stone in column 1 ... 7 for the side that moves",
     ]
