@@ -1,4 +1,4 @@
-"""`alphazero eval`: how well networks predict the moves and results of known games."""
+"""`alphazero eval`: how well networks predict moves and results of known games, or how often they err."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli import eval_solved
 from alphazero.errors import ConfigError, DataError, WeightsError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--data",
         type=Path,
         nargs="+",
-        required=True,
+        default=[],
         metavar="PATH",
         help="game stores, PGN files or directories whose positions are predicted",
     )
@@ -60,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-workers", type=_positive, default=1, metavar="N", help="threads that encode")
     parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="where imported PGN is kept")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    eval_solved.configure(parser)
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ def run(args: argparse.Namespace) -> int:
         if not path.is_file():
             raise WeightsError(f"--weights {path}: wanted a file that can be read")
     device = choose_device(args.device, 0, os.environ)
+    if args.solved:
+        return eval_solved.run(args, device)
+    eval_solved.refuse_flags(args)
+    if not args.data:
+        raise ConfigError(
+            "wanted --data PATH... with known games, or --solved for exact truth of Connect Four"
+        )
     window = open_window(args.data, args.cache_dir)
     positions = choose_positions(args, window)
     rows = [measure(args, path, device, window, positions) for path in args.weights]

@@ -6,9 +6,11 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from alphazero.errors import ConfigError, GameInputError
 
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from alphazero import _core
 
 FULL = "-"
+QUIET_S = 2.0  # what takes less is not announced
+PROGRESS_INTERVAL_S = 1.0
+
+Result = TypeVar("Result")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,18 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Solve, print: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
-    from alphazero import _core
-
-    if not 1 <= args.table_mib <= 1 << 20:
-        raise ConfigError(f"--table-mib {args.table_mib}: wanted 1 to {1 << 20}")
     if args.make_table is not None:
         return make_table(args)
     line = read_moves(args.moves)
-    if len(args.moves) < 8:
-        print("solving: with few stones on the board this takes minutes", file=sys.stderr)
-    solver = _core.Connect4Solver(args.table_mib)
-    score = solver.score(line)
-    moves = solver.move_scores(line) if args.each else []
+    solver = make_solver(args.table_mib)
+    score = watched(solver, lambda: solver.score(line))
+    moves = watched(solver, lambda: solver.move_scores(line)) if args.each else []
     named = {str(column): value for column, value in enumerate(moves, start=1) if value != solver.ILLEGAL}
     if args.json:
         print(
@@ -80,15 +80,47 @@ def read_moves(text: str) -> _core.Connect4Line:
     return line
 
 
+def make_solver(table_mib: int) -> _core.Connect4Solver:
+    """A solver with so much memory. Raises ConfigError where there is not as much."""
+    import psutil
+
+    from alphazero import _core
+
+    available_mib = psutil.virtual_memory().available >> 20
+    if not 1 <= table_mib <= available_mib:
+        raise ConfigError(f"--table-mib {table_mib}: wanted 1 to {available_mib}, the memory that is free")
+    return _core.Connect4Solver(table_mib)
+
+
+def watched(solver: _core.Connect4Solver, solve: Callable[[], Result]) -> Result:
+    """The result of `solve`, in a thread of its own so that Ctrl-C ends it; what takes long is announced."""
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(solve()), daemon=True)
+    thread.start()
+    shows_progress = sys.stderr.isatty()
+    start_s = time.monotonic()
+    thread.join(QUIET_S)
+    if thread.is_alive() and not shows_progress:
+        print("solving: with few stones on the board this can take many minutes", file=sys.stderr)
+    while thread.is_alive():
+        if shows_progress:
+            seconds = time.monotonic() - start_s
+            line = f"\rsolving: {solver.num_nodes / 1e6:,.0f} million positions in {seconds:.0f} s"
+            print(line, end="", file=sys.stderr, flush=True)
+        thread.join(PROGRESS_INTERVAL_S)
+    if shows_progress and time.monotonic() - start_s > QUIET_S:
+        print(file=sys.stderr)
+    return results[0]
+
+
 def make_table(args: argparse.Namespace) -> int:
     """Random games, cut off anywhere; positions in which a move can be wrong, `count` of each class."""
     from tqdm import tqdm
 
-    from alphazero import _core
-    from alphazero.evaluation.solved import CLASSES, class_of, sign
+    from alphazero.evaluation.solved import CLASSES, TABLE_HEAD, class_of, sign
     from alphazero.files import replacing
 
-    solver = _core.Connect4Solver(args.table_mib)
+    solver = make_solver(args.table_mib)
     rows: dict[str, list[str]] = {name: [] for name in CLASSES}
     wanted = args.count * len(CLASSES)
     with tqdm(total=wanted, unit="position", file=sys.stderr, leave=False, disable=None) as bar:
@@ -106,7 +138,7 @@ def make_table(args: argparse.Namespace) -> int:
             if sum(map(len, rows.values())) == wanted:
                 break
     head = [
-        "# Connect Four positions from random games with the exact score of every move",
+        TABLE_HEAD,
         f"# made by: alphazero solve --make-table FILE --count {args.count} --seed {args.seed}",
         "# class, moves (columns 1-7), score, score after a stone in column 1 ... 7 for the side that moves",
     ]

@@ -6,6 +6,7 @@ project's own table, which also holds the score of every move.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from pathlib import Path
 from alphazero import _core
 from alphazero.errors import DataError
 from alphazero.evaluation.players import Player
-from alphazero.files import complete_lines
+from alphazero.files import complete_lines, cut_unfinished_line
 
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
 COLUMNS = 7
+TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
 # Pons's classes: stones on the board, then plies to the end with best play (begin has at most 14 stones, end
 # more than 28; easy ends in less than 14 plies, hard in 28 or more).
 CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
@@ -56,6 +58,8 @@ class SolvedSet:
     name: str
     positions: tuple[SolvedPosition, ...]
 
+
+_OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
 # The sign of the exact value after a move, for the side that makes it.
 Outcomes = Callable[[SolvedPosition, int], int]
@@ -117,6 +121,21 @@ def read_table(path: Path = OWN_TABLE) -> list[SolvedSet]:
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
 
 
+def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
+    """Sets of Pons (files, or directories of Test_L*_R* files) and tables of our own; no path: the own table.
+
+    In the order of CLASSES, then as given. Raises DataError.
+    """
+    sets: list[SolvedSet] = []
+    for path in paths or (OWN_TABLE,):
+        if path.is_dir() and not list(path.glob("Test_L*_R*")):
+            raise DataError(f"{path}: holds no file named as Pons's sets are, Test_L*_R*")
+        for file in sorted(path.glob("Test_L*_R*")) if path.is_dir() else [path]:
+            sets += read_table(file) if _lines(file)[:1] == [TABLE_HEAD] else [read_pons(file)]
+    order = {name: place for place, name in enumerate(CLASSES)}
+    return sorted(sets, key=lambda entry: order.get(entry.name, len(order)))
+
+
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="ascii").splitlines()
@@ -142,16 +161,22 @@ def table_outcomes(position: SolvedPosition, column: int) -> int:
 
 
 class SolverOutcomes:
-    """Solved when asked for, and remembered in a file, a line `moves column outcome` each."""
+    """Solved when asked for, and remembered in a file, a line `moves column outcome` each.
+
+    Raises DataError for a file that holds something else.
+    """
 
     def __init__(self, cache: Path, table_mib: int = 512) -> None:
         self._cache = cache
         self._solver: _core.Connect4Solver | None = None
         self._table_mib = table_mib
         self._known: dict[tuple[str, int], int] = {}
-        for text in complete_lines(cache):
-            moves, column, outcome = text.split(" ")
-            self._known[moves, int(column)] = int(outcome)
+        cut_unfinished_line(cache)
+        for number, text in enumerate(complete_lines(cache), start=1):
+            match = _OUTCOME_LINE.fullmatch(text)
+            if not match:
+                raise DataError(f"{cache}:{number}: {text!r}: wanted 'moves column outcome'; remove the file")
+            self._known[match[1], int(match[2])] = int(match[3])
 
     def __call__(self, position: SolvedPosition, column: int) -> int:
         """-1, 0 or 1 for the side that plays `column` (from 0)."""
@@ -184,6 +209,18 @@ def count_errors(
     return sum(
         outcomes(position, move) < sign(position.score)
         for position, move in zip(watch(positions), moves, strict=True)
+    )
+
+
+def count_without_errors(
+    positions: Sequence[SolvedPosition],
+    outcomes: Outcomes,
+    watch: Callable[[Iterable[SolvedPosition]], Iterable[SolvedPosition]] = lambda positions: positions,
+) -> int:
+    """Positions in which no move is an error, as all have the position's outcome. watch: shows progress."""
+    return sum(
+        all(outcomes(position, column) == sign(position.score) for column in position.line().legal())
+        for position in watch(positions)
     )
 
 

@@ -1,0 +1,210 @@
+"""`alphazero eval --solved`: how often a network's moves in Connect Four are errors, against exact truth."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphazero.evaluation.players import Player
+    from alphazero.evaluation.solved import Outcomes, SolvedPosition, SolvedSet
+
+OUTCOMES_FILE = "connect4_outcomes.txt"
+ALONE = "network alone"
+TABLE_MIB = 512
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of --solved."""
+    group = parser.add_argument_group("exact truth of Connect Four")
+    group.add_argument(
+        "--solved", action="store_true", help="count the moves that spoil a win or a draw, set by set"
+    )
+    group.add_argument(
+        "--solved-sets",
+        type=Path,
+        nargs="+",
+        metavar="PATH",
+        help="files of lines 'moves score' or directories of Test_L*_R* (default: the own 600 positions)",
+    )
+    group.add_argument(
+        "--simulations",
+        type=int,
+        metavar="N",
+        help="also with a search of N simulations (default: no search)",
+    )
+    group.add_argument(
+        "--proofs",
+        action=argparse.BooleanOptionalAction,
+        help="of the search: won and lost positions prove their parents (default: once without, once with)",
+    )
+    group.add_argument(
+        "--config", metavar="NAME|FILE", help="preset or TOML with the search's other settings"
+    )
+    group.add_argument(
+        "--all-moves",
+        action="store_true",
+        help="solve every move first, to tell how many positions allow no error (slow the first time)",
+    )
+
+
+def refuse_flags(args: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag that means nothing without --solved."""
+    for name in ("solved_sets", "simulations", "proofs", "config", "all_moves"):
+        if getattr(args, name) not in (None, False):
+            raise ConfigError(f"--{name.replace('_', '-')}: only with --solved")
+
+
+@dataclass(frozen=True)
+class SetErrors:
+    """One network on one set, by player; without_errors: positions where no move errs, if known."""
+
+    name: str
+    positions: int
+    without_errors: int | None
+    errors: dict[str, int]
+
+
+def run(args: argparse.Namespace, device: torch.device) -> int:
+    """Count each network's errors, print them."""
+    from alphazero.evaluation.solved import SolverOutcomes, read_sets
+
+    check(args)
+    sets = read_sets(args.solved_sets or ())
+    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, TABLE_MIB)
+    results = {}
+    for path in args.weights:
+        results[str(path)] = measure(args, sets, network_players(args, path, device), solver_outcomes)
+    print(to_json(results) if args.json else "\n\n".join(map(to_table, results, results.values())))
+    return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises ConfigError for flags that contradict each other."""
+    if args.data or args.not_in:
+        raise ConfigError("--solved: has positions of its own; wanted no --data and no --not-in")
+    if args.simulations is None and (args.proofs is not None or args.config):
+        raise ConfigError("--proofs, --config: are for a search; wanted --simulations N beside them")
+    if args.simulations is not None and args.simulations < 1:
+        raise ConfigError(f"--simulations {args.simulations}: wanted a positive whole number")
+
+
+def network_players(args: argparse.Namespace, path: Path, device: torch.device) -> dict[str, Player]:
+    """The network alone, and with the searches asked for, by name. Raises ConfigError, WeightsError."""
+    import torch
+
+    from alphazero.config import load_config
+    from alphazero.evaluation.players import network_player, search_player
+    from alphazero.network.evaluator import NetworkEvaluator
+    from alphazero.network.weights import load_network
+    from alphazero.search.settings import search_settings
+
+    network, _ = load_network(path, device)
+    if network.spec.name != "connect4":
+        raise ConfigError(f"{path}: plays {network.spec.name}; --solved is for connect4")
+    evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
+    players = {ALONE: network_player(evaluator)}
+    if args.simulations is None:
+        return players
+    search = load_config(args.config or "", {}).search
+    for proofs in (False, True) if args.proofs is None else (args.proofs,):
+        settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
+        name = f"{args.simulations} simulations{', proofs' if proofs else ''}"
+        players[name] = search_player(evaluator, settings, num_threads=torch.get_num_threads())
+    return players
+
+
+def measure(
+    args: argparse.Namespace,
+    sets: Sequence[SolvedSet],
+    players: dict[str, Player],
+    solver_outcomes: Outcomes,
+) -> list[SetErrors]:
+    """Each player on each set."""
+    from alphazero.evaluation.solved import count_errors, count_without_errors, table_outcomes
+
+    results = []
+    for entry in sets:
+        known = all(position.move_scores for position in entry.positions)
+        outcomes = table_outcomes if known else solver_outcomes
+        without = None
+        if known or args.all_moves:
+            shown = watching(f"{entry.name}, all moves", len(entry.positions))
+            without = count_without_errors(entry.positions, outcomes, shown)
+        errors = {
+            name: count_errors(
+                entry.positions, player, outcomes, watching(f"{entry.name}, {name}", len(entry.positions))
+            )
+            for name, player in players.items()
+        }
+        results.append(SetErrors(entry.name, len(entry.positions), without, errors))
+    return results
+
+
+def watching(label: str, total: int) -> Callable[[Iterable[SolvedPosition]], Iterator[SolvedPosition]]:
+    """A bar on stderr where a person looks."""
+    from tqdm import tqdm
+
+    def watch(positions: Iterable[SolvedPosition]) -> Iterator[SolvedPosition]:
+        yield from tqdm(
+            positions, desc=label, total=total, unit="position", file=sys.stderr, leave=False, disable=None
+        )
+
+    return watch
+
+
+def to_table(name: str, results: Sequence[SetErrors]) -> str:
+    """For people: a line a set and one for all of them."""
+    players = list(results[0].errors)
+    rows = [*results, total_of(results)]
+    lines = [
+        f"{name}: moves that make the outcome worse",
+        "",
+        f"{'set':<16}{'positions':>10}{'no error possible':>19}"
+        + "".join(f"{player:>{max(18, len(player) + 2)}}" for player in players),
+    ]
+    for row in rows:
+        without = "-" if row.without_errors is None else str(row.without_errors)
+        figures = [f"{row.errors[player]} {row.errors[player] / row.positions:7.2%}" for player in players]
+        lines.append(
+            f"{row.name:<16}{row.positions:>10}{without:>19}"
+            + "".join(
+                f"{figure:>{max(18, len(player) + 2)}}"
+                for player, figure in zip(players, figures, strict=True)
+            )
+        )
+    return "\n".join(lines)
+
+
+def total_of(results: Sequence[SetErrors]) -> SetErrors:
+    """All sets as one."""
+    without = [row.without_errors for row in results if row.without_errors is not None]
+    return SetErrors(
+        "all",
+        sum(row.positions for row in results),
+        sum(without) if len(without) == len(results) else None,
+        {player: sum(row.errors[player] for row in results) for player in results[0].errors},
+    )
+
+
+def to_json(results: dict[str, list[SetErrors]]) -> str:
+    """For programs: by weights file, set by set."""
+    return json.dumps(
+        {
+            "networks": [
+                {"weights": name, "sets": [dataclasses.asdict(row) for row in rows]}
+                for name, rows in results.items()
+            ]
+        },
+        indent=2,
+    )
