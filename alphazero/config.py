@@ -82,6 +82,7 @@ class DataConfig:
         0.05, "share of the last games held out when there is no validation data", minimum=0, maximum=0.5
     )
     history_fill: str = setting("fen_only", "positions before a game's first", choices=("no", "fen_only"))
+    symmetries: bool = setting(True, "show positions turned or mirrored where the game allows it")
     num_workers: int = setting(-1, "threads that encode positions, a rank; -1 chooses", minimum=-1)
     cache_dir: str = setting("cache", "where imported raw files are kept")
 
@@ -244,6 +245,13 @@ class SelfPlayConfig:
         0.1, "share of games that are played on, to measure wrong resignations", minimum=0, maximum=1
     )
     max_plies: int = setting(512, "longer games are drawn", minimum=1)
+    gate_games: int = setting(
+        0,
+        "games of new weights against those that play, before they take over; even, 0: they always do",
+        minimum=0,
+    )
+    gate_score: float = setting(0.55, "share of the points they need for it", minimum=0, maximum=1)
+    gate_opening_plies: int = setting(4, "random moves these games begin with", minimum=0)
     value_q_ratio: float = setting(
         0.0, "share of the search's value in the value target, beside the result", minimum=0, maximum=1
     )

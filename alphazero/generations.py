@@ -26,6 +26,7 @@ from alphazero.data.sampler import Mixture, Window
 from alphazero.data.store import GameStore
 from alphazero.errors import DataError
 from alphazero.games.spec import GameSpec
+from alphazero.gate import Gate
 from alphazero.given_games import loader_threads
 from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import MetricWriter
@@ -104,6 +105,7 @@ class Generations:
         self._helpers = helpers
         self._settings = self_play_settings(job.config.search, job.config.self_play, job.config.training.seed)
         self._evaluator: NetworkEvaluator | None = None
+        self._gate = Gate(job, spec, helpers.exchange) if job.config.self_play.gate_games else None
         self._standing = Standing()
         self._window: Window | None = None
 
@@ -131,6 +133,8 @@ class Generations:
                         "or --fresh-start"
                     ]
                 )
+        if self._gate:
+            self._gate.champion = checkpoint.champion if checkpoint else None
         self._mine = games.from_batch(self._lanes.take(pa.array(list(mine), pa.int64())))
         self._rewind_store()
         self._window = self._make_window()
@@ -161,6 +165,7 @@ class Generations:
             passes=plan.passes_of(self._job.runtime.rank),
             num_threads=loader_threads(self._config, self._job.runtime),
             history_fill=self._config.data.history_fill,
+            symmetries=self._config.data.symmetries,
             value_q_ratio=self._config.self_play.value_q_ratio,
             mixture=self._mixture(),
         )
@@ -169,11 +174,16 @@ class Generations:
     def state(self) -> SourceState:
         """Where the generations stand, with the games under way."""
         window_id = self._window.id if self._window is not None else ""
-        return SourceState(window_id, asdict(self._standing), games.to_bytes(self._lanes))
+        champion = self._gate.champion if self._gate else None
+        return SourceState(window_id, asdict(self._standing), games.to_bytes(self._lanes), champion)
 
     def _play_generation(self, step: int, end_step: int, tensors: Mapping[str, torch.Tensor]) -> bool:
         """Rounds of moves in every lane until there are positions enough; False where a signal came."""
         own, standing, helpers = self._config.self_play, self._standing, self._helpers
+        if self._gate:
+            said = self._gate.decide(tensors, standing.generation + 1)
+            helpers.console.say(f"generation {standing.generation + 1} | {said}")
+            tensors = self._gate.player
         self._load(tensors)
         trained_on = (end_step - min(own.pretraining_steps, end_step)) * self._job.batch_size
         if self._given is not None:
@@ -182,7 +192,7 @@ class Generations:
         started = time.monotonic()
         finished: list[pa.RecordBatch] = []
         mine, positions, totals = self._mine, standing.positions, Totals()
-        while positions < wanted or not (finished or standing.games):
+        while not finished or positions < wanted:
             played = self._play_round(step, mine)
             if played is None:
                 return False

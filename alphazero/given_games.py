@@ -53,6 +53,7 @@ class GivenGames:
             passes=plan.passes_of(runtime.rank),
             num_threads=loader_threads(config, runtime),
             history_fill=config.data.history_fill,
+            symmetries=config.data.symmetries,
         )
         return loader.iterate(first, last)
 

@@ -31,7 +31,9 @@ from alphazero.network.resnet import AlphaZeroNet
 from alphazero.run_directory import RunDirectory
 from alphazero.runtime import Runtime, default_threads, lone_process_environment, read_runtime
 from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.checkpoint import Checkpoint
 from alphazero.training.checkpoint_writer import CheckpointWriter
+from alphazero.training.data_source import SourceState, Weights
 from alphazero.training.deepspeed_config import DeepSpeedSettings
 from alphazero.training.deepspeed_engine import (
     Engine,
@@ -242,9 +244,9 @@ def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, obj
             lambda checkpoint: begun.append(time.perf_counter()),
             lambda text: ended.append(time.perf_counter()),
         )
-    job = Job(config, bench.runtime, run, steps, 10**9, "")
+    job = Job(config, bench.runtime, run, steps, 10**9)
     crew = Crew(
-        repeated(bench),
+        RepeatedBatches(bench, steps),
         lambda network: {},
         bench.exchange,
         AllWriters([]),
@@ -285,14 +287,28 @@ def pause_figures(
     }
 
 
-def repeated(bench: Bench) -> Callable[[BatchPlan, int, int], Iterator[list[MicroBatch]]]:
-    """The same micro-batches in every step."""
+@dataclass(frozen=True)
+class RepeatedBatches:
+    """A data source with the same micro-batches in every step."""
 
-    def steps(plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
+    bench: Bench
+    num_steps: int
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """There is nothing to go back to."""
+
+    def prepare(self, step: int, weights: Weights) -> int | None:
+        """All steps at once."""
+        return self.num_steps
+
+    def steps(self, plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
+        """The rank's micro-batches, over and over."""
         for _ in range(first, last):
-            yield copy.copy(bench.micro_batches)
+            yield copy.copy(self.bench.micro_batches)
 
-    return steps
+    def state(self) -> SourceState:
+        """No data."""
+        return SourceState("")
 
 
 def wait(runtime: Runtime) -> None:

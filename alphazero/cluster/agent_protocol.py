@@ -84,6 +84,7 @@ class Ended:
     status: 128 + N for a death by signal N. rank: the one that failed first, None where it was the launcher
     or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: the last line it said.
     log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
+    asked: the signal by which somebody other than the head (a batch system) asked for the end, 0 for none.
     """
 
     status: int
@@ -94,6 +95,7 @@ class Ended:
     log: str
     num_left: int
     newest_checkpoint: int
+    asked: int = 0
 
 
 Message = Output | Beat | Ended

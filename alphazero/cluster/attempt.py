@@ -53,7 +53,8 @@ class Outcome:
     """How a start ended.
 
     status: 0, or that of the first failure. lost: hosts that could not be reached any more. advanced: some
-    rank finished a step. saved: there is a newer checkpoint than before. signals: what the user sent.
+    rank finished a step. saved: there is a newer checkpoint than before. asked: the signals by which a batch
+    system asked agents for the end of the job.
     """
 
     status: int
@@ -61,7 +62,7 @@ class Outcome:
     lost: frozenset[str]
     advanced: bool
     saved: bool
-    signals: tuple[signal.Signals, ...]
+    asked: tuple[signal.Signals, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Attempt:
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
         self._advanced = False
+        self._asked: list[signal.Signals] = []
         self._stop_sent = False
         self._end_at: float | None = None  # when the wish to end goes out
         self._end_sent_at: float | None = None
@@ -150,7 +152,7 @@ class Attempt:
             frozenset(self._lost),
             self._advanced,
             self._saved,
-            tuple(self._inbox.received),
+            tuple(self._asked),
         )
 
     def _beat(self, over: threading.Event) -> None:
@@ -205,6 +207,8 @@ class Attempt:
     def _host_ended(self, link: AgentLink, ended: Ended) -> None:
         self._open.remove(link)
         self._note_checkpoint(link, ended.newest_checkpoint)
+        if ended.asked:
+            self._host_was_asked(link, ended)
         if ended.num_left:
             self._say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
         now = time.monotonic()
@@ -213,6 +217,16 @@ class Attempt:
         elif self._end_sent_at is None:  # later ones are ended by us
             failure = Failure(link.remote.name, ended.rank, ended.fate, ended.cause, ended.log, ended.status)
             self._report(now - ended.seconds_ago, failure)
+
+    def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
+        """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
+        number, remote = signal.Signals(ended.asked), link.remote
+        if remote.by_srun or not remote.target:
+            self._asked.append(number)
+            return
+        fate = f"was told to end by {number.name}"
+        failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
+        self._reports.append(_Report(time.monotonic() - ended.seconds_ago, failure))
 
     def _report(self, at: float, failure: Failure) -> None:
         self._reports.append(_Report(at, failure))

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from alphazero.cluster import agent_protocol as protocol
 from alphazero.cluster.agent_protocol import Ended, NodeJob, Output
@@ -26,6 +25,7 @@ from alphazero.cluster.processes import TOKEN_VARIABLE, Ending, end_all, handles
 from alphazero.cluster.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
 from alphazero.cluster.rank_side import OUTPUT_VARIABLE, STACKS_SIGNAL
 from alphazero.cluster.rank_watch import RankWatch
+from alphazero.cluster.signals import STOP_SIGNALS, SignalInbox
 from alphazero.errors import AlphaZeroError
 
 TICK_S = 0.1
@@ -50,7 +50,7 @@ def start_guard(token: str, grace_s: float) -> int:
         return writer
     os.close(writer)
     os.setsid()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     # It must not hold the ssh session open, nor the head's pipes.
     null = os.open(os.devnull, os.O_RDWR)
@@ -70,6 +70,14 @@ def read_job() -> tuple[NodeJob, bytes]:
         received += data
     line, _, rest = received.partition(b"\n")
     return protocol.decode_job(line), rest
+
+
+def ignore_warning() -> None:
+    """SLURM signals every process of a step: a launcher, which would die of this one, does not hear it.
+
+    What it starts does not either, but ranks catch it again.
+    """
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 class Head:
@@ -121,11 +129,15 @@ class Head:
 
 
 class NodeAgent:
-    """Runs one job on this host to its end."""
+    """Runs one job on this host to its end.
 
-    def __init__(self, job: NodeJob, head: Head) -> None:
+    inbox: signals to the agent itself, as of a batch system that ends its step: wishes to stop.
+    """
+
+    def __init__(self, job: NodeJob, head: Head, inbox: SignalInbox) -> None:
         self._job = job
         self._head = head
+        self._inbox = inbox
         self._selector = selectors.DefaultSelector()
         self._outputs = RankOutputs(job.num_ranks)
         self._logs = Path(job.run_directory, "logs")
@@ -149,8 +161,6 @@ class NodeAgent:
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
         self._selector.register(0, selectors.EVENT_READ, None)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
         try:
             process = self._start()
         except OSError as error:
@@ -160,10 +170,6 @@ class NodeAgent:
             return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
         status = self._serve(process)
         return self._account(status)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        """A signal to the agent itself (a batch system that ends its step) is a wish to stop."""
-        self._stopping = True
 
     def _start(self) -> subprocess.Popen[bytes]:
         job = self._job
@@ -180,6 +186,7 @@ class NodeAgent:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=ignore_warning,
         )
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
@@ -197,6 +204,7 @@ class NodeAgent:
             self._read(TICK_S)
             if self._head.is_gone and self._ending is None:
                 self._end()
+            self._stopping = self._stopping or bool(self._inbox.received)
             if self._stopping and self._ending is None:
                 self._tell_ranks_to_stop(process)
             if (now := time.monotonic()) >= next_beat:
@@ -263,6 +271,8 @@ class NodeAgent:
         while self._read(0.0):
             pass
         failure = self._read_failure()
+        if status and failure is None and self._stopping and self._watch.all_have_ended():
+            status = 0  # the launcher died of the same wish, but it let its ranks finish first
         self._close()
         stream = self._launcher_output
         if failure:
@@ -283,6 +293,7 @@ class NodeAgent:
             log=str(stream.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
+            asked=int(self._inbox.received[0]) if self._inbox.received else 0,
         )
 
     def _read_failure(self) -> RankFailure | None:
@@ -305,15 +316,22 @@ def _fate_of_launcher(status: int) -> str:
 
 def main() -> int:
     """Read the job, run it, report; 0 whatever became of it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
+    inbox = SignalInbox()
+    with inbox.open():
+        return serve(inbox)
+
+
+def serve(inbox: SignalInbox) -> int:
+    """main, where signals are wishes."""
     try:
         job, received = read_job()
     except AlphaZeroError as error:
         print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
     guard = start_guard(job.token, job.grace_s)
     head = Head(job.silence_s, received)
-    head.tell(NodeAgent(job, head).run())
+    head.tell(NodeAgent(job, head, inbox).run())
     os.write(guard, b"q")
     deadline = time.monotonic() + job.silence_s
     while not head.flush() and time.monotonic() < deadline:

@@ -81,6 +81,11 @@ class RankWatch:
             )
         return Beat(tuple(states), self.newest_checkpoint())
 
+    def all_have_ended(self) -> bool:
+        """True where every rank's last word was that its work is over and saved."""
+        self.look()
+        return all(progress.phase == "end" for progress in self._progress.values())
+
     def _read(self) -> list[Heartbeat]:
         try:
             return read_heartbeats(self._heartbeats)

@@ -1,4 +1,4 @@
-"""Signals that ask a launcher for the end, counted instead of died of."""
+"""Signals that ask a launcher or an agent for the end, counted instead of died of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# SIGUSR1: SLURM's warning before the time is over (--signal=USR1), as the trainer takes it.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class SignalInbox:

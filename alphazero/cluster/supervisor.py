@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import time
 import uuid
@@ -98,25 +99,26 @@ class Supervisor:
         self._environment = environment
         self._say = say
         self._inbox = SignalInbox()
+        self._asked: list[signal.Signals] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
         self._checked: frozenset[str] = frozenset()  # the hosts that have passed the cross-node check
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
-        """The exit status: 0, that of the first failure, or 128 + N after the user's signal N."""
+        """The exit status: 0, that of the first failure, or 128 + N after the signal N that asked to stop."""
         with self._inbox.open():
             num_restarts = 0
             while True:
                 ready = self._prepare_checked(is_restart=num_restarts > 0)
-                if self._inbox.received:
-                    return 128 + int(self._inbox.received[0])
+                if self._signals:
+                    return 128 + int(self._signals[0])
                 if isinstance(ready, int):
                     status = ready
                     self._vain += 1
                 else:
                     outcome = self._start(ready)
-                    if self._inbox.received or outcome.failure is None:
+                    if self._signals or outcome.failure is None:
                         return self._last_word(outcome)
                     self._say(f"error: {outcome.failure.line}")
                     status = outcome.failure.status
@@ -126,15 +128,22 @@ class Supervisor:
                     return status
                 num_restarts += 1
                 if not self._wait(num_restarts):
-                    return 128 + int(self._inbox.received[0])
+                    return 128 + int(self._signals[0])
+
+    @property
+    def _signals(self) -> list[signal.Signals]:
+        """The wishes to stop, those of this process first."""
+        return self._inbox.received + self._asked
 
     def _last_word(self, outcome: Outcome) -> int:
-        if not self._inbox.received:
+        if not self._signals:
             return 0
+        if not self._inbox.received:
+            self._say(f"the job was ended by {self._asked[0].name} to its processes")
         if outcome.failure is not None:
             self._say(f"the job did not end well: {outcome.failure.line}")
             self._say("the newest complete checkpoint remains")
-        return 128 + int(self._inbox.received[0])
+        return 128 + int(self._signals[0])
 
     def _may_restart(self, outcome: Outcome) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
@@ -158,7 +167,7 @@ class Supervisor:
         self._say(f"restart {num_restarts} of {self._job.max_restarts} in {delay_s:.0f} s")
         deadline = time.monotonic() + delay_s
         while time.monotonic() < deadline:
-            if self._inbox.received:
+            if self._signals:
                 return False
             time.sleep(0.05)
         return True
@@ -170,10 +179,10 @@ class Supervisor:
             ready = self._prepare(is_restart or bool(without), without)
             if ready is None:
                 return MISTAKE
-            if self._inbox.received or not self._wants_cross_check(ready):
+            if self._signals or not self._wants_cross_check(ready):
                 break
             verdict = self._cross_check(ready)
-            if self._inbox.received:
+            if self._signals:
                 break
             for line in verdict.lines:
                 self._say(line)
@@ -210,6 +219,7 @@ class Supervisor:
         listener = cross_check.Listener()
         limits = replace(cross_check.LIMITS, silence_s=job.limits.silence_s)
         outcome = Attempt(links, self._inbox, limits, self._say, listener.take).run()
+        self._asked += outcome.asked
         return cross_check.judge(listener.report(), outcome, names, slots)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> _Ready | None:
@@ -292,7 +302,9 @@ class Supervisor:
         run = self._run = self._run or self._job.choose_run(ready.device)
         nodes = self._node_jobs(ready, run)
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
-        return Attempt(links, self._inbox, self._job.limits, self._say).run()
+        outcome = Attempt(links, self._inbox, self._job.limits, self._say).run()
+        self._asked += outcome.asked
+        return outcome
 
     def _node_jobs(
         self, ready: _Ready, run: ChosenRun, is_check: bool = False

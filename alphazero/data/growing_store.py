@@ -34,7 +34,11 @@ _SHARDS = "shard-*.arrow"
 
 
 class GrowingStore:
-    """The one writer of a growing store. `manifest` is what it holds, None before the first shard."""
+    """The one writer of a growing store. `manifest` is what it holds, None before the first shard.
+
+    Where another process wrote to the store in the meantime, the next write raises DataError and changes
+    nothing.
+    """
 
     def __init__(self, path: Path, game: str) -> None:
         """Open the store at `path` to add games of `game`; it is made by the first append.
@@ -53,6 +57,7 @@ class GrowingStore:
                 raise DataError(f"{path}: holds games read from files; wanted a store that grows")
         elif path.exists() and not (path.is_dir() and _is_unfinished(path)):
             raise DataError(f"{path}: is there and no game store; wanted a new or an existing store")
+        self._attempted = self.manifest  # may be on disk although writing it failed
         if path.is_dir():
             self._settle()
 
@@ -71,6 +76,7 @@ class GrowingStore:
         Raises DataError for bytes that are no shard of this game, and where they cannot be written: then the
         store is as it was, or has the shard already, and the same call may be made again.
         """
+        self._check_is_current()
         digest = hashlib.sha256(content).hexdigest()
         for known in self.shards:
             if known.sha256 == digest:
@@ -99,6 +105,7 @@ class GrowingStore:
             raise DataError(f"{self.path}: {len(self.shards)} shards; wanted at least {num_shards}")
         if num_shards == len(self.shards):
             return
+        self._check_is_current()
         self._write_manifest(self.shards[:num_shards])
         self._settle()
 
@@ -114,8 +121,15 @@ class GrowingStore:
             quarantine_size_bytes=0,
             quarantine_sha256=hashlib.sha256(b"").hexdigest(),
         )
+        self._attempted = manifest
         write_whole(self.path / MANIFEST_NAME, manifest.to_json().encode())
         self.manifest = manifest
+
+    def _check_is_current(self) -> None:
+        path = self.path / MANIFEST_NAME
+        found = Manifest.from_json(path) if path.exists() else None
+        if found not in (self.manifest, self._attempted):
+            raise DataError(f"{self.path}: another process has written to it; wanted one writer a store")
 
     def _settle(self) -> None:
         """Remove files that were never finished, and set aside the shards that the manifest does not know."""

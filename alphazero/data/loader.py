@@ -69,12 +69,12 @@ class WindowEncoder:
         except _core.GameError as error:
             raise DataError(str(error)) from error
 
-    def encode(self, ids: npt.NDArray[np.int64]) -> Batch:
+    def encode(self, ids: npt.NDArray[np.int64], symmetry: npt.NDArray[np.uint8] | None = None) -> Batch:
         """The batch of these samples, in this order; raises DataError for games that cannot be replayed."""
         places = self._window.locate(ids)
         try:
             packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
-                places.shard, places.game, places.ply, self._fill, self._value_q_ratio
+                places.shard, places.game, places.ply, self._fill, self._value_q_ratio, symmetry
             )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -129,10 +129,12 @@ class Loader:
         history_fill: str = "fen_only",
         value_q_ratio: float = 0.0,
         mixture: Mixture | None = None,
+        symmetries: bool = False,
         prefetch: int = 2,
     ) -> None:
         """prefetch: steps that are prepared before they are asked for, at least 1. mixture: how the parts of
-        a joined window share the batches; without it all samples count alike.
+        a joined window share the batches; without it all samples count alike. symmetries: show each sample
+        in one of the game's, by chance.
 
         Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
         """
@@ -153,6 +155,7 @@ class Loader:
         self._batch_size = batch_size
         self._micro_batch_size = micro_batch_size
         self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
+        self._num_symmetries = spec.num_symmetries if symmetries else 1
         self._prefetch = prefetch
 
     def step(self, step: int) -> list[MicroBatch]:
@@ -170,7 +173,12 @@ class Loader:
 
     def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], index: int | None) -> MicroBatch:
         begin = (index or 0) * self._micro_batch_size
-        batch = self._encoder.encode(ids[begin : begin + self._micro_batch_size])
+        ids = ids[begin : begin + self._micro_batch_size]
+        symmetry = None
+        if self._num_symmetries > 1:
+            first = step * self._batch_size + begin
+            symmetry = _core.symmetries(self._seed, first, len(ids), self._num_symmetries)
+        batch = self._encoder.encode(ids, symmetry)
         return MicroBatch(step=step, index=index or 0, batch=batch, is_padding=index is None)
 
 

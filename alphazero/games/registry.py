@@ -78,4 +78,5 @@ def get_spec(name: str) -> GameSpec:
         if is_chess
         else tuple(range(line_type.POLICY_SIZE)),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
+        num_symmetries=line_type.NUM_SYMMETRIES,
     )

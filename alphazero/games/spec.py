@@ -16,7 +16,7 @@ class GameSpec:
 
     policy_planes / policy_map: the convolutional policy head makes policy_planes planes; entry a of
     policy_map (length policy_size) is the flat index plane * height * width + square that holds
-    policy index a.
+    policy index a. num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
     """
 
     name: str
@@ -29,6 +29,7 @@ class GameSpec:
     policy_planes: int
     policy_map: tuple[int, ...]
     max_legal_moves: int
+    num_symmetries: int
 
     @property
     def num_planes(self) -> int:

@@ -23,7 +23,7 @@ class Forward(Protocol):
         """How it computes, for people."""
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes, channels last, to policy planes [B, Q, P] (contiguous) and win-draw-loss logits [B, 3]."""
+        """Planes, channels last, to policy planes [B, Q, P], contiguous, and logits of WDL [B, 3]."""
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """Take new weights, as folding.fold_tensors gives them."""

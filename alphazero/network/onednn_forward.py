@@ -30,7 +30,7 @@ ONES = [1, 1]
 def why_not_onednn(dtype: torch.dtype) -> str:
     """Why this torch on this CPU cannot run OneDnnForward in dtype; empty if it can."""
     operators = torch.ops.mkldnn
-    if not (torch.backends.mkldnn.is_available() and hasattr(operators, "_convolution_pointwise")):  # type: ignore[no-untyped-call]
+    if not hasattr(operators, "_convolution_pointwise"):
         return "this build of torch has no oneDNN"
     if dtype == torch.bfloat16 and not operators._is_mkldnn_bf16_supported():
         return "oneDNN has no bf16 on this CPU"
@@ -179,7 +179,7 @@ class Packer:
         hidden_OX = folded["value.hidden.weight"]
         # Columns come as (channel, square), the picture lies as (square, channel).
         squares = self.board[0] * self.board[1]
-        hidden_OX = hidden_OX.unflatten(1, (-1, squares)).transpose(1, 2).flatten(1)  # type: ignore[no-untyped-call]
+        hidden_OX = hidden_OX.view(len(hidden_OX), -1, squares).transpose(1, 2).flatten(1)
         return Layers(
             input=self._convolution(folded, "input.conv"),
             blocks=blocks,

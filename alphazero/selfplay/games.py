@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
+from alphazero.data.search_columns import TRAINED_ON
 from alphazero.data.store_writer import ROW_SCHEMA
 from alphazero.errors import DataError
 
@@ -41,7 +42,6 @@ GAME_SCHEMA = pa.schema(
         for name, kind in _ARRAYS.items()
     ]
 )
-TRAINED_ON = 1  # bit of flags: a full search (csrc/search/self_play.hpp)
 _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 

@@ -3,6 +3,7 @@
 checkpoints/step-00001000/
   weights.safetensors    parameters and BatchNorm statistics, fp32
   ema.safetensors        their moving averages, where a run keeps them
+  champion.safetensors   the network that plays, where a gate decides
   optimizer.safetensors  <parameter>/<key> and `step`, consolidated
   lanes.arrow            games under way, where a run plays them (selfplay/games.py)
   state.json             step, seed, micro-batch size, window, settings, world size, loss scale, figures
@@ -24,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, fsync_file, replacing, write_json
 from alphazero.training.checkpoint_files import (
+    CHAMPION,
     EMA,
     LANES,
     OPTIMIZER,
@@ -78,6 +80,7 @@ class Checkpoint:
     optimizer: Tensors
     ema: Tensors | None = None
     lanes: bytes | None = None
+    champion: Tensors | None = None
 
 
 def save(directory: Path, checkpoint: Checkpoint) -> Path:
@@ -87,6 +90,8 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
     tensors = {WEIGHTS: checkpoint.weights, OPTIMIZER: checkpoint.optimizer}
     if checkpoint.ema is not None:
         tensors[EMA] = checkpoint.ema
+    if checkpoint.champion is not None:
+        tensors[CHAMPION] = checkpoint.champion
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
@@ -139,7 +144,9 @@ def load(path: Path) -> Checkpoint:
         except (OSError, SafetensorError) as error:
             raise CheckpointError(f"{path / name}: {error}; wanted a safetensors file") from error
     lanes = (path / LANES).read_bytes() if LANES in names else None
-    return Checkpoint(state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes)
+    return Checkpoint(
+        state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes, tensors.get(CHAMPION)
+    )
 
 
 def read_state(path: Path) -> TrainingState:

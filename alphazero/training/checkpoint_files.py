@@ -17,9 +17,10 @@ from alphazero.files import fsync_directory, replacing, sha256_of, write_json
 
 MAGIC = "alphazero-checkpoint"
 VERSION = 1
-WEIGHTS, EMA, OPTIMIZER, LANES, STATE, MANIFEST = (
+WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE, MANIFEST = (
     "weights.safetensors",
     "ema.safetensors",
+    "champion.safetensors",
     "optimizer.safetensors",
     "lanes.arrow",
     "state.json",
@@ -84,7 +85,7 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(files, dict) or not {WEIGHTS, OPTIMIZER, STATE} <= files.keys():
         raise CheckpointError(f"{path / MANIFEST}: files {files!r}: wanted {WEIGHTS}, {OPTIMIZER}, {STATE}")
     for name, entry in files.items():
-        if name not in (WEIGHTS, EMA, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
+        if name not in (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
             raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: wanted size_bytes and sha256")
     return files
 

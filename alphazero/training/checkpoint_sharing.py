@@ -111,13 +111,15 @@ def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoi
     if checkpoint and all(has_it):
         return checkpoint
     own = checkpoint or Checkpoint(None, {}, {})  # type: ignore[arg-type]
-    state, has_ema = exchange.from_rank(source, (own.state, own.ema is not None))
+    has = (own.ema is not None, own.champion is not None)
+    state, has_ema, has_champion = exchange.from_rank(source, (own.state, *has))
     received = Checkpoint(
         state,
         exchange.tensors_from(source, own.weights),
         exchange.tensors_from(source, own.optimizer),
         exchange.tensors_from(source, own.ema or {}) if has_ema else None,
         exchange.from_rank(source, own.lanes),
+        exchange.tensors_from(source, own.champion or {}) if has_champion else None,
     )
     return checkpoint or received
 

@@ -93,6 +93,7 @@ def _on_cpu(checkpoint: Checkpoint, ready: torch.cuda.Event | None) -> Checkpoin
             weights=_to_cpu(checkpoint.weights),
             optimizer=_to_cpu(checkpoint.optimizer),
             ema=None if checkpoint.ema is None else _to_cpu(checkpoint.ema),
+            champion=None if checkpoint.champion is None else _to_cpu(checkpoint.champion),
         )
 
 

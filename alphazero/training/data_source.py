@@ -21,12 +21,14 @@ class SourceState:
     """What a checkpoint keeps of a source.
 
     window_id: hash of the data that the order is a function of. self_play: of Generations, empty for given
-    games. lanes: games under way, as selfplay/games.py writes them.
+    games. lanes: games under way, as selfplay/games.py writes them. champion: the network that plays, whole,
+    where it is not always the newest.
     """
 
     window_id: str
     self_play: dict[str, Any] = field(default_factory=dict)
     lanes: bytes | None = None
+    champion: dict[str, torch.Tensor] | None = None
 
 
 class DataSource(Protocol):

@@ -333,6 +333,7 @@ class Trainer:
                     _copies(optimizer),
                     averaged and _copies(averaged),
                     source.lanes,
+                    source.champion,
                 )
             )
         self.position.saved_step = step

@@ -83,6 +83,7 @@ void bind_sizes(nb::class_<Line<G>>& line) {
   line.attr("POLICY_SIZE") = nb::int_(G::kPolicySize);
   line.attr("MAX_LEGAL_MOVES") = nb::int_(G::kMaxLegalMoves);
   line.attr("MAX_PLIES") = nb::int_(G::kMaxPlies);
+  line.attr("NUM_SYMMETRIES") = nb::int_(G::kNumSymmetries);
 }
 
 template <Game G>

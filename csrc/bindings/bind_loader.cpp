@@ -20,6 +20,7 @@
 #include "data/permutation.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
+#include "games/hash.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 
 namespace nb = nanobind;
@@ -56,11 +57,14 @@ using BatchArrays = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array
 
 template <Game G>
 BatchArrays encode(EncoderOfArrays<G>& self, Input1<std::int32_t> shard, Input1<std::int32_t> game,
-                   Input1<std::int32_t> ply, HistoryFill fill, double value_q_ratio) {
+                   Input1<std::int32_t> ply, HistoryFill fill, double value_q_ratio,
+                   const std::optional<Input1<std::uint8_t>>& symmetry) {
   EncodedBatch batch;
   {
     const nb::gil_scoped_release release;
-    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply)}, fill, value_q_ratio);
+    const std::span<const std::uint8_t> turned =
+        symmetry ? as_span(*symmetry) : std::span<const std::uint8_t>();
+    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply), turned}, fill, value_q_ratio);
   }
   return {to_numpy(std::move(batch.packed), packed_bytes<G>()),
           to_numpy(std::move(batch.legal_offset)),
@@ -93,13 +97,27 @@ void bind_encoder(nb::module_& module, const char* name) {
            "The columns of a ShardView, kept alive and not copied; GameError if they do not fit together.")
       .def("encode", &encode<G>, nb::arg("shard").noconvert(), nb::arg("game").noconvert(),
            nb::arg("ply").noconvert(), nb::arg("fill"), nb::arg("value_q_ratio") = 0.0,
-           "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each.\n\n"
+           nb::arg("symmetry").noconvert() = nb::none(),
+           "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each, shown in "
+           "`symmetry` u8 [B] of the game (None: as they stand).\n\n"
            "Returns the arrays of alphazero.data.batch.Batch without sample_id: packed, legal_offset, "
            "legal_index, policy (the search's, or 1 on the move played), wdl (the result, with value_q_ratio "
            "of the search's value where there was a search), moves_left. IndexError for places that do not "
            "exist, GameError for games that cannot be replayed and policies with illegal moves.")
       .def("position_keys", &position_keys<G>, nb::arg("shard"), nb::arg("games").noconvert(),
            "u64 [plies of all `games`]: the key of the position before each move, game after game.");
+}
+
+// As many different streams as there are seeds and places.
+Array1<std::uint8_t> symmetries(std::uint64_t seed, std::uint64_t first, std::size_t count,
+                                int num_symmetries) {
+  if (num_symmetries < 1 || num_symmetries > 256) throw std::invalid_argument("1 to 256 symmetries");
+  std::vector<std::uint8_t> chosen(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = mix64(mix64(seed + kGolden) + first + i);
+    chosen[i] = static_cast<std::uint8_t>((bits >> 32) * static_cast<std::uint64_t>(num_symmetries) >> 32);
+  }
+  return to_numpy(std::move(chosen));
 }
 
 Array1<std::int64_t> sample_ids(std::uint64_t seed, std::uint64_t first, std::size_t count,
@@ -117,6 +135,11 @@ void bind_loader(nb::module_& module) {
   bind_encoder<Chess>(module, "ChessBatchEncoder");
   bind_encoder<Connect4>(module, "Connect4BatchEncoder");
   bind_encoder<TicTacToe>(module, "TicTacToeBatchEncoder");
+  module.def(
+      "symmetries", &symmetries, nb::arg("seed"), nb::arg("first"), nb::arg("count"),
+      nb::arg("num_symmetries"),
+      "u8 [count]: a symmetry in [0, num_symmetries) for each of the places first, first + 1, ... of the "
+      "endless order of samples that `seed` names, all as likely.");
   module.def("sample_ids", &sample_ids, nb::arg("seed"), nb::arg("first"), nb::arg("count"),
              nb::arg("num_samples"),
              "i64 [count]: the samples at places first, first + 1, ... of the endless order of num_samples "

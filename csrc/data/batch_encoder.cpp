@@ -68,7 +68,9 @@ typename BatchEncoder<G>::Place BatchEncoder<G>::place_of(const SamplePlaces& pl
   if (outside(places.game[sample], shard.num_games())) throw std::out_of_range("game out of range");
   const std::size_t game = places.game[sample];
   if (outside(places.ply[sample], shard.moves_of(game).size())) throw std::out_of_range("ply out of range");
-  return {&shard, game, static_cast<std::size_t>(places.ply[sample])};
+  const int symmetry = places.symmetry.empty() ? 0 : places.symmetry[sample];
+  if (symmetry >= G::kNumSymmetries) throw std::out_of_range("symmetry out of range");
+  return {&shard, game, static_cast<std::size_t>(places.ply[sample]), symmetry};
 }
 
 // Leaves the keys of all positions up to the ply and the newest frames in scratch.
@@ -112,9 +114,10 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
     const int index = G::move_to_index(state, move);
     is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
   }
-  const Move move = place.shard->moves_of(place.game)[place.ply];
+  const Move stored = place.shard->moves_of(place.game)[place.ply];
+  const Move move = G::turned_move(stored, place.symmetry);
   if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
-    fail(*place.shard, place.game, place.ply, "move " + std::to_string(move) + " is not legal");
+    fail(*place.shard, place.game, place.ply, "move " + std::to_string(stored) + " is not legal");
   }
   if (scratch.legal.size() > targets.legal_index.size()) {
     fail(*place.shard, place.game, place.ply,
@@ -149,10 +152,11 @@ void BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Ta
   std::size_t largest = 0;  // of the legal moves; takes what rounding left of the others
   double sum = 0;
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    if (std::find(scratch.legal.begin(), scratch.legal.end(), moves[i]) == scratch.legal.end()) {
+    const Move move = G::turned_move(moves[i], place.symmetry);
+    if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
       refuse(moves[i], "is not legal");
     }
-    const auto index = static_cast<std::uint16_t>(G::move_to_index(state, moves[i]));
+    const auto index = static_cast<std::uint16_t>(G::move_to_index(state, move));
     const std::size_t at =
         std::lower_bound(legal_begin, legal_begin + targets.num_legal, index) - legal_begin;
     if (targets.policy[at] != 0.0F) refuse(moves[i], "is there twice");
@@ -194,6 +198,11 @@ void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
   replay(place, scratch);
+  if constexpr (G::kNumSymmetries > 1) {
+    for (std::size_t i = 0; i < scratch.num_frames; ++i) {
+      scratch.frames[i].state = G::turned(scratch.frames[i].state, place.symmetry);
+    }
+  }
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
   take_policy(place, scratch, targets);
@@ -204,8 +213,10 @@ void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double
 template <Game G>
 EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio) {
   const std::size_t num_samples = places.shard.size();
-  if (places.game.size() != num_samples || places.ply.size() != num_samples) {
-    throw std::out_of_range("shard, game and ply have different lengths");
+  const bool fits = places.game.size() == num_samples && places.ply.size() == num_samples &&
+                    (places.symmetry.empty() || places.symmetry.size() == num_samples);
+  if (!fits) {
+    throw std::out_of_range("shard, game, ply and symmetry have different lengths");
   }
   EncodedBatch batch;
   batch.packed.resize(num_samples * packed_bytes<G>());

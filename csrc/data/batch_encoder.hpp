@@ -13,11 +13,13 @@
 
 namespace alphazero {
 
-// The position before move `ply` of row `game` of shard `shard`, for each of B samples.
+// The position before move `ply` of row `game` of shard `shard`, for each of B samples, shown in one of the
+// game's symmetries (none given: as it stands).
 struct SamplePlaces {
   std::span<const std::int32_t> shard;
   std::span<const std::int32_t> game;
   std::span<const std::int32_t> ply;
+  std::span<const std::uint8_t> symmetry = {};
 };
 
 // alphazero/data/batch.py without sample ids: B positions, K legal moves over all of them.
@@ -59,6 +61,7 @@ class BatchEncoder {
     const ShardColumns* shard;
     std::size_t game;
     std::size_t ply;
+    int symmetry = 0;
   };
 
   Place place_of(const SamplePlaces& places, std::size_t sample) const;

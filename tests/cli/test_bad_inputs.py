@@ -10,6 +10,10 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
+from alphazero.config import NetworkConfig
+from alphazero.games.registry import get_spec
+from alphazero.network.resnet import AlphaZeroNet
+from alphazero.network.weights import WeightsFile, write_weights
 
 # Columns: what is wrong, argv ({name} are files made below), words the line must hold.
 TABLE = [
@@ -48,6 +52,52 @@ TABLE = [
     ("a FEN without kings", ["perft", "8/8/8/8/8/8/8/8 w - - 0 1", "1"], ["king"]),
     ("a depth that is no number", ["perft", "startpos", "deep"], ["'deep'"]),
     ("eval of nothing", ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}"], ["no.pt"]),
+    (
+        "data with self-play alone",
+        ["train", "--config", "connect4", "--data", "{text}"],
+        ["--data", "--mode selfplay", "--mode mixed"],
+    ),
+    (
+        "no games of this game",
+        ["train", "--config", "connect4", "--mode", "supervised"],
+        ["connect4", "--data", "--mode selfplay"],
+    ),
+    ("no such mode", ["train", "--mode", "zero"], ["--mode", "'zero'", "selfplay, mixed"]),
+    ("self-play without weights", ["selfplay", "--out", "{tmp}/out"], ["--weights"]),
+    (
+        "self-play of no weights file",
+        ["selfplay", "--weights", "{text}", "--out", "{tmp}/out"],
+        ["text.pgn", "no weights file"],
+    ),
+    (
+        "no games to play",
+        ["selfplay", "--weights", "{text}", "--out", "{tmp}/o", "--games", "0"],
+        ["--games 0"],
+    ),
+    (
+        "games into what is no store",
+        ["selfplay", "--weights", "{connect4_pt}", "--out", "{tmp}", "--games", "1"],
+        ["{tmp}", "store"],
+    ),
+    (
+        "an odd match",
+        ["match", "--weights", "{text}", "--against", "random", "--games", "3"],
+        ["--games 3", "even"],
+    ),
+    (
+        "a match of two games",
+        ["match", "--weights", "{connect4_pt}", "--against", "{chess_pt}"],
+        ["chess.pt", "chess", "connect4"],
+    ),
+    (
+        "a match against nobody",
+        ["match", "--weights", "{connect4_pt}", "--against", "{tmp}/no.pt"],
+        ["no.pt"],
+    ),
+    ("a report of no run", ["report", "{tmp}/none"], ["none", "run directory"]),
+    ("a report in no format", ["report", "{tmp}", "--out", "r.gif"], ["r.gif", ".png"]),
+    ("a column that is none", ["solve", "448"], ["'448'", "move 3", "column 1-7"]),
+    ("a game that is over", ["solve", "1212121"], ["'1212121'", "over"]),
     ("no such benchmark", ["bench", "speed"], ["'speed'", "loader"]),
     ("more nodes without address", ["launch", "--nodes", "2", "--node-rank", "0"], ["--master-addr"]),
     (
@@ -84,6 +134,11 @@ def files(tmp_path_factory) -> dict[str, Path]:
     made["pickle_pt"] = tmp / "pickle.pt"
     torch.save({"a": torch.zeros(100)}, tmp / "whole.pt")
     write("cut_pt", "cut.pt", (tmp / "whole.pt").read_bytes()[:-200])
+    for game in ("chess", "connect4"):
+        config = NetworkConfig(game=game, blocks=1, filters=8)
+        network = AlphaZeroNet(config, get_spec(game))
+        made[f"{game}_pt"] = tmp / f"{game}.pt"
+        write_weights(made[f"{game}_pt"], WeightsFile(config, network.state_dict(), {}))
     return made
 
 
@@ -98,7 +153,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(argv, words, files, tmp_path, mon
     assert len(errors) == 1, errors
     assert errors[0].startswith("alphazero: error: ")
     for word in words:
-        assert word in errors[0]
+        assert word.format(**files) in errors[0]
     left = [path for path in tmp_path.rglob("*") if path.is_file() and "lock" not in path.name]
     assert left == [], "a mistake must leave nothing half-written"
 

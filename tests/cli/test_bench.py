@@ -15,6 +15,14 @@ SMALL = {
     ],
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
+    "evaluator": [
+        *("--blocks", "1", "--filters", "8", "--batch", "4", "--turns", "1", "--seconds", "0.02"),
+    ],
+    "search": ["--slots", "4", "--seconds", "0.1"],
+    "selfplay": [
+        *("--game", "connect4", "--blocks", "1", "--filters", "8", "--se-ratio", "0"),
+        *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),
+    ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
 }
 

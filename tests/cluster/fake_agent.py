@@ -2,7 +2,8 @@
 
 `fake_agent.py RANKS DIRECTORY MODE...`: modes of ranks are `run` (until told, then 1 s of saving),
 `stubborn` (ignores every wish), `early` (until told, no handler), `exit:N`. Each rank writes
-DIRECTORY/rank-R: its pid, then a line a signal, then `saved`.
+DIRECTORY/rank-R: its pid, then a line a signal, then `saved`; a heartbeat says that it has ended. SIGTERM is
+passed on to the ranks and answered with 143 once they have ended.
 """
 
 import os
@@ -12,22 +13,27 @@ import sys
 import time
 from pathlib import Path
 
+from alphazero.heartbeat import HeartbeatWriter
+
 
 def be_rank(directory: Path, mode: str) -> int:
     """A rank's life."""
     told: list[int] = []
-    note = (directory / f"rank-{os.environ['LOCAL_RANK']}").open("a", buffering=1)
+    file = os.open(directory / f"rank-{os.environ['LOCAL_RANK']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(text: str) -> None:
+        os.write(file, f"{text}\n".encode())  # unbuffered: a handler may come in between
 
     def receive(number: int, frame: object) -> None:
         told.append(number)
-        note.write(f"{signal.Signals(number).name}\n")
+        note(signal.Signals(number).name)
 
     if mode != "early":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, receive)
     # A child that a rank may have (a loader, a compiler): it must not get the wish, and must not survive.
     child = subprocess.Popen(["sleep", "300"])
-    note.write(f"{os.getpid()} {child.pid}\n")
+    note(f"{os.getpid()} {child.pid}")
     if mode.startswith("exit:"):
         time.sleep(0.5)
         child.kill()
@@ -35,9 +41,15 @@ def be_rank(directory: Path, mode: str) -> int:
     while not told or mode == "stubborn":
         time.sleep(0.02)
     time.sleep(1)
-    note.write(f"saved, child {'alive' if child.poll() is None else 'gone'}\n")
+    note(f"saved, child {'alive' if child.poll() is None else 'gone'}")
     child.kill()
+    HeartbeatWriter(directory / "heartbeat", int(os.environ["LOCAL_RANK"]), "here").beat(5, "end")
     return 0
+
+
+def end(number: int, frame: object) -> None:
+    """As torchrun: the wait for the ranks is broken off."""
+    raise SystemExit(128 + number)
 
 
 def main() -> int:
@@ -53,7 +65,14 @@ def main() -> int:
         )
         for rank, mode in enumerate(modes)
     ]
-    return max(rank.wait() & 0xFF for rank in ranks)
+    signal.signal(signal.SIGTERM, end)
+    try:
+        return max(rank.wait() & 0xFF for rank in ranks)
+    finally:
+        for rank in ranks:
+            rank.terminate()
+        for rank in ranks:
+            rank.wait()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ HOSTS, SLOTS = ("gpu-1", "gpu-2"), (2, 1)
 
 
 def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> Outcome:
-    return Outcome(failure.status if failure else 0, failure, lost, False, False, ())
+    return Outcome(failure.status if failure else 0, failure, lost, False, False)
 
 
 def finding(severity: str, rank: int, name: str) -> dict[str, object]:

@@ -112,7 +112,8 @@ def test_the_exit_status_is_that_of_the_job_and_the_log_is_named(launch):
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
 )
 def test_one_signal_lets_every_rank_save_and_reaches_nothing_but_ranks(launch, number: int, status: int):
     job = launch("run", "run")
@@ -122,6 +123,39 @@ def test_one_signal_lets_every_rank_save_and_reaches_nothing_but_ranks(launch, n
     assert job.end() == (status, f"alphazero: {STOPPING}\n")
     for rank in (0, 1):
         assert job.notes(rank)[1:] == ["SIGTERM", "saved, child alive"]
+    assert_all_gone(pids)
+
+
+def signal_everything_below(job: Launch, number: int) -> list[int]:
+    """What SLURM does to a step; the pids. Children of ranks have not learned what to do and are left out."""
+    below = psutil.Process(job.process.pid).children(recursive=True)
+    processes = [process for process in below if process.cmdline()[0] != "sleep"]
+    assert len(processes) == 3 + job.num_ranks  # agent, guard, launcher
+    for process in processes:
+        process.send_signal(number)
+    return [process.pid for process in processes]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_to_every_process_but_the_head_is_a_wish_to_stop_and_no_failure(launch, number, status):
+    job = launch("run", "run")
+    job.wait_for_ranks()
+    pids = signal_everything_below(job, number)
+    name = signal.Signals(number).name
+    assert job.end() == (status, f"alphazero: the job was ended by {name} to its processes\n")
+    for rank in (0, 1):
+        assert job.notes(rank)[1] == name
+        assert job.notes(rank)[-1] == "saved, child alive"
+    assert_all_gone(pids)
+
+
+def test_the_death_of_the_launcher_of_ranks_that_had_ended_well_is_no_bad_end(launch):
+    """scancel: SIGTERM to everything at once, which kills torchrun but not before its ranks have ended."""
+    job = launch("run", "run")
+    job.wait_for_ranks()
+    job.process.send_signal(signal.SIGTERM)
+    pids = signal_everything_below(job, signal.SIGTERM)
+    assert job.end() == (143, f"alphazero: {STOPPING}\n")
     assert_all_gone(pids)
 
 

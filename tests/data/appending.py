@@ -15,6 +15,7 @@ from alphazero.data.store_writer import encode_shard
 from tests.data.searched_games import batch, row, searched
 
 
+@functools.cache
 def generation(number: int) -> pa.RecordBatch:
     """Random games of tic-tac-toe, the same for the same number."""
     rng = random.Random(number)

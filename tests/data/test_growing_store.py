@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -269,9 +270,8 @@ def test_info_tells_of_the_searches(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "searches      2 games by a search, 1 full searches, visits 2" in text
 
 
-@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_no_failing_file_operation_makes_half_a_store_or_loses_a_shard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every open, fsync, rename, mkdir and removal of appending and going back fails in turn."""
     states = [[0, 1, 2], [0, 1, 2, 3], [0, 1], [0, 1, 2], [0, 1, 2, 6]]
@@ -285,9 +285,11 @@ def test_no_failing_file_operation_makes_half_a_store_or_loses_a_shard(
         store.append(generation(6))
 
     failed = 0
+    grow(tmp_path / "before", 3)
     for number in range(200):
         path = tmp_path / str(number)
-        grow(path, 3)
+        shutil.copytree(tmp_path / "before", path)
+        fault = (errno.ENOSPC, errno.EROFS, errno.EIO)[number % 3]
         with monkeypatch.context() as patch:
             operations = FailingOperations(patch, number, fault)
             try:
@@ -405,3 +407,18 @@ def test_rows_of_self_play_come_back_as_they_were(tmp_path: Path):
         assert not view.flags.writeable and not view.flags.owndata
     assert shard.search.ply_offset.tolist() == [0, 2, 2]
     assert shard.search.policy_offset.tolist() == [0, 1, 2]
+
+
+def test_two_writers_of_one_store_are_found_out(tmp_path: Path):
+    path = tmp_path / "s"
+    mine, other = grow(path, 2), GrowingStore(path, "tictactoe")
+    other.append(generation(2))
+    for write_more in (lambda: mine.append(generation(3)), lambda: mine.truncate_to(1)):
+        with pytest.raises(DataError, match="another process has written to it"):
+            write_more()
+    assert digests(path) == [digest_of(number) for number in range(3)] and set_aside(path) == {}
+    other.append(generation(3))
+    early, late = (GrowingStore(tmp_path / "new", "tictactoe") for _ in range(2))
+    early.append(generation(0))
+    with pytest.raises(DataError, match="another process has written to it"):
+        late.append(generation(1))

@@ -289,3 +289,29 @@ def test_noise_in_the_policies_never_crashes(tmp_path: Path):
                 assert "of its policy" in str(error)
                 refused += 1
     assert refused > 50 and tried - refused > 50
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0), (1, 2), (2, 1), (2, 2)])
+def test_joined_windows_find_the_searched_plies_of_both(tmp_path: Path, order: tuple[int, int]):
+    """0 and 1 hold searched games among others, 2 holds none."""
+    _, rows = mixed_games("joined")
+    parts = [rows[:20], rows[20:], [game for game in rows if "flags" not in game]]
+    windows = [window_of_rows(tmp_path / str(index), part) for index, part in enumerate(parts)]
+    first, second = (windows[index] for index in order)
+    skipped = 2
+    joined = Window.joined(first, second.games_from(skipped))
+    places = joined.locate(np.arange(joined.num_samples))
+    wanted = expected_samples(parts[order[0]])
+    tail = expected_samples(parts[order[1]])
+    counting = sorted({game for game, _ in tail})[skipped:]
+    wanted += [(game, ply) for game, ply in tail if game in counting]
+    assert list(zip(places.game.tolist(), places.ply.tolist(), strict=True)) == wanted
+    assert places.shard.tolist() == [0] * first.num_samples + [1] * (len(wanted) - first.num_samples)
+
+
+def test_joined_windows_that_begin_elsewhere_are_named_otherwise(tmp_path: Path):
+    """Five games of one ply each either way: which one is missing is in the name."""
+    a, b = (window_of_rows(tmp_path / str(column), [row("connect4", [column], 1)] * 3) for column in (0, 1))
+    one, other = Window.joined(a.games_from(1), b), Window.joined(a, b.games_from(1))
+    assert one.num_samples == other.num_samples == one.num_games == other.num_games == 5
+    assert one.id != other.id

@@ -82,7 +82,8 @@ def main() -> int:
     run, num_steps, step_s = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     stop = []
-    signal.signal(signal.SIGTERM, lambda number, frame: stop.append(number))
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: stop.append(number))
     beat = HeartbeatWriter(run / "heartbeat", rank, socket.gethostname())
     beat.beat(-1, "start")
     star = Star(rank, world_size)

@@ -105,18 +105,34 @@ def test_the_head_killed_takes_every_host_with_it(start):
     job.assert_decoys_live()
 
 
-def test_one_ctrl_c_lets_ranks_save_and_the_next_start_goes_on_from_there(start):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_one_ctrl_c_or_slurm_s_warning_lets_ranks_save_and_the_next_start_goes_on_from_there(start, number):
     job = start(num_steps=100)
     job.wait_for_step(7)
-    job.hosts[0].run("kill", "-INT", str(job.process(job.hosts[0], "fake_head")))
+    job.hosts[0].run("kill", f"-{number}", str(job.process(job.hosts[0], "fake_head")))
     status, said = job.end()
-    assert status == 128 + signal.SIGINT
+    assert status == 128 + number
     assert "stopping: ranks finish their step" in said
     stopped = [int(found) for found in re.findall(r"stopped after step (\d+)", said)]
     assert len(stopped) == 4
     assert len(set(stopped)) == 1
     assert (job.run / "checkpoints" / f"step-{stopped[0]:08d}").is_dir()
     assert not re.search("error", said)
+
+
+def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
+    """As a machine that shuts down tells all its processes."""
+    job = start(num_steps=60, max_restarts=1)
+    job.wait_for_step(7)
+    job.hosts[1].run("kill", "-TERM", str(job.process(job.hosts[1], "node_agent")))
+    job.wait_for_output("restart 1 of 1")
+    status, said = job.end()
+    assert status == 0, said
+    assert "error: host2 was told to end by SIGTERM" in said
+    stopped = re.search(r"rank 0 stopped after step (\d+)", said)
+    assert stopped, said
+    assert f"rank 0 begins at step {stopped[1]} of 60" in said
+    assert (job.run / "result").read_text() == str(sum(range(12)) * sum(range(1, 61)))
 
 
 @pytest.mark.slow

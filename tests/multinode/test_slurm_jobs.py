@@ -1,48 +1,38 @@
-"""The launcher under a real SLURM of hosts in namespaces: its environment, batch scripts, steps, scancel."""
+"""The launcher under a real SLURM of three nodes: environments, salloc, sbatch, srun, warnings, scancel."""
 
 import re
-import sys
-import time
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hosts import REPOSITORY
-from jobs import TINY, environment, run_job, step_lines
-from slurm_cluster import PROGRAMS, ROOT_VARIABLE, SlurmCluster, find_programs
+from hosts import Network
+from jobs import run_job, step_lines
+from real_job import LAUNCH, STEPS, Job, rank_names
+from slurm_cluster import Installation, SlurmCluster
 
 from alphazero.cluster.slurm import SlurmJob, read_slurm
 from alphazero.errors import LaunchError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-STEPS = 10
 
-
-def user(slurm: SlurmCluster) -> dict[str, str]:
-    """The environment of somebody who starts training."""
-    return {**environment(), "VIRTUAL_ENV": sys.prefix, "PYTHONPATH": "", **slurm.environment}
+SALLOC = ("salloc", "--nodes=2")
+SRUN = ("srun", "--nodes=2", "--ntasks-per-node=1", "--export=ALL")
+SBATCH = ("sbatch", "--nodes=2", "--wait", "--output=batch.log")
+MANY_STEPS = 100000
 
 
 @pytest.fixture(scope="module")
 def slurm(namespaces, tmp_path_factory):
     """Three nodes of two cores."""
-    from hosts import Network
-
-    if missing := sorted(PROGRAMS.keys() - find_programs().keys()):
-        pytest.skip(f"SLURM is not installed ({', '.join(missing)}), and {ROOT_VARIABLE} names no copy")
+    installation = Installation.find()
+    if reason := installation.why_not():
+        pytest.skip(reason)
     network = Network.build(tmp_path_factory.mktemp("network"), 3)
     try:
-        cluster = SlurmCluster.start(network, tmp_path_factory.mktemp("slurm"))
-        yield cluster
-        cluster.end()
+        yield SlurmCluster.start(network, installation)
     finally:
         network.end()
-
-
-def batch_script(directory: Path, *lines: str) -> str:
-    """Path of a script that sbatch takes."""
-    path = directory / "job.sh"
-    path.write_text("\n".join(("#!/bin/bash", *lines, "")))
-    return str(path)
 
 
 def read_as(text: str) -> SlurmJob | None:
@@ -84,66 +74,121 @@ def test_the_environment_of_tasks_is_read_as_slurm_means_it(slurm, tmp_path: Pat
         read_as((tmp_path / "many.txt").read_text())
 
 
+def batch_script(directory: Path, line: str) -> str:
+    """Path of a script that sbatch takes."""
+    path = directory / "job.sh"
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    return str(path)
+
+
+def start(slurm: SlurmCluster, directory: Path, store: Path, prefix: tuple[str, ...], *more: str) -> Job:
+    """The launcher behind salloc or srun, or in a script of sbatch; output is what the launcher says."""
+    if prefix[0] != "sbatch":
+        return Job(slurm.login, directory, store, *more, program=(*prefix, LAUNCH))
+    script = batch_script(directory, f'exec {shlex.quote(LAUNCH)} "$@"')
+    job = Job(slurm.login, directory, store, *more, program=(*prefix, script))
+    job.output = directory / "batch.log"
+    job.output.touch()
+    return job
+
+
 @pytest.fixture(scope="module")
-def one_host(tmp_path_factory, random_store):
+def one_host(namespaces, tmp_path_factory, random_store):
     """Figures of 4 ranks on one host."""
     directory = tmp_path_factory.mktemp("one-host")
     run_job(directory, random_store, 4, "--steps", str(STEPS))
     return step_lines(directory)
 
 
-def assert_same_training(directory: Path, reference: list[dict[str, float]]) -> None:
-    lines = step_lines(directory)
-    assert [line["sample_id_sum"] for line in lines] == [line["sample_id_sum"] for line in reference]
-    assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in reference], rel=1e-3)
-
-
-def launch(store: Path, *arguments: str) -> list[str]:
-    """The launcher's command line."""
-    script = str(REPOSITORY / "launch_distributed_training.sh")
-    return [script, *TINY, "--data", str(store), "--steps", str(STEPS), *arguments]
-
-
-def test_a_batch_script_starts_all_nodes_through_srun(slurm, tmp_path: Path, random_store, one_host):
-    script = batch_script(tmp_path, 'exec "$@"')
-    options = ("-W", "-N2", "--ntasks-per-node=2", "-o", "log")
-    done = slurm.run(
-        "sbatch",
-        *options,
-        script,
-        *launch(random_store),
-        cwd=tmp_path,
-        **user(slurm),
-    )
-    said = (tmp_path / "log").read_text()
-    assert done.returncode == 0, said
-    assert "4 processes on 2 hosts, master host1:15" in said
-    assert_same_training(tmp_path, one_host)
-    names = [f"host{1 + rank // 2}-rank{rank}.log" for rank in range(4)]
-    logs = tmp_path / "runs" / "job" / "logs"
-    assert sorted(path.name for path in logs.iterdir() if "-rank" in path.name) == names
-
-
-def test_a_step_of_one_task_a_node_starts_each_node_s_part(slurm, tmp_path: Path, random_store, one_host):
-    step = ("srun", "-N2", "--ntasks-per-node=1", *launch(random_store, "--gpus", "2"))
-    done = slurm.run(*step, cwd=tmp_path, **user(slurm))
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("prefix", "arguments"),
+    [
+        (SALLOC, ("--gpus", "2")),
+        ((*SBATCH, "--ntasks-per-node=2"), ()),  # the processes of a node are its tasks
+        (SRUN, ("--gpus", "2")),
+    ],
+    ids=["salloc", "sbatch", "srun"],
+)
+def test_a_job_on_two_nodes_has_the_losses_of_one_host(
+    slurm, tmp_path: Path, random_store, one_host, prefix: tuple[str, ...], arguments: tuple[str, ...]
+):
+    status, said = start(slurm, tmp_path, random_store, prefix, *arguments).end()
+    assert status == 0, said + slurm.logs()
+    if prefix[0] != "srun":  # there each task speaks of its own part
+        assert "4 processes on 2 hosts, master host1:15" in said
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["job"]
-    assert_same_training(tmp_path, one_host)
+    lines = step_lines(tmp_path)
+    assert len(lines) == STEPS
+    for line, expected in zip(lines, one_host, strict=True):
+        assert line["sample_id_sum"] == expected["sample_id_sum"]
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+    assert lines[0]["loss"] == pytest.approx(one_host[0]["loss"], rel=1e-6)
+    logs = tmp_path / "runs" / "job" / "logs"
+    assert sorted(path.name for path in logs.iterdir() if "-rank" in path.name) == rank_names(2)
+    slurm.wait_until_free()
 
 
-def test_scancel_saves_a_checkpoint_and_leaves_nothing_behind(slurm, tmp_path: Path, random_store):
-    script = batch_script(tmp_path, 'exec "$@"')
-    command = launch(random_store, "--gpus", "1", "--steps", "100000")
-    variables = {**user(slurm)}
-    done = slurm.run("sbatch", "-N3", "-o", "log", script, *command, cwd=tmp_path, **variables)
-    number = done.stdout.split()[-1]
-    log, deadline = tmp_path / "log", time.monotonic() + 120
-    while not (log.exists() and re.search(r"step [0-9]+5/", log.read_text())):
-        assert time.monotonic() < deadline, log.read_text() if log.exists() else "no log"
-        time.sleep(0.2)
-    assert slurm.run("scancel", "--full", "--signal=TERM", number, cwd=tmp_path).returncode == 0
-    slurm.wait_until_idle()
-    assert re.search(r"saved runs/job/checkpoints/step-", log.read_text())
-    for host in slurm.network.hosts:
-        host.wait_until_idle(limit_s=15)
+def press_ctrl_c(slurm: SlurmCluster) -> None:
+    """What a terminal does: SIGINT to salloc and the launcher under it."""
+    lines = slurm.login.processes()
+    victims = [str(pid) for pid, line in lines.items() if re.search(r"salloc |-m alphazero launch", line)]
+    assert len(victims) == 2, lines
+    slurm.login.run("kill", "-INT", *victims)
+
+
+def scancel(*options: str) -> Callable[[SlurmCluster], None]:
+    """The command that the only job gets."""
+
+    def stop(slurm: SlurmCluster) -> None:
+        job_id = slurm.login.run("squeue", "--noheader", "--format=%A").strip()
+        slurm.login.run("scancel", *options, job_id)
+
+    return stop
+
+
+def assert_stopped(slurm: SlurmCluster, directory: Path, job: Job, expected: int) -> None:
+    """Ended with a checkpoint of the step in which the wish came; nothing runs any more."""
+    status, said = job.end()
+    slurm.wait_until_free()
+    assert status == expected, said
+    step = re.search(r"stopping: a signal came during step (\d+)", said)
+    assert step, said
+    assert (directory / "runs" / "job" / "checkpoints" / f"step-{int(step[1]):08d}").is_dir(), said
+    assert "did not end well" not in said
+
+
+@pytest.mark.parametrize(
+    ("prefix", "stop", "expected"),
+    [
+        pytest.param(SALLOC, press_ctrl_c, 130, id="ctrl-c"),
+        pytest.param(SBATCH, scancel(), 143, id="scancel-sbatch"),
+        pytest.param(SRUN, scancel(), 143, id="scancel-srun"),
+        # What --signal=B:TERM@60 sends, and B:USR1@60: to the launcher alone.
+        pytest.param(SBATCH, scancel("--batch", "--signal=TERM"), 143, id="batch-term"),
+        pytest.param(SBATCH, scancel("--batch", "--signal=USR1"), 138, id="batch-usr1"),
+        # What --signal=USR1@60 sends: to all steps, that is to the agents and all below.
+        pytest.param(SALLOC, scancel("--signal=USR1"), 138, id="salloc-usr1"),
+        pytest.param(SBATCH, scancel("--signal=USR1"), 138, id="sbatch-usr1"),
+        pytest.param(SRUN, scancel("--signal=USR1"), 138, id="srun-usr1"),
+        pytest.param(SBATCH, scancel("--signal=TERM"), 143, id="sbatch-term"),
+        pytest.param((*SBATCH, "--nodes=3"), scancel("--full", "--signal=TERM"), 143, id="full-term"),
+    ],
+)
+def test_a_wish_to_stop_ends_the_job_with_a_checkpoint(
+    slurm, tmp_path: Path, random_store, prefix: tuple[str, ...], stop, expected: int
+):
+    gpus = "1" if "--nodes=3" in prefix else "2"
+    job = start(slurm, tmp_path, random_store, prefix, "--gpus", gpus, "--steps", str(MANY_STEPS))
+    job.wait_for(r"step \d+/")
+    stop(slurm)
+    assert_stopped(slurm, tmp_path, job, expected)
+
+
+@pytest.mark.parametrize("target", ["", "B:"])
+def test_slurm_s_own_warning_before_the_time_is_over_ends_the_job_with_a_checkpoint(
+    slurm, tmp_path: Path, random_store, target: str
+):
+    """It comes up to a minute early, as sbatch(1) says: after one minute to two of these three."""
+    limit = (*SBATCH, "--time=3", f"--signal={target}USR1@60")
+    job = start(slurm, tmp_path, random_store, limit, "--gpus", "2", "--steps", str(MANY_STEPS))
+    assert_stopped(slurm, tmp_path, job, 138)

@@ -38,10 +38,12 @@ def games_of(directory: Path) -> GameStore:
     return store
 
 
+def newest_checkpoint(directory: Path) -> Path:
+    return directory / RUN / "checkpoints" / f"step-{GENERATIONS * STEPS:08d}"
+
+
 def weights_of(directory: Path) -> dict[str, torch.Tensor]:
-    return load_file(
-        directory / RUN / "checkpoints" / f"step-{GENERATIONS * STEPS:08d}" / "weights.safetensors"
-    )
+    return load_file(newest_checkpoint(directory) / "weights.safetensors")
 
 
 def assert_same(directory: Path, other: Path) -> None:
@@ -132,6 +134,30 @@ def test_going_on_from_an_older_checkpoint_sets_the_newer_games_aside(zygote, tm
     # Set aside, played again to the same bytes, and so not kept twice.
     assert_same(tmp_path, undisturbed)
     assert not list((tmp_path / RUN / "games" / "set-aside").iterdir())
+
+
+def test_a_gate_decides_alike_on_other_ranks_and_after_a_kill(zygote, tmp_path) -> None:
+    gate = ("--gate-games", "6", "--gate-score", "0.6", "--learning-rate", "0.02")
+    output = run(zygote, tmp_path / "two", 2, *gate)
+    assert output.count("gate: new weights won") == GENERATIONS - 1
+    job = zygote.start(tmp_path / "one", 1, [*ARGUMENTS, *gate])
+    sleep_while_running(job, LIFE_S / 2)
+    job.kill()
+    job.wait()
+    run(zygote, tmp_path / "one", 1, *gate)
+    assert_same(tmp_path / "one", tmp_path / "two")
+
+
+def test_weights_that_a_gate_holds_back_do_not_play(zygote, tmp_path) -> None:
+    """No twin wins every game: the first weights play to the end, while those that learn move on."""
+    output = run(zygote, tmp_path, 1, "--gate-games", "4", "--gate-score", "1", "--keep-checkpoints", "100")
+    assert output.count("the old ones play on") == GENERATIONS - 1
+    last = newest_checkpoint(tmp_path)
+    first = last.with_name("step-00000003")
+    champions = [load_file(path / "champion.safetensors") for path in (first, last)]
+    weights = [load_file(path / "weights.safetensors") for path in (first, last)]
+    assert all(torch.equal(champions[0][name], tensor) for name, tensor in champions[1].items())
+    assert not all(torch.equal(weights[0][name], tensor) for name, tensor in weights[1].items())
 
 
 def test_games_that_are_gone_are_named(zygote, tmp_path) -> None:

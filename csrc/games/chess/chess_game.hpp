@@ -24,7 +24,10 @@ struct Chess {
   static constexpr int kPolicySize = chess::kNumPolicyMoves;
   static constexpr int kMaxLegalMoves = 218;  // the most known in a position that can be reached
   static constexpr int kMaxPlies = 11800;     // fifty moves end every game before move 5,900
+  static constexpr int kNumSymmetries = 1;    // castling and pawns know left from right and up from down
 
+  static State turned(const State& state, int) { return state; }
+  static Move turned_move(Move move, int) { return move; }
   static State initial() { return State::initial(); }
   static State from_string(std::string_view fen) { return State::from_fen(fen); }
   static std::string to_string(const State& state) { return state.fen(); }

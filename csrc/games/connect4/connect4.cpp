@@ -40,6 +40,18 @@ std::uint64_t from_rows(std::uint64_t rows) {
 
 }  // namespace
 
+Connect4::State Connect4::turned(const State& state, int symmetry) {
+  if (symmetry == 0) return state;
+  State mirrored;
+  for (int column = 0; column < kBoardWidth; ++column) {
+    const int from = column * kColumnBits;
+    const int to = (kBoardWidth - 1 - column) * kColumnBits;
+    mirrored.mover |= (state.mover >> from & kColumn) << to;
+    mirrored.occupied |= (state.occupied >> from & kColumn) << to;
+  }
+  return mirrored;
+}
+
 Connect4::State Connect4::from_string(std::string_view text) {
   const Grid grid = parse_grid(text, kBoardHeight, kBoardWidth);
   const std::uint64_t first = from_rows(grid.first);

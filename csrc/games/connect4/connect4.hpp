@@ -45,7 +45,12 @@ struct Connect4 {
   static constexpr int kPolicySize = 7;
   static constexpr int kMaxLegalMoves = 7;
   static constexpr int kMaxPlies = 42;
+  static constexpr int kNumSymmetries = 2;  // 1: left and right change places
 
+  static State turned(const State& state, int symmetry);
+  static Move turned_move(Move column, int symmetry) {
+    return static_cast<Move>(symmetry == 0 ? column : kBoardWidth - 1 - column);
+  }
   static State initial() { return {}; }
   // A board as grid_text.hpp writes it: "7/7/7/7/7/3x3". The stones must be able to lie so.
   static State from_string(std::string_view text);

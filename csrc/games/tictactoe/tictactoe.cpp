@@ -26,6 +26,28 @@ bool tictactoe::has_three(std::uint16_t stones) {
   return false;
 }
 
+Move TicTacToe::turned_move(Move square, int symmetry) {
+  int row = square / kBoardWidth;
+  int column = square % kBoardWidth;
+  for (int turn = 0; turn < (symmetry & 3); ++turn) {
+    const int next_row = column;
+    column = kBoardWidth - 1 - row;
+    row = next_row;
+  }
+  if ((symmetry & 4) != 0) column = kBoardWidth - 1 - column;
+  return static_cast<Move>(row * kBoardWidth + column);
+}
+
+TicTacToe::State TicTacToe::turned(const State& state, int symmetry) {
+  State turned;
+  for (Move square = 0; square < kPolicySize; ++square) {
+    const Move to = turned_move(square, symmetry);
+    turned.mover |= static_cast<std::uint16_t>((state.mover >> square & 1) << to);
+    turned.opponent |= static_cast<std::uint16_t>((state.opponent >> square & 1) << to);
+  }
+  return turned;
+}
+
 TicTacToe::State TicTacToe::from_string(std::string_view text) {
   const Grid grid = parse_grid(text, kBoardHeight, kBoardWidth);
   State state{static_cast<std::uint16_t>(grid.first), static_cast<std::uint16_t>(grid.second)};

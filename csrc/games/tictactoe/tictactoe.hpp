@@ -37,7 +37,11 @@ struct TicTacToe {
   static constexpr int kPolicySize = 9;
   static constexpr int kMaxLegalMoves = 9;
   static constexpr int kMaxPlies = 9;
+  // A mirror image where bit 2 is set, after as many quarter turns as bits 0 and 1 say.
+  static constexpr int kNumSymmetries = 8;
 
+  static State turned(const State& state, int symmetry);
+  static Move turned_move(Move square, int symmetry);
   static State initial() { return {}; }
   // A board as grid_text.hpp writes it: "3/1x1/3".
   static State from_string(std::string_view text);
