@@ -19,8 +19,8 @@ from alphazero.files import complete_lines, cut_unfinished_line
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
-# Pons's classes: stones on the board, then plies to the end with best play (begin has at most 14 stones, end
-# more than 28; easy ends in less than 14 plies, hard in 28 or more).
+# Pons's classes: stones on the board (begin to 14, middle to 28, end more), then plies to the end with best
+# play (easy to 14, medium to 28, hard more).
 CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
 _PONS_NAMES = {
     "Test_L3_R1": "end-easy",
@@ -83,7 +83,7 @@ def class_of(num_stones: int, score: int) -> str:
     """Pons's class of a position, one of CLASSES or another pair of length and difficulty."""
     length = "end" if num_stones > 28 else "middle" if num_stones > 14 else "begin"
     left = plies_to_end(num_stones, score)
-    return f"{length}-{'easy' if left < 14 else 'medium' if left < 28 else 'hard'}"
+    return f"{length}-{'easy' if left <= 14 else 'medium' if left <= 28 else 'hard'}"
 
 
 def read_pons(path: Path) -> SolvedSet:

@@ -92,6 +92,34 @@ void test_equals_minimax(Random& random, int& num_bounds) {
   }
 }
 
+// The game over the free squares, played out: each in turn takes one, the leader first; no pairs are made.
+bool is_held_in_play(std::uint64_t leader, std::uint64_t free) {
+  if (has_four(leader)) return false;
+  for (std::uint64_t left = free; left != 0; left &= left - 1) {
+    const std::uint64_t taken = left & -left, rest = free ^ taken;
+    bool has_answer = false;
+    for (std::uint64_t answers = rest; answers != 0 && !has_answer; answers &= answers - 1) {
+      has_answer = is_held_in_play(leader | taken, rest ^ (answers & -answers));
+    }
+    if (!has_answer) return false;
+  }
+  return true;
+}
+
+void test_free_squares(Random& random) {
+  int num_held = 0;
+  for (int round = 0; round < 200000; ++round) {
+    std::uint64_t sure = random() & random() & connect4::kBoard, free = 0;
+    const int num_free = 2 + 2 * static_cast<int>(random() % 3);
+    while (std::popcount(free) < num_free) free |= std::uint64_t{1} << random() % 49 & connect4::kBoard;
+    sure &= ~free;
+    if (!connect4::is_held(sure, free)) continue;
+    num_held += has_four(sure | free);
+    require(is_held_in_play(sure, free), "free squares " + std::to_string(free));
+  }
+  require(num_held > 200, "free squares that hold by pairs alone: " + std::to_string(num_held));
+}
+
 void test_moves_and_mirror(Random& random) {
   Solver solver(4);
   for (int round = 0; round < 40; ++round) {
@@ -120,6 +148,7 @@ int main() {
   int num_bounds = 0;
   test_equals_minimax(random, num_bounds);
   require(num_bounds > 200, "parity bounds many positions: " + std::to_string(num_bounds));
+  test_free_squares(random);
   test_moves_and_mirror(random);
   std::puts("solver: ok");
 }

@@ -120,7 +120,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
         ),
         (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': wanted a positive whole number"),
         (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': wanted a whole number"),
-        (["--weights", "net0"], "the following arguments are required: --data"),
+        (["--weights", "net0"], "wanted --data PATH... with known games, or --solved"),
     ],
 )
 def test_a_wrong_file_or_flag_is_one_line_and_exit_code_2(

@@ -1,0 +1,91 @@
+"""`alphazero solve` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alphazero import _core
+from alphazero.cli.main import main
+from alphazero.evaluation.solved import CLASSES, read_table
+
+OPENING = "32164625"  # its score, 11, is the first line of a given set
+
+
+def test_the_score_is_printed_alone(capsys: pytest.CaptureFixture[str]):
+    assert main(["solve", OPENING, "--table-mib", "16"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "11\n"
+
+
+def test_the_score_of_every_column_that_is_not_full(capsys: pytest.CaptureFixture[str]):
+    columns = "444444" + "31156"
+    assert main(["solve", columns, "--moves", "--table-mib", "16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[1:]] == [f"column {column}" for column in (1, 2, 3, 5, 6, 7)]
+    assert int(lines[0]) == max(int(line.split(":")[1]) for line in lines[1:])
+
+
+def test_json_holds_what_is_printed(capsys: pytest.CaptureFixture[str]):
+    assert main(["solve", OPENING, "--moves", "--json", "--table-mib", "16"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["moves"] == OPENING and answer["score"] == 11
+    assert max(answer["move_scores"].values()) == 11 and list(answer["move_scores"]) == list("1234567")
+    assert main(["solve", OPENING, "--json", "--table-mib", "16"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"moves": OPENING, "score": 11}
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["48"], ["'48'", "move 2", "'8'", "column 1-7"]),
+        (["40"], ["move 2", "'0'"]),
+        (["44a4"], ["move 3", "'a'"]),
+        (["4 4"], ["move 2", "' '"]),
+        (["4444444"], ["move 7", "'4'", "not full"]),
+        (["12121212"], ["the game is over after 7 moves"]),
+        (["1212121"], ["the game is over"]),
+        (["44", "--table-mib", "0"], ["--table-mib 0", "wanted 1 to"]),
+        (["44", "--table-mib", "999999999"], ["--table-mib 999999999", "free"]),
+        (["44", "--table-mib", "much"], ["--table-mib", "'much'"]),
+        (["44", "55"], ["55"]),
+    ],
+)
+def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["solve", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("alphazero: error: ")
+    for word in words:
+        assert word in captured.err
+
+
+def test_what_takes_long_is_announced_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("alphazero.cli.solve.QUIET_S", 0.01)
+    assert main(["solve", "4444445", "--table-mib", "16"]) == 0
+    captured = capsys.readouterr()
+    assert "solving" in captured.err and int(captured.out) == _core.Connect4Solver(16).score(
+        line_of("4444445")
+    )
+
+
+def line_of(columns: str) -> _core.Connect4Line:
+    line = _core.Connect4Line()
+    for column in columns:
+        line.push(int(column) - 1)
+    return line
+
+
+@pytest.mark.slow
+def test_a_table_is_made_again_byte_for_byte(tmp_path: Path):
+    argv = ["--count", "3", "--seed", "7"]
+    assert main(["solve", "--make-table", str(tmp_path / "one.tsv"), *argv, "--table-mib", "64"]) == 0
+    assert main(["solve", "--make-table", str(tmp_path / "two.tsv"), *argv, "--table-mib", "16"]) == 0
+    assert (tmp_path / "one.tsv").read_bytes() == (tmp_path / "two.tsv").read_bytes()
+    sets = read_table(tmp_path / "one.tsv")
+    assert [entry.name for entry in sets] == list(CLASSES)
+    assert [len(entry.positions) for entry in sets] == [3] * len(CLASSES)
+    assert main(["solve", "--make-table", str(tmp_path / "other.tsv"), "--count", "3", "--seed", "8"]) == 0
+    assert (tmp_path / "other.tsv").read_bytes() != (tmp_path / "one.tsv").read_bytes()
