@@ -60,8 +60,8 @@ class NetworkEvaluator:
     onednn_forward.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
-    compiled: torch.compile, for CUDA. On the CPU the fused convolutions are as fast or faster, and
-    take new weights without compiling again: ValueError.
+    compiled: torch.compile, for CUDA. On the CPU the fused convolutions are about as fast, and take new
+    weights without compiling again: ValueError.
     """
 
     def __init__(
