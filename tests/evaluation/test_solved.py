@@ -63,10 +63,17 @@ def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: i
     assert solved.plies_to_end(num_stones, score) == plies
 
 
-def test_given_sets_are_of_the_classes_their_names_say(shared_data: Path):
-    for entry in solved.read_sets([shared_data / "connect4"]):
-        classes = {solved.class_of(len(position.moves), position.score) for position in entry.positions}
-        assert classes == {entry.name} and len(entry.positions) == 500
+def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
+    stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
+    plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
+    sets = solved.read_sets([shared_data / "connect4"])
+    assert [entry.name for entry in sets] == list(solved.CLASSES)
+    for entry in sets:
+        length, difficulty = entry.name.split("-")
+        assert len(entry.positions) == 500
+        for position in entry.positions:
+            assert len(position.moves) in stones[length]
+            assert solved.plies_to_end(len(position.moves), position.score) in plies[difficulty]
 
 
 def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
