@@ -221,6 +221,24 @@ def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
     assert list(row["errors"]) == ["network alone", "4 simulations"] and row["without_errors"] == 1
 
 
+def test_the_search_has_the_settings_asked_for_and_no_noise(
+    network_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    seen = []
+
+    def player(evaluator: object, settings: _core.SearchSettings, *, num_threads: int):
+        seen.append((settings.simulations, settings.proofs, settings.c_init, settings.noise_epsilon))
+        return lambda lines: [line.legal()[0] for line in lines]
+
+    monkeypatch.setattr("alphazero.evaluation.players.search_player", player)
+    config = tmp_path / "search.toml"
+    config.write_text("[search]\nc_init = 2.5\nsimulations = 9\n")
+    argv = ["--weights", str(network_file), "--simulations", "40"]
+    evaluate(capsys, *argv)
+    evaluate(capsys, *argv, "--proofs", "--config", str(config))
+    assert seen == [(40, False, 1.25, 0.0), (40, True, 1.25, 0.0), (40, True, 2.5, 0.0)]
+
+
 def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
