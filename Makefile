@@ -4,6 +4,8 @@ BIN := .venv/bin
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 # More flags for `make train`, e.g. ARGS="--steps 100".
 ARGS ?=
+# Compilers side by side.
+JOBS ?= $(shell nproc)
 
 .PHONY: help setup train demo test test-slow lint format sanitize bench clean
 
@@ -64,11 +66,11 @@ format: setup
 
 sanitize: setup
 	$(BIN)/cmake -S . -B build/sanitize -DALPHAZERO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	$(BIN)/cmake --build build/sanitize --parallel
+	$(BIN)/cmake --build build/sanitize --parallel $(JOBS)
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
 	@# Threads meet in the loader and in the search.
 	$(BIN)/cmake -S . -B build/sanitize-thread -DALPHAZERO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	$(BIN)/cmake --build build/sanitize-thread --parallel --target encoding_test search_test
+	$(BIN)/cmake --build build/sanitize-thread --parallel $(JOBS) --target encoding_test search_test
 	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure -R 'encoding_test|search_test'
 
 bench: setup

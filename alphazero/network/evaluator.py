@@ -81,10 +81,11 @@ class NetworkEvaluator:
         self.dtype = DTYPES[precision]
         self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
         forward = make_forward(network, device, self.dtype, batch_size, compiled)
-        program = BatchProgram(forward, spec, batch_size, device, self.dtype)
-        self.max_moves = program.max_moves
-        self.runner: Runner = CudaRunner(program, device) if device.type == "cuda" else CpuRunner(program)
-        self.lanes = [Lane(program, pinned=device.type == "cuda") for _ in range(in_flight)]
+        self.program = BatchProgram(forward, spec, batch_size, device, self.dtype)
+        self.max_moves = self.program.max_moves
+        on_cuda = device.type == "cuda"
+        self.runner: Runner = CudaRunner(self.program, device) if on_cuda else CpuRunner(self.program)
+        self.lanes = [Lane(self.program, pinned=on_cuda) for _ in range(in_flight)]
 
     @property
     def description(self) -> str:
@@ -152,12 +153,10 @@ def make_forward(
 ) -> Forward:
     """The fastest forward pass that keeps the evaluator's promise on this device."""
     if device.type == "cuda":
-        return ModuleForward(network, device, dtype, compiled)
+        return ModuleForward(network, device, dtype, compiled=compiled)
     if compiled:
         raise ValueError("compiled: wanted a CUDA device; the CPU has fused convolutions")
     reason = why_not_onednn(dtype)
     if reason:
-        forward = ModuleForward(network, device, dtype, compiled=False)
-        forward.description += f" ({reason})"
-        return forward
+        return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
     return OneDnnForward(network, dtype, batch_size)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -32,19 +32,27 @@ class Forward(Protocol):
 class ModuleForward:
     """The modules themselves, channels last. New weights keep the addresses of the old ones.
 
-    compiled: through torch.compile; its choice of kernels is by rule, not by timing, so that equal
-    devices compute the same.
+    compiled: through torch.compile, which then chooses its kernels by rule, not by timing, so that
+    equal devices compute the same. remark: for the description.
     """
 
     def __init__(
-        self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, compiled: bool
+        self,
+        network: AlphaZeroNet,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        compiled: bool,
+        remark: str = "",
     ) -> None:
         folded = fold_batch_norm(network)
         folded.moves_left = None
         folded.to(device=device, dtype=dtype)
         self.network = folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._forward = torch.compile(self._plain) if compiled else self._plain
-        self.description = f"PyTorch {'compiled' if compiled else 'operators'} on {device.type}, {dtype}"
+        by_rule: dict[str, str | int | bool | Callable[..., Any]] = {"deterministic": True}
+        self._forward = torch.compile(self._plain, options=by_rule) if compiled else self._plain
+        how = "compiled" if compiled else "operators"
+        self.description = f"PyTorch {how} on {device.type}, {dtype}{remark}"
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """See Forward."""

@@ -1,7 +1,7 @@
 """The network's forward pass on the CPU: oneDNN's fused convolutions on weights packed once.
 
-Measured against the modules, torch.compile and torch.compile with frozen weights: benchmarks/evaluator.py
-and docs. The operators are those torch.compile itself emits (torch/_inductor/mkldnn_lowerings.py).
+The operators are those torch.compile emits with frozen weights (torch/_inductor/mkldnn_lowerings.py).
+Called by hand they are as fast or faster, need no compiler, and take new weights in milliseconds.
 
 Every layer is a convolution, the fully connected ones too. A matrix product splits its sums by the
 number of rows and of threads (MKL in fp32 with 2 threads, oneDNN's matmul in bf16 at 64 rows), so that
@@ -116,7 +116,6 @@ class OneDnnForward:
 
     def __init__(self, network: AlphaZeroNet, dtype: torch.dtype, batch_size: int) -> None:
         self.packer = Packer(network.config, network.spec, dtype, batch_size)
-        self.dtype = dtype
         self.board = (network.spec.board_height, network.spec.board_width)
         self.description = f"oneDNN fused convolutions on cpu, {dtype}"
         self.load(fold_tensors(network.state_dict()))
@@ -147,13 +146,9 @@ class OneDnnForward:
         # mean(dim=(2, 3)) gives the same and is twice to five times as slow in bf16.
         pooled_BC = functional.avg_pool2d(branch_BCHW, self.board).flatten(1)
         units_BU = squeeze.squeeze.of_rows(pooled_BC, "relu")
-        # The sigmoid is oneDNN's: torch's own has two forms, for whole vectors and for what is left over.
+        # oneDNN's sigmoid: torch's rounds whole vectors and what is left over differently (in fp32).
         scale_BC11 = squeeze.scale.of_rows(units_BU, "sigmoid")[:, :, None, None]
         shift_BC11 = squeeze.shift.of_rows(units_BU)[:, :, None, None]
-        if self.dtype == torch.float32:
-            # Not addcmul: where a compiler contracts it, one rounding or two would depend on the place.
-            return branch_BCHW.mul_(scale_BC11).add_(shift_BC11).add_(skip_BCHW).relu_()
-        # Here a product of two is exact before it is added.
         return skip_BCHW.addcmul_(branch_BCHW, scale_BC11).add_(shift_BC11).relu_()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -70,6 +70,21 @@ class Lane:
             self.event.synchronize()
 
 
+@contextlib.contextmanager
+def cudnn_by_rule() -> Iterator[None]:
+    """cudnn chooses algorithms by rule: training lets it time them, and ranks would not choose alike.
+
+    deterministic also keeps it from what it found by timing earlier: cudnn's cache knows the difference.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.deterministic
+    cudnn.benchmark, cudnn.deterministic = False, True
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.deterministic = before
+
+
 class Runner(Protocol):
     """Runs batches of a program one after the other."""
 
@@ -116,7 +131,7 @@ class CudaRunner:
         self.stream.wait_stream(torch.cuda.current_stream(device))
         self.graph: torch.cuda.CUDAGraph | None = None
         how = "as a CUDA graph"
-        with self._on_stream():
+        with self._on_stream(), cudnn_by_rule():
             for _ in range(WARM_UP_RUNS):
                 program.run(program.max_moves)
             self.stream.synchronize()
@@ -136,7 +151,8 @@ class CudaRunner:
             if self.graph is not None:
                 self.graph.replay()
             else:
-                self.program.run(lane.num_moves)
+                with cudnn_by_rule():
+                    self.program.run(lane.num_moves)
             lane.fetch()
 
     def load(self, folded: Mapping[str, Tensor]) -> None:

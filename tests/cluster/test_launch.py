@@ -142,6 +142,10 @@ def test_a_signal_to_every_process_but_the_head_is_a_wish_to_stop_and_no_failure
     job.wait_for_ranks()
     pids = signal_everything_below(job, number)
     name = signal.Signals(number).name
+    job.wait_until(lambda: all(name in job.notes(rank) for rank in (0, 1)))
+    below = psutil.Process(job.process.pid).children(recursive=True)
+    agents = [process for process in below if "alphazero.cluster.node_agent" in process.cmdline()]
+    assert len(agents) == 2  # agent and guard
     assert job.end() == (status, f"alphazero: the job was ended by {name} to its processes\n")
     for rank in (0, 1):
         assert job.notes(rank)[1] == name

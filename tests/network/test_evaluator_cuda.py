@@ -34,7 +34,7 @@ def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, compiled):
     assert evaluator.description.endswith("as a CUDA graph")
     exact = NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 64)(*arrays)
     result = evaluator(*arrays)
-    tolerance = 2e-3 if precision == "fp32" else 0.05
+    tolerance = 5e-3 if precision == "fp32" else 0.05
     np.testing.assert_allclose(result.wdl, exact.wdl, atol=tolerance)
     np.testing.assert_allclose(result.legal_logits, exact.legal_logits, rtol=0.05, atol=20 * tolerance)
 

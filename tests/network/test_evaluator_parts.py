@@ -14,7 +14,7 @@ from alphazero.network.folding import fold_batch_norm, fold_tensors
 from alphazero.network.forward import ModuleForward
 from alphazero.network.onednn_forward import OneDnnForward
 from alphazero.network.planes import expand_planes
-from alphazero.network.runner import WARM_UP_RUNS, CpuRunner, CudaRunner, Lane
+from alphazero.network.runner import WARM_UP_RUNS, CpuRunner, CudaRunner, Lane, cudnn_by_rule
 
 CPU = torch.device("cpu")
 GAMES = ("chess", "connect4", "tictactoe")
@@ -135,7 +135,8 @@ class FakeGraph:
 
     def replay(self) -> None:
         self.log.append("replay")
-        self.program.run(self.program.max_moves)
+        with cudnn_by_rule():  # as it was captured
+            self.program.run(self.program.max_moves)
 
 
 @pytest.fixture
@@ -146,6 +147,7 @@ def cuda_log(monkeypatch) -> tuple[list[str], BatchProgram]:
     run = program.run
 
     def logged_run(num_moves: int) -> None:
+        assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (False, True)
         log.append(f"run {num_moves}")
         run(num_moves)
 
@@ -155,6 +157,9 @@ def cuda_log(monkeypatch) -> tuple[list[str], BatchProgram]:
         yield
         log.append("captured")
 
+    # As training sets them.
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
     monkeypatch.setattr(program, "run", logged_run)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: FakeStream(log, device))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream(log, device))
@@ -170,6 +175,7 @@ def test_the_cuda_runner_captures_once_and_then_replays(cuda_log):
     warm_up = [f"run {program.max_moves}"] * WARM_UP_RUNS
     whole = f"run {program.max_moves}"
     assert log == ["wait", *warm_up, "synchronize", "capture", whole, "captured"]
+    assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (True, False)
     assert runner.description.endswith(", as a CUDA graph")
     for seed in (1, 2):
         log.clear()

@@ -1,0 +1,86 @@
+"""`alphazero selfplay` and `match`: games into a store, interrupted or not; scores."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from alphazero.cli.main import main
+from alphazero.config import NetworkConfig
+from alphazero.data.store import GameStore
+from alphazero.games.registry import get_spec
+from alphazero.network.resnet import AlphaZeroNet
+from alphazero.network.weights import WeightsFile, write_weights
+
+QUICK = ("--lanes", "8", "--moves-per-round", "20", "--simulations", "4", "--evaluation-batch", "8")
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    config = NetworkConfig(game="connect4", blocks=1, filters=8)
+    network = AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(0))
+    path = tmp_path_factory.mktemp("weights") / "connect4.pt"
+    write_weights(path, WeightsFile(config, network.state_dict(), {}))
+    return str(path)
+
+
+def test_games_are_stored_and_more_are_added(weights, tmp_path, capsys) -> None:
+    argv = ["selfplay", "--weights", weights, "--out", str(tmp_path / "games"), "--games", "12", *QUICK]
+    assert main(argv) == 0
+    store = GameStore.open(tmp_path / "games")
+    store.verify()
+    first = store.num_games
+    assert first >= 12 and store.manifest.game == "connect4"
+    said = capsys.readouterr().out
+    assert f"{first} games" in said and "games/hour" in said and "policy entropy" in said
+    assert main([*argv, "--seed", "1"]) == 0
+    assert GameStore.open(tmp_path / "games").num_games >= first + 12
+
+
+def test_an_interrupt_keeps_the_games_that_have_ended(weights, tmp_path) -> None:
+    out = tmp_path / "games"
+    command = [sys.executable, "-m", "alphazero", "selfplay", "--weights", weights, "--out", str(out)]
+    process = subprocess.Popen([*command, "--games", "1000000", *QUICK], stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not (out / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    store = GameStore.open(out)
+    store.verify()
+    assert f"{store.num_games} games in {out}" in said.decode()
+
+
+def test_a_kill_keeps_the_games_of_the_rounds_before(weights, tmp_path) -> None:
+    out = tmp_path / "games"
+    command = [sys.executable, "-m", "alphazero", "selfplay", "--weights", weights, "--out", str(out)]
+    process = subprocess.Popen([*command, "--games", "1000000", *QUICK])
+    deadline = time.monotonic() + 60
+    while not (out / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait(timeout=60)
+    store = GameStore.open(out)
+    store.verify()
+    assert store.num_games > 0
+
+
+def test_a_match_against_random_moves_has_all_its_games(weights, capsys) -> None:
+    argv = ["match", "--weights", weights, "--against", "random", "--games", "20", "--simulations", "60"]
+    assert main([*argv, "--json"]) == 0
+    score = json.loads(capsys.readouterr().out)
+    assert score["wins"] + score["draws"] + score["losses"] == 20
+    assert score["wins"] > 12, "even a network that knows nothing sees wins and losses near by searching"
+    low, high = score["elo_95"]
+    assert low is None or high is None or low <= score["elo"] <= high
+
+
+def test_a_network_against_itself_is_even(weights, capsys) -> None:
+    argv = ["match", "--weights", weights, "--against", weights, "--games", "20", "--simulations", "8"]
+    assert main(argv) == 0
+    assert "50.0% of the points" in capsys.readouterr().out
