@@ -19,8 +19,8 @@ from alphazero.files import complete_lines, cut_unfinished_line
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
-# Pons's classes: stones on the board (begin to 14, middle to 28, end more), then plies to the end with best
-# play (easy to 14, medium to 28, hard more).
+# Classes as Pons's: stones on the board (begin has at most 14, end more than 28), then plies to the end with
+# best play: easy less than 14, hard 28 or more (his sets themselves count 14 as easy and 28 as medium).
 CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
 _PONS_NAMES = {
     "Test_L3_R1": "end-easy",
@@ -80,10 +80,10 @@ def plies_to_end(num_stones: int, score: int) -> int:
 
 
 def class_of(num_stones: int, score: int) -> str:
-    """Pons's class of a position, one of CLASSES or another pair of length and difficulty."""
+    """A position's class in the own table: one of CLASSES or another pair of length and difficulty."""
     length = "end" if num_stones > 28 else "middle" if num_stones > 14 else "begin"
     left = plies_to_end(num_stones, score)
-    return f"{length}-{'easy' if left <= 14 else 'medium' if left <= 28 else 'hard'}"
+    return f"{length}-{'easy' if left < 14 else 'medium' if left < 28 else 'hard'}"
 
 
 def read_pons(path: Path) -> SolvedSet:

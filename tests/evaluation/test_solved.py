@@ -63,10 +63,17 @@ def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: i
     assert solved.plies_to_end(num_stones, score) == plies
 
 
-def test_given_sets_are_of_the_classes_their_names_say(shared_data: Path):
-    for entry in solved.read_sets([shared_data / "connect4"]):
-        classes = {solved.class_of(len(position.moves), position.score) for position in entry.positions}
-        assert classes == {entry.name} and len(entry.positions) == 500
+def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
+    stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
+    plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
+    sets = solved.read_sets([shared_data / "connect4"])
+    assert [entry.name for entry in sets] == list(solved.CLASSES)
+    for entry in sets:
+        length, difficulty = entry.name.split("-")
+        assert len(entry.positions) == 500
+        for position in entry.positions:
+            assert len(position.moves) in stones[length]
+            assert solved.plies_to_end(len(position.moves), position.score) in plies[difficulty]
 
 
 def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
@@ -212,6 +219,24 @@ def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
     assert row["errors"]["network alone"] > len(ends) // 4
     (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs", "--all-moves")
     assert list(row["errors"]) == ["network alone", "4 simulations"] and row["without_errors"] == 1
+
+
+def test_the_search_has_the_settings_asked_for_and_no_noise(
+    network_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    seen = []
+
+    def player(evaluator: object, settings: _core.SearchSettings, *, num_threads: int):
+        seen.append((settings.simulations, settings.proofs, settings.c_init, settings.noise_epsilon))
+        return lambda lines: [line.legal()[0] for line in lines]
+
+    monkeypatch.setattr("alphazero.evaluation.players.search_player", player)
+    config = tmp_path / "search.toml"
+    config.write_text("[search]\nc_init = 2.5\nsimulations = 9\n")
+    argv = ["--weights", str(network_file), "--simulations", "40"]
+    evaluate(capsys, *argv)
+    evaluate(capsys, *argv, "--proofs", "--config", str(config))
+    assert seen == [(40, False, 1.25, 0.0), (40, True, 1.25, 0.0), (40, True, 2.5, 0.0)]
 
 
 def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
