@@ -44,6 +44,8 @@ class Launch:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # Tests that run under nohup ignore it, and so would the launcher, as it should.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
 
     def notes(self, rank: int) -> list[str]:
