@@ -43,7 +43,7 @@ train: setup
 
 # Connect Four from zero in some ten minutes on two cores, and a plot of how it learned.
 demo: setup
-	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 12 --run-name demo $(ARGS)
+	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 18 --run-name demo $(ARGS)
 	$(BIN)/alphazero report runs/demo
 
 test: setup
