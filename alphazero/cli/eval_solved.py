@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import torch
 
     from alphazero.evaluation.players import Player
-    from alphazero.evaluation.solved import Outcomes, SolvedPosition, SolvedSet
+    from alphazero.evaluation.solved import Outcomes, Question, SolvedSet
 
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
-TABLE_MIB = 512
+TABLES_MIB = 1024  # of all threads' solvers
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,11 +77,14 @@ class SetErrors:
 
 def run(args: argparse.Namespace, device: torch.device) -> int:
     """Count each network's errors, print them."""
+    import torch
+
     from alphazero.evaluation.solved import SolverOutcomes, read_sets
 
     check(args)
     sets = read_sets(args.solved_sets or ())
-    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, TABLE_MIB)
+    num_threads = torch.get_num_threads()
+    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, TABLES_MIB // num_threads, num_threads)
     results = {}
     for path in args.weights:
         results[str(path)] = measure(args, sets, network_players(args, path, device), solver_outcomes)
@@ -139,25 +142,28 @@ def measure(
         outcomes = table_outcomes if known else solver_outcomes
         without = None
         if known or args.all_moves:
-            shown = watching(f"{entry.name}, all moves", len(entry.positions))
-            without = count_without_errors(entry.positions, outcomes, shown)
+            without = count_without_errors(entry.positions, outcomes, watching(f"{entry.name}, all moves"))
         errors = {
-            name: count_errors(
-                entry.positions, player, outcomes, watching(f"{entry.name}, {name}", len(entry.positions))
-            )
+            name: count_errors(entry.positions, player, outcomes, watching(f"{entry.name}, {name}"))
             for name, player in players.items()
         }
         results.append(SetErrors(entry.name, len(entry.positions), without, errors))
     return results
 
 
-def watching(label: str, total: int) -> Callable[[Iterable[SolvedPosition]], Iterator[SolvedPosition]]:
+def watching(label: str) -> Callable[[Sequence[Question], Iterable[int]], Iterator[int]]:
     """A bar on stderr where a person looks."""
     from tqdm import tqdm
 
-    def watch(positions: Iterable[SolvedPosition]) -> Iterator[SolvedPosition]:
+    def watch(questions: Sequence[Question], outcomes: Iterable[int]) -> Iterator[int]:
         yield from tqdm(
-            positions, desc=label, total=total, unit="position", file=sys.stderr, leave=False, disable=None
+            outcomes,
+            desc=label,
+            total=len(questions),
+            unit="move",
+            file=sys.stderr,
+            leave=False,
+            disable=None,
         )
 
     return watch

@@ -7,9 +7,12 @@ project's own table, which also holds the score of every move.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from alphazero import _core
 from alphazero.errors import DataError
@@ -61,8 +64,10 @@ class SolvedSet:
 
 _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
-# The sign of the exact value after a move, for the side that makes it.
-Outcomes = Callable[[SolvedPosition, int], int]
+# A column (from 0) in a position; and the signs of the exact values after such moves, each for the side that
+# makes it, in the order asked for, as they become known.
+Question: TypeAlias = tuple[SolvedPosition, int]
+Outcomes: TypeAlias = Callable[[Sequence[Question]], Iterable[int]]
 
 
 def sign(score: int) -> int:
@@ -153,23 +158,26 @@ def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPositio
     raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; wanted columns 1-7 of a game under way")
 
 
-def table_outcomes(position: SolvedPosition, column: int) -> int:
-    """From the scores that the position brought along."""
-    score = position.move_scores[column]
-    assert score is not None, "the move was legal"
-    return sign(score)
+def table_outcomes(questions: Sequence[Question]) -> Iterator[int]:
+    """From the scores that the positions brought along."""
+    for position, column in questions:
+        score = position.move_scores[column]
+        assert score is not None, "the move was legal"
+        yield sign(score)
 
 
 class SolverOutcomes:
     """Solved when asked for, and remembered in a file, a line `moves column outcome` each.
 
-    Raises DataError for a file that holds something else.
+    num_threads solvers work side by side, each with a table of table_mib. Raises DataError for a file that
+    holds something else.
     """
 
-    def __init__(self, cache: Path, table_mib: int = 512) -> None:
+    def __init__(self, cache: Path, table_mib: int = 512, num_threads: int = 1) -> None:
         self._cache = cache
-        self._solver: _core.Connect4Solver | None = None
         self._table_mib = table_mib
+        self._num_threads = num_threads
+        self._solvers = threading.local()
         self._known: dict[tuple[str, int], int] = {}
         cut_unfinished_line(cache)
         for number, text in enumerate(complete_lines(cache), start=1):
@@ -178,50 +186,77 @@ class SolverOutcomes:
                 raise DataError(f"{cache}:{number}: {text!r}: wanted 'moves column outcome'; remove the file")
             self._known[match[1], int(match[2])] = int(match[3])
 
-    def __call__(self, position: SolvedPosition, column: int) -> int:
-        """-1, 0 or 1 for the side that plays `column` (from 0)."""
-        key = (position.moves, column)
-        if key not in self._known:
-            self._known[key] = self._solve(position, column)
-            self._cache.parent.mkdir(parents=True, exist_ok=True)
-            with self._cache.open("a", encoding="ascii") as file:
-                file.write(f"{position.moves} {column} {self._known[key]}\n")
-        return self._known[key]
+    def __call__(self, questions: Sequence[Question]) -> Iterator[int]:
+        """Their outcomes, -1, 0 or 1, in order."""
+        keys = [(position.moves, column) for position, column in questions]
+        to_solve = {
+            key: question for key, question in zip(keys, questions, strict=True) if key not in self._known
+        }
+        with ThreadPoolExecutor(self._num_threads) as pool:
+            try:
+                solved = zip(to_solve, pool.map(self._solve, to_solve.values()), strict=True)
+                for key in keys:
+                    while key not in self._known:
+                        self._remember(*next(solved))
+                    yield self._known[key]
+            finally:
+                pool.shutdown(cancel_futures=True)
 
-    def _solve(self, position: SolvedPosition, column: int) -> int:
+    def _remember(self, key: tuple[str, int], outcome: int) -> None:
+        self._known[key] = outcome
+        self._cache.parent.mkdir(parents=True, exist_ok=True)
+        with self._cache.open("a", encoding="ascii") as file:
+            file.write(f"{key[0]} {key[1]} {outcome}\n")
+
+    def _solve(self, question: Question) -> int:
+        position, column = question
         line = position.line()
         line.push(column)
         if line.outcome().over:
             return -line.outcome().value
-        if self._solver is None:
-            self._solver = _core.Connect4Solver(self._table_mib)
-        return -self._solver.outcome(line)
+        if not hasattr(self._solvers, "own"):
+            self._solvers.own = _core.Connect4Solver(self._table_mib)
+        return -int(self._solvers.own.outcome(line))
 
 
 def count_errors(
     positions: Sequence[SolvedPosition],
     player: Player,
     outcomes: Outcomes,
-    watch: Callable[[Iterable[SolvedPosition]], Iterable[SolvedPosition]] = lambda positions: positions,
+    watch: Callable[[Sequence[Question], Iterable[int]], Iterable[int]] = lambda questions, found: found,
 ) -> int:
-    """Positions in which the player's move has a worse outcome than the position. watch: shows progress."""
+    """Positions in which the player's move has a worse outcome than the position; none where it is lost.
+
+    watch: shows how far the outcomes of these questions are.
+    """
     moves = player([position.line() for position in positions])
+    questions = [
+        (position, move) for position, move in zip(positions, moves, strict=True) if position.score >= 0
+    ]
+    found = watch(questions, outcomes(questions))
     return sum(
-        outcomes(position, move) < sign(position.score)
-        for position, move in zip(watch(positions), moves, strict=True)
+        outcome < sign(position.score) for (position, _), outcome in zip(questions, found, strict=True)
     )
 
 
 def count_without_errors(
     positions: Sequence[SolvedPosition],
     outcomes: Outcomes,
-    watch: Callable[[Iterable[SolvedPosition]], Iterable[SolvedPosition]] = lambda positions: positions,
+    watch: Callable[[Sequence[Question], Iterable[int]], Iterable[int]] = lambda questions, found: found,
 ) -> int:
-    """Positions in which no move is an error, as all have the position's outcome. watch: shows progress."""
-    return sum(
-        all(outcomes(position, column) == sign(position.score) for column in position.line().legal())
-        for position in watch(positions)
-    )
+    """Positions in which no move is an error, as all have the position's outcome. watch: as above."""
+    questions = [
+        (position, column)
+        for position in positions
+        if position.score >= 0
+        for column in position.line().legal()
+    ]
+    with_errors = {
+        position.moves
+        for (position, _), outcome in zip(questions, watch(questions, outcomes(questions)), strict=True)
+        if outcome < sign(position.score)
+    }
+    return sum(position.moves not in with_errors for position in positions)
 
 
 def move_errors(sets: Sequence[SolvedSet], player: Player) -> dict[str, float]:

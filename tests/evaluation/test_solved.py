@@ -126,26 +126,50 @@ def test_a_perfect_player_never_errs_and_the_worst_always_does():
 
 
 def test_outcomes_of_the_solver_are_those_of_the_table(tmp_path: Path):
-    outcomes = SolverOutcomes(tmp_path / "outcomes.txt", table_mib=16)
-    for position in OWN[:300:10]:
-        for column in position.line().legal():
-            assert outcomes(position, column) == solved.table_outcomes(position, column)
+    questions = [(position, column) for position in OWN[:300:10] for column in position.line().legal()]
+    expected = list(solved.table_outcomes(questions))
+    for num_threads in (1, 3):
+        cache = tmp_path / f"outcomes{num_threads}.txt"
+        outcomes = SolverOutcomes(cache, table_mib=16, num_threads=num_threads)
+        assert list(outcomes(questions + questions[:9])) == expected + expected[:9]
+        assert len(cache.read_text().splitlines()) == len(questions)
+
+
+def test_outcomes_are_told_and_kept_one_by_one(tmp_path: Path):
+    cache = tmp_path / "outcomes.txt"
+    questions = [(position, position.line().legal()[0]) for position in OWN[:12]]
+    found = SolverOutcomes(cache, table_mib=1, num_threads=2)(questions)
+    first = [next(found) for _ in range(5)]
+    found.close()
+    assert first == list(solved.table_outcomes(questions[:5]))
+    assert len(cache.read_text().splitlines()) == 5
+
+
+def test_nothing_is_solved_where_nothing_can_err():
+    lost = SolvedPosition(LOST, -18)
+
+    def outcomes(questions):
+        assert not questions
+        return []
+
+    assert count_errors([lost], lambda lines: [0] * len(lines), outcomes) == 0
+    assert solved.count_without_errors([lost], outcomes) == 1
 
 
 def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cache = tmp_path / "new" / "outcomes.txt"
     asked = [(position, column) for position in OWN[:20] for column in position.line().legal()]
     before = SolverOutcomes(cache, table_mib=1)
-    expected = [before(*question) for question in asked]
+    expected = list(before(asked))
     # A writer killed in the middle of a line leaves a beginning that is not believed.
     cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line().legal()[0]} 1"[:-3])
     after = SolverOutcomes(cache, table_mib=1)
     with monkeypatch.context() as patch:
-        patch.setattr(after, "_solve", lambda position, column: pytest.fail("solved again"))
-        assert [after(*question) for question in asked] == expected
-    column = OWN[30].line().legal()[0]
-    assert after(OWN[30], column) == solved.table_outcomes(OWN[30], column)
-    assert SolverOutcomes(cache)(OWN[30], column) == solved.table_outcomes(OWN[30], column)
+        patch.setattr(after, "_solve", lambda question: pytest.fail("solved again"))
+        assert list(after(asked)) == expected
+    another = [(OWN[30], OWN[30].line().legal()[0])]
+    assert list(after(another)) == list(solved.table_outcomes(another))
+    assert list(SolverOutcomes(cache)(another)) == list(solved.table_outcomes(another))
 
 
 @pytest.mark.parametrize("text", ["121 2\n", "128 1 1\n", "121 7 1\n", "121 1 2\n", "nonsense\n"])
