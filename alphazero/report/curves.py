@@ -53,6 +53,11 @@ class Panel:
     kind: str  # a field of RunFigures
     figures: tuple[tuple[str, str], ...]
     percent: bool = False
+    compared: tuple[tuple[str, str], ...] = ()  # instead of figures where several runs are drawn
+
+    def figures_for(self, num_runs: int) -> tuple[tuple[str, str], ...]:
+        """What is drawn of each run."""
+        return self.compared if self.compared and num_runs > 1 else self.figures
 
 
 _CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
@@ -71,6 +76,7 @@ PANELS = (
         "validations",
         tuple((f"move_error_{name.replace('-', '_')}", name) for name in _CLASSES),
         percent=True,
+        compared=(("move_error", ""),),
     ),
     Panel("self-play: length of games", "plies", "generations", (("plies", ""),)),
     Panel(
@@ -112,7 +118,8 @@ def _draw_panel(axis: Axes, panel: Panel, runs: Sequence[RunFigures]) -> None:
     styles = ("-", "--", ":", "-.")
     for number, run in enumerate(runs):
         lines: Lines = getattr(run, panel.kind)
-        for color, (name, label) in enumerate(panel.figures):
+        figures = panel.figures_for(len(runs))
+        for place, (name, label) in enumerate(figures):
             known = [line for line in lines if name in line]
             if not known:
                 continue
@@ -121,7 +128,7 @@ def _draw_panel(axis: Axes, panel: Panel, runs: Sequence[RunFigures]) -> None:
                 run.minutes(known),
                 [line[name] for line in known],
                 styles[number % len(styles)],
-                color=f"C{color}",
+                color=f"C{place if len(figures) > 1 else number}",
                 label=", ".join(parts),
                 linewidth=1.2,
             )

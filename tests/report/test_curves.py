@@ -26,7 +26,13 @@ LINES = [
     {"kind": "speed", "step": 30, "samples_per_s": 100.0, "minutes": 5.0},
     {"kind": "step", "step": 10, "policy_loss": 2.0, "value_loss": 1.0},
     {"kind": "step", "step": 20, "policy_loss": 1.5, "value_loss": 0.9},
-    {"kind": "validation", "step": 20, "move_error_end_easy": 0.25, "move_error_begin_hard": 0.5},
+    {
+        "kind": "validation",
+        "step": 20,
+        "move_error": 0.375,
+        "move_error_end_easy": 0.25,
+        "move_error_begin_hard": 0.5,
+    },
 ]
 
 
@@ -51,8 +57,13 @@ def test_a_panel_is_drawn_for_each_kind_of_figure_there_is(run_of) -> None:
 
 def test_several_runs_stand_side_by_side_under_their_names(run_of) -> None:
     runs = [RunFigures.read(run_of(name, LINES)) for name in ("one", "two")]
-    labels = [line.get_label() for line in draw(runs).axes[0].lines]
+    loss, errors, _ = draw(runs).axes
+    labels = [line.get_label() for line in loss.lines]
     assert labels == ["policy, one", "value, one", "policy, two", "value, two"]
+    # Errors by class would be six lines a run: of several runs the whole is drawn, each in its colour.
+    assert [line.get_label() for line in errors.lines] == ["one", "two"]
+    assert [line.get_ydata().tolist() for line in errors.lines] == [[0.375], [0.375]]
+    assert len({line.get_color() for line in errors.lines}) == 2
 
 
 def test_a_run_without_figures_is_refused(run_of) -> None:
