@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
 TABLES_MIB = 1024  # of all threads' solvers
+SMALLEST_TABLE_MIB = 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,8 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     check(args)
     sets = read_sets(args.solved_sets or ())
     num_threads = torch.get_num_threads()
-    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, TABLES_MIB // num_threads, num_threads)
+    table_mib = max(SMALLEST_TABLE_MIB, TABLES_MIB // num_threads)
+    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
     results = {}
     for path in args.weights:
         results[str(path)] = measure(args, sets, network_players(args, path, device), solver_outcomes)

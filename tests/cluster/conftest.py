@@ -1,4 +1,4 @@
-"""Fixtures of the cluster tests: the fake NVML library, and programs run under it."""
+"""Fixtures of the cluster tests: the fake NVML library, programs run under it, hostfiles."""
 
 import json
 import os
@@ -104,3 +104,15 @@ class Gpus:
 def gpus(fake_nvml: Path, tmp_path: Path) -> Gpus:
     """A machine with the GPUs a test gives it."""
     return Gpus(tmp_path, fake_nvml)
+
+
+@pytest.fixture
+def hostfile(tmp_path: Path):
+    """Writes a hostfile, gives its path."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "hostfile"
+        path.write_text(text)
+        return path
+
+    return write

@@ -41,7 +41,7 @@ def test_a_job_that_prints_a_message_only_prints_it():
 
 
 def test_a_job_arrives_as_it_was_and_another_version_is_refused():
-    job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/work", "/work/runs/x", 2, 2)
+    job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/srv/az", "/srv/az/runs/x", 2, 2)
     line = encode_job(job)
     assert decode_job(line) == job
     with pytest.raises(LaunchError, match="protocol 2; wanted 1"):

@@ -9,7 +9,7 @@ from alphazero.cluster.health import Device, Machine
 from alphazero.cluster.preflight import Examined, JobHost, Report, compare, table
 from alphazero.cluster.probe import HealthFault, Probe, Question, decode, encode, look
 
-QUESTION = Question("/work", "/work/runs/x", "a", 12355, False, "auto")
+QUESTION = Question("/srv/az", "/srv/az/runs/x", "a", 12355, False, "auto")
 
 
 def probe(**changed) -> Probe:
@@ -55,8 +55,8 @@ def test_hosts_alike_have_no_findings():
             "E b: torch 2.12.0; wanted 2.13.0 as on a",
         ),
         ({"commit": "0123456789ab+ff"}, "E b: alphazero commit 0123456789ab+ff; wanted 0123456789ab as on a"),
-        ({"has_directory": False}, "E b: no directory /work; wanted the one the head was started in"),
-        ({"run_writable": False}, "E b: /work/runs/x: cannot be written; wanted a directory for the run"),
+        ({"has_directory": False}, "E b: no directory /srv/az; wanted the one the head was started in"),
+        ({"run_writable": False}, "E b: /srv/az/runs/x: cannot be written; wanted a directory for the run"),
         (
             {"master_addresses": ()},
             "E b: master address a does not resolve; wanted --master-addr ADDRESS that does",

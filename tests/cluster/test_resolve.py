@@ -1,50 +1,15 @@
-"""From flags, files, environment and machine to a plan: every role, source and contradiction."""
+"""From flags, hostfile, environment and machine to a plan: every role, source and contradiction."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.cluster_config import read_cluster
 from alphazero.cluster.hang_watch import Limits
-from alphazero.cluster.health import Device, Machine
-from alphazero.cluster.plan import ClusterPlan, LaunchPlan, LaunchRequest
-from alphazero.cluster.resolve import resolve
-from alphazero.errors import AlphaZeroError, ConfigError, LaunchError
-
-ADDRESSES = (("lo", "127.0.0.1"), ("eth0", "10.0.0.5"))
-CPU = Machine("box", (), 4, ADDRESSES, has_infiniband=False)
-GPUS = replace(CPU, devices=tuple(Device(index, f"GPU-{index}", "NVIDIA Test") for index in range(4)))
-
-
-def cluster(
-    request: LaunchRequest,
-    machine: Machine = CPU,
-    taken: tuple[int, ...] = (),
-    config: Path | None = None,
-    names: dict[str, tuple[str, ...]] | None = None,
-    **environment: str,
-) -> ClusterPlan:
-    """resolve() where all ports but `taken` are free and `names` resolve."""
-    file = read_cluster(str(config)) if config else None
-    known = names or {}
-    return resolve(
-        request,
-        machine,
-        environment,
-        lambda port: port not in taken,
-        lambda: 40000,
-        file,
-        lambda name: known.get(name, ()),
-    )
-
-
-def plan(request: LaunchRequest, machine: Machine = CPU, **rest) -> LaunchPlan:
-    """This machine's part."""
-    found = cluster(request, machine, **rest)
-    assert found.node is not None
-    return found.node
+from alphazero.cluster.health import Machine
+from alphazero.cluster.plan import LaunchPlan, LaunchRequest
+from alphazero.errors import LaunchError
+from tests.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 
 
 def test_no_flags_on_a_machine_without_gpus_is_one_cpu_rank_said_loudly():
@@ -157,18 +122,6 @@ def test_a_taken_port_that_was_asked_for_is_an_error_with_another_one():
     by_hand = LaunchRequest(nodes=2, node_rank=0, master_addr="10.0.0.5")
     with pytest.raises(LaunchError, match="give --master-port 40000 on every node"):
         plan(by_hand, taken=(12355,))
-
-
-@pytest.fixture
-def hostfile(tmp_path: Path):
-    """Writes a hostfile, gives its path."""
-
-    def write(text: str) -> Path:
-        path = tmp_path / "hostfile"
-        path.write_text(text)
-        return path
-
-    return write
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "BOX", "10.0.0.5", "me@localhost"])
@@ -302,7 +255,6 @@ def test_more_slots_than_gpus_is_an_error(hostfile):
         plan(LaunchRequest(hostfile=hostfile("localhost slots=8\n")), GPUS)
 
 
-TWO = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_NNODES": "2", "SLURMD_NODENAME": "gpu1"}
 TASK = {
     **TWO,
     "SLURM_STEP_ID": "0",
@@ -419,111 +371,8 @@ def test_leftovers_of_a_lone_process_change_nothing():
     assert cluster(LaunchRequest(), **lone) == cluster(LaunchRequest())
 
 
-@pytest.fixture
-def toml(tmp_path: Path):
-    """Writes a TOML file with a [cluster] section, gives its path."""
-
-    def write(section: str) -> Path:
-        path = tmp_path / "c.toml"
-        path.write_text(f"[training]\nbatch_size = 64\n\n[cluster]\n{section}\n")
-        return path
-
-    return write
-
-
-def test_a_cluster_is_described_once_in_the_toml(toml):
-    config = toml(
-        'hosts = ["box slots=2", "me@other slots=4"]\nmaster_addr = "10.0.0.5"\nmaster_port = 6000\n'
-        'interface = "eth0"\nlauncher = "deepspeed"\nmax_restarts = 3\nmin_nodes = 1\n'
-        'host_weights = ["other=0.5"]\nexclude = "other:0"'
-    )
-    found = cluster(LaunchRequest(), config=config)
-    assert [(part.host.name, part.num_processes, part.weight, part.slots) for part in found.hosts] == [
-        ("box", 2, 1.0, ()),
-        ("me@other", 3, 0.5, (1, 2, 3)),
-    ]
-    assert (found.role, found.master_addr, found.master_port) == ("head", "10.0.0.5", 6000)
-    assert (found.launcher, found.interface) == ("deepspeed", "eth0")
-    assert (found.max_restarts, found.min_nodes) == (3, 1)
-
-
-def test_limits_come_from_flags_then_the_toml_then_the_defaults(toml):
-    config = toml("hang_timeout = 20\nsilence_timeout = 30\nshutdown_timeout = 40\npause_timeout = 50")
-    limits = cluster(LaunchRequest(hang_timeout=7.0, start_timeout=60.0), config=config).limits
-    assert limits == Limits(step_s=7.0, start_s=60.0, pause_s=50.0, shutdown_s=40.0, silence_s=30.0)
-    assert cluster(LaunchRequest()).limits == Limits()
-
-
 def test_nobody_looks_for_hangs_where_machines_come_and_go():
     request = LaunchRequest(elastic=(1, 3), master_addr="10.0.0.5", silence_timeout=20.0)
     endless = math.inf
     expected = Limits(step_s=endless, start_s=endless, pause_s=endless, silence_s=20.0)
     assert cluster(request).limits == expected
-
-
-def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
-    config = toml('master_port = 6000\ninterface = "eth0"\nlauncher = "deepspeed"')
-    found = cluster(LaunchRequest(master_port=7000, interface="lo", launcher="torchrun"), config=config)
-    assert (found.master_port, found.interface, found.launcher) == (7000, "lo", "torchrun")
-
-
-@pytest.mark.parametrize(
-    ("section", "request_", "environment", "message"),
-    [
-        ("nodes = 2", {"nodes": 3}, {}, "--nodes 3 contradicts [cluster] nodes=2 ({path}:5)"),
-        ("\ngpus = 2", {"gpus": 3}, {}, "--gpus 3 contradicts [cluster] gpus=2 ({path}:6)"),
-        ("nodes = 3", {}, TWO, "[cluster] nodes=3 ({path}:5) contradicts SLURM_NNODES=2"),
-        (
-            'hosts = ["a slots=1"]\nhostfile = "h"',
-            {},
-            {},
-            "[cluster] hosts=a slots=1 ({path}:5) contradicts [cluster] hostfile=h ({path}:6)",
-        ),
-        ('hosts = ["a slots=0"]', {}, {}, "{path}:5: [cluster] hosts:1: 'a slots=0': expected"),
-        ('hosts = ["a slots=1\\nb slots=1"]', {}, {}, "{path}:5: [cluster] hosts: 'a slots=1\\nb slots=1'"),
-        ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): wanted a number of processes from 1"),
-        (
-            'host_weights = ["a=2"]',
-            {},
-            {},
-            "[cluster] host_weights=a=2 ({path}:5): a: there is no list",
-        ),
-        (
-            'hosts = ["a slots=1 weight=3"]\nhost_weights = ["a=2"]',
-            {},
-            {},
-            "[cluster] host_weights=a=2 ({path}:6) contradicts weight=3",
-        ),
-        ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; wanted one of nodes, gpus, hostfile"),
-        ("nodes = 0", {}, {}, "{path}:5: nodes: 0: wanted at least 1"),
-        ('nodes = "x"', {}, {}, "{path}:5: nodes: 'x': wanted a whole number"),
-        ("master_port = 65536", {}, {}, "{path}:5: master_port: 65536: wanted 1 to 65535"),
-        ('launcher = "mpi"', {}, {}, "{path}:5: launcher: 'mpi': wanted one of auto, torchrun"),
-        ('host_weights = ["a=0.0"]', {}, {}, "{path}:5: host_weights: 'a=0.0': wanted HOST=WEIGHT with"),
-    ],
-)
-def test_a_section_that_cannot_be_is_an_error_with_its_line(
-    toml, section: str, request_: dict, environment: dict[str, str], message: str
-):
-    path = toml(section)
-    with pytest.raises(AlphaZeroError) as caught:
-        cluster(LaunchRequest(**request_), config=path, **environment)
-    assert str(caught.value).startswith(message.format(path=path))
-
-
-def test_a_hostfile_beside_another_list_of_hosts_must_be_the_same(toml, hostfile):
-    path = hostfile("a slots=1\nb slots=1\n")
-    same = toml('hosts = ["a slots=1", "b slots=1"]')
-    assert cluster(LaunchRequest(hostfile=path), config=same).num_nodes == 2
-    with pytest.raises(LaunchError, match=r"--hostfile .* contradicts \[cluster\] hosts=a slots=1"):
-        cluster(LaunchRequest(hostfile=path), config=toml('hosts = ["a slots=1"]'))
-
-
-def test_the_trainer_ignores_the_cluster_section_and_no_other(toml):
-    from alphazero.config import load_config
-
-    path = toml("nodes = 2")
-    assert load_config(str(path), {}).training.batch_size == 64
-    path.write_text("[clusters]\nnodes = 2\n")
-    with pytest.raises(ConfigError, match="no such section"):
-        load_config(str(path), {})

@@ -1,10 +1,9 @@
-"""Ten thousand moves a game lane need no more memory than the first thousand.
+"""Ten thousand moves a lane need no more memory than the first thousand.
 
 The bound is on a line fitted to the resident memory after each stretch of moves.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,10 @@ from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.search.batched import run_pool
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane
+from tests.selfplay.made_up_evaluator import MadeUpEvaluation
 
 LANES, STRETCH, STRETCHES, WARM_UP = 8, 100, 100, 20
 BYTES_A_MOVE = 8.0  # a game that is kept costs some 100 a move
-
-
-@dataclass
-class UniformEvaluation:
-    legal_logits: np.ndarray
-    wdl: np.ndarray
-
-    def result(self) -> "UniformEvaluation":
-        return self
 
 
 class UniformEvaluator:
@@ -34,8 +25,8 @@ class UniformEvaluator:
 
     batch_size = LANES
 
-    def submit(self, packed, legal_index, legal_offset) -> UniformEvaluation:
-        return UniformEvaluation(
+    def submit(self, packed, legal_index, legal_offset) -> MadeUpEvaluation:
+        return MadeUpEvaluation(
             np.zeros(len(legal_index), np.float32), np.full((len(packed), 3), 1 / 3, np.float32)
         )
 
