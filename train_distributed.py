@@ -5,7 +5,7 @@ Same as `alphazero train`; see `--help` there for all flags.
 
 import sys
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -92,6 +94,22 @@ def main(argv: Sequence[str]) -> int:
         return 2
 
 
-def entry_point() -> None:
-    """Console script."""
-    sys.exit(main(sys.argv[1:]))
+def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
+    """The process `alphazero ARGV`, by default of the command line; never returns."""
+    end_process(main(sys.argv[1:] if argv is None else argv))
+
+
+def end_process(status: int) -> NoReturn:
+    """What Python does at its end, but for taking modules and libraries down.
+
+    gloo, libuv and others still have threads then; one that meets a half-gone interpreter can abort a
+    process whose work is done, and the job would count as failed.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            status = status or 120  # as Python's own end
+    os._exit(status)

@@ -21,9 +21,12 @@ from alphazero.cluster.agent_protocol import Output
 CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16
 MAX_ERROR = 500
-# What names a cause: our own one-line errors, and the last line of a traceback (which torch marks).
+# What names a cause: our own one-line errors, the last line of a traceback (which torch marks), and what C++
+# and the interpreter say before they abort ("Fatal Python error: Aborted" says no more than the signal).
 ERROR_LINE = re.compile(
     r"alphazero: error: .*|(\[rank\d+\]: )?([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit)\b.*"
+    r"|terminate called .*|what\(\): .*|FATAL: .*"
+    r"|Fatal Python error: (?!Aborted|Segmentation fault|Bus error|Illegal instruction|Floating).*"
 )
 MARK = re.compile(r"^\[rank\d+\]: ")
 

@@ -16,7 +16,11 @@ STACKS_SIGNAL = signal.SIGUSR2
 
 
 def begin(environment: Mapping[str, str]) -> None:
-    """Called first in a rank: redirect stdout and stderr if an agent listens, answer STACKS_SIGNAL."""
+    """Called first in a rank: redirect stdout and stderr if an agent listens, answer STACKS_SIGNAL.
+
+    A rank that dies in native code (SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL) shows its stacks as well.
+    """
+    faulthandler.enable(all_threads=True)
     faulthandler.register(STACKS_SIGNAL, all_threads=True)
     directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
     if not directory or local_rank is None:

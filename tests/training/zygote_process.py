@@ -4,7 +4,6 @@ zygote.py starts it and speaks JSON lines with it over a socket pair. Nothing su
 the socket closes, and the kernel ends its ranks with it.
 """
 
-import atexit
 import ctypes
 import gc
 import importlib
@@ -15,10 +14,11 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import Any
+
+from alphazero.cli.main import end_process
 
 # The trainer's own, and what torch's optimizers and DeepSpeed import late.
 MODULES = (
@@ -141,15 +141,6 @@ def run_rank(task: dict[str, Any]) -> int:
     return 0
 
 
-def end_rank(status: int) -> None:
-    """What python does at its end, but for the teardown of all modules: a second of page faults."""
-    threading._shutdown()  # waits for threads that are no daemons
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[2]))
     import_what_ranks_need()
@@ -157,4 +148,4 @@ if __name__ == "__main__":
     tell(socket_to_test, {"ready": True})
     rank_task = serve(socket_to_test)
     if rank_task is not None:
-        end_rank(run_rank(rank_task))
+        end_process(run_rank(rank_task))

@@ -1,0 +1,30 @@
+"""How a command ends its process: as Python does, but without taking libraries down."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import atexit, threading, time
+from alphazero.cli.main import end_process
+
+class Library:
+    def __del__(self):
+        print("taken down")
+
+library = Library()
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread ended"))).start()
+end_process(3)
+"""
+
+
+def test_threads_and_exit_handlers_are_waited_for_and_nothing_is_taken_down():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "thread ended\nat exit\n", "")
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    program = "from alphazero.cli.main import end_process; print('x'); end_process(0)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=60)
+    assert done.returncode == 120
