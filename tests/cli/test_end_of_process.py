@@ -1,7 +1,9 @@
 """How a command ends its process: as Python does, but without taking libraries down."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import atexit, threading, time
@@ -25,6 +27,7 @@ def test_threads_and_exit_handlers_are_waited_for_and_nothing_is_taken_down():
 
 def test_output_that_cannot_be_written_is_a_failure():
     program = "from alphazero.cli.main import end_process; print('x'); end_process(0)"
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", program], stdout=full, timeout=60)
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, env=environment, timeout=60)
     assert done.returncode == 120
