@@ -141,7 +141,12 @@ class TrainingConfig:
     )
     steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0)
     epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0)
-    precision: str = setting("fp32", "arithmetic of the network", choices=("fp32", "bf16", "fp16"))
+    precision: str = setting(
+        "fp32",
+        "arithmetic of the network; auto is bf16 where all devices of the job have it, else fp16 on GPUs, "
+        "fp32 on CPUs",
+        choices=("fp32", "bf16", "fp16", "auto"),
+    )
     loss_scale: float = setting(65536.0, "fp16: first value of the dynamic loss scale", minimum=1)
     loss_scale_window: int = setting(
         1000, "fp16: steps without overflow after which the scale doubles", minimum=1

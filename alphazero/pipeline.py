@@ -27,6 +27,7 @@ from alphazero.generations import Generations, Helpers
 from alphazero.given_games import GivenGames, loader_threads
 from alphazero.heartbeat import HeartbeatWriter
 from alphazero.metrics import AllWriters, open_writers
+from alphazero.network.precision import fast_precisions
 from alphazero.network.resnet import AlphaZeroNet
 from alphazero.network.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.run_directory import RunDirectory, choose_run_directory, create
@@ -57,14 +58,12 @@ T = TypeVar("T")
 class Request:
     """What the command line asked for beside the settings.
 
-    resume: "", "latest", "best-<metric>" or a checkpoint's path. mixed_precision: bf16, or fp16 where a
-    device has no bf16.
+    resume: "", "latest", "best-<metric>" or a checkpoint's path.
     """
 
     argv: list[str]
     resume: str = ""
     fresh_start: bool = False
-    mixed_precision: bool = False
     notices: tuple[str, ...] = ()
 
 
@@ -208,18 +207,17 @@ def train_to_the_end(
 
 
 def choose_precision(config: Config, session: Session) -> tuple[Config, tuple[str, ...]]:
-    """--mixed-precision is bf16, but fp16 for all where one rank's GPU has no bf16."""
-    if not session.request.mixed_precision:
+    """`auto` becomes the fastest precision of all ranks' devices that ds_config.json does not switch off."""
+    if config.training.precision != "auto":
         return config, ()
-    lacks = session.runtime.device.type == "cuda" and not torch.cuda.is_bf16_supported(
-        including_emulation=False
-    )
-    if not any(session.exchange.numbers(int(lacks))):
-        return config, ()
-    training = dataclasses.replace(config.training, precision="fp16")
-    return dataclasses.replace(config, training=training), (
-        "a GPU of this job has no bf16: training in fp16",
-    )
+    by_rank = session.exchange.gather(fast_precisions(session.runtime.device))
+    common = [name for name in by_rank[0] if all(name in names for names in by_rank)]
+    allowed = [name for name in common if name not in session.settings.precisions_off]
+    training = dataclasses.replace(config.training, precision=allowed[0])
+    notices: tuple[str, ...] = ()
+    if "bf16" not in common:
+        notices = (f"a device of this job has no fast bf16: training in {training.precision}",)
+    return dataclasses.replace(config, training=training), notices
 
 
 def find_run(config: Config, session: Session) -> tuple[RunDirectory, bool, Checkpoint | None]:

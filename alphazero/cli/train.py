@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     start.add_argument("--resume", nargs="?", const="latest", default="", metavar="latest|best-METRIC|PATH")
     start.add_argument("--fresh-start", action="store_true", help="begin anew beside an existing run")
-    start.add_argument("--mixed-precision", action="store_true", help="bf16, or fp16 where a GPU has no bf16")
+    start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
     start.add_argument("--deepspeed_config", "--deepspeed-config", default="", metavar="FILE")
     start.add_argument("--deepspeed", action="store_true", help="accepted for the deepspeed launcher")
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
@@ -59,9 +59,9 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     """
     flags = dict(vars(args))
     if args.mixed_precision:
-        if flags.get("precision", "bf16") != "bf16":
-            raise ConfigError(f"--mixed-precision contradicts --precision {flags['precision']}")
-        flags["precision"] = "bf16"
+        if flags.get("precision", "auto") != "auto":
+            raise ConfigError(f"--mixed-precision is --precision auto: contradicts {flags['precision']}")
+        flags["precision"] = "auto"
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     config = load_config(args.config or default_preset, flags)
@@ -119,7 +119,7 @@ def _train(args: argparse.Namespace) -> int:
     from alphazero.pipeline import Request, train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
-    request = Request(sys.argv, args.resume, args.fresh_start, args.mixed_precision, tuple(notices))
+    request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))
     return train(config, settings, runtime, request)
 
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 from alphazero.config import NetworkConfig
 from alphazero.games.spec import GameSpec
 from alphazero.network.folding import fold_tensors
+from alphazero.network.precision import has_onednn_bf16
 from alphazero.network.resnet import AlphaZeroNet
 
 # Shapes: B positions, C channels, H x W board, P policy planes, Q = H * W squares, 3 = win, draw, loss.
@@ -32,7 +33,7 @@ def why_not_onednn(dtype: torch.dtype) -> str:
     operators = torch.ops.mkldnn
     if not hasattr(operators, "_convolution_pointwise"):
         return "this build of torch has no oneDNN"
-    if dtype == torch.bfloat16 and not operators._is_mkldnn_bf16_supported():
+    if dtype == torch.bfloat16 and not has_onednn_bf16():
         return "oneDNN has no bf16 on this CPU"
     if dtype == torch.float16 and not operators._is_mkldnn_fp16_supported():
         return "oneDNN has no fp16 on this CPU"
