@@ -190,7 +190,9 @@ class SearchConfig:
     )
     simulations: int = setting(800, "simulations a move", minimum=1, maximum=1_000_000)
     proofs: bool = setting(True, "won and lost positions found by the search prove their parents")
-    c_init: float = setting(1.25, "puct: exploration", minimum=0)
+    c_init: float = setting(
+        2.5, "puct: exploration beside values of -1..1 (AlphaZero's 1.25 stands beside 0..1)", minimum=0
+    )
     c_base: float = setting(19652.0, "puct: growth of the exploration with the visits", minimum=1)
     fpu_reduction: float = setting(0.2, "puct: first-play urgency below the parent's value", minimum=0)
     root_fpu_reduction: float = setting(0.0, "puct: the same at the root", minimum=0)

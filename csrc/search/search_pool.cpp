@@ -17,9 +17,15 @@ constexpr std::size_t kSlotsPerTask = 8;  // enough work that threads seldom mee
 template <Game G>
 SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves,
                           int num_threads, HistoryFill fill)
-    : groups_(num_groups), slots_per_group_(slots_per_group), fill_(fill), workers_(num_threads) {
+    : groups_(num_groups),
+      slots_per_group_(slots_per_group),
+      leaves_(leaves),
+      fill_(fill),
+      workers_(num_threads) {
   for (Group& group : groups_) {
     group.slots.resize(slots_per_group);
+    group.places.resize(slots_per_group);
+    group.num_legal.resize(slots_per_group * leaves);
     group.packed.resize(slots_per_group * leaves * packed_bytes<G>());
     group.legal_index.resize(slots_per_group * leaves * G::kMaxLegalMoves);
     group.legal_offset.reserve(slots_per_group * leaves + 1);
@@ -37,37 +43,41 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
   const auto each_slot = [&](auto&& act) {
     workers_.run(num_tasks, [&](std::size_t task, int) {
       const std::size_t end = std::min((task + 1) * kSlotsPerTask, group.slots.size());
-      for (std::size_t i = task * kSlotsPerTask; i < end; ++i) act(i, group.slots[i]);
+      for (std::size_t i = task * kSlotsPerTask; i < end; ++i) act(i);
     });
   };
-  each_slot([&](std::size_t i, Slot& slot) {
-    run_slot(number * slots_per_group_ + i, slot, group, legal_logits, wdl, driver);
-  });
+  each_slot(
+      [&](std::size_t i) { run_slot(i, number * slots_per_group_ + i, group, legal_logits, wdl, driver); });
   lay_out(group);
-  each_slot([&](std::size_t, Slot& slot) { write_slot(slot, group); });
+  each_slot([&](std::size_t i) { write_slot(i, group); });
   num_evaluations_ += group.rows;
   return {std::span(group.packed).first(group.rows * packed_bytes<G>()),
           std::span(group.legal_index).first(group.legal_offset.back()), group.legal_offset};
 }
 
+// index: the slot's in its group; number: among all.
 template <Game G>
-void SearchPool<G>::run_slot(std::size_t number, Slot& slot, const Group& group,
+void SearchPool<G>::run_slot(std::size_t index, std::size_t number, Group& group,
                              std::span<const float> legal_logits, std::span<const float> wdl,
                              SearchDriver<G>& driver) {
-  for (std::size_t leaf = 0; leaf < slot.num_leaves; ++leaf) {
-    const std::size_t row = slot.first_row + leaf;
+  Slot& slot = group.slots[index];
+  Place& place = group.places[index];
+  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
+    const std::size_t row = place.first_row + leaf;
     slot.search.apply(leaf, legal_logits.data() + group.legal_offset[row], wdl.data() + 3 * row);
   }
-  while (true) {
-    if (!slot.is_busy && !driver.next(number, slot.search)) {
-      slot.num_leaves = 0;
-      return;
-    }
+  place.num_leaves = 0;
+  while (place.num_leaves == 0) {
+    if (!slot.is_busy && !driver.next(number, slot.search)) return;
     slot.is_busy = true;
-    slot.num_leaves = slot.search.collect();
-    if (slot.num_leaves > 0) return;
-    driver.finish(number, slot.search);
-    slot.is_busy = false;
+    place.num_leaves = static_cast<std::uint32_t>(slot.search.collect());
+    if (place.num_leaves == 0) {
+      driver.finish(number, slot.search);
+      slot.is_busy = false;
+    }
+  }
+  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
+    group.num_legal[index * leaves_ + leaf] = static_cast<std::int32_t>(slot.search.num_legal(leaf));
   }
 }
 
@@ -76,20 +86,22 @@ template <Game G>
 void SearchPool<G>::lay_out(Group& group) {
   group.rows = 0;
   group.legal_offset.assign(1, 0);
-  for (Slot& slot : group.slots) {
-    slot.first_row = group.rows;
-    group.rows += slot.num_leaves;
-    for (std::size_t leaf = 0; leaf < slot.num_leaves; ++leaf) {
-      const auto num_legal = static_cast<std::int32_t>(slot.search.num_legal(leaf));
-      group.legal_offset.push_back(group.legal_offset.back() + num_legal);
+  for (std::size_t index = 0; index < group.places.size(); ++index) {
+    Place& place = group.places[index];
+    place.first_row = static_cast<std::uint32_t>(group.rows);
+    group.rows += place.num_leaves;
+    for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
+      group.legal_offset.push_back(group.legal_offset.back() + group.num_legal[index * leaves_ + leaf]);
     }
   }
 }
 
 template <Game G>
-void SearchPool<G>::write_slot(Slot& slot, Group& group) {
-  for (std::size_t leaf = 0; leaf < slot.num_leaves; ++leaf) {
-    const std::size_t row = slot.first_row + leaf;
+void SearchPool<G>::write_slot(std::size_t index, Group& group) {
+  Slot& slot = group.slots[index];
+  const Place& place = group.places[index];
+  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
+    const std::size_t row = place.first_row + leaf;
     slot.search.write_position(leaf, fill_, group.packed.data() + row * packed_bytes<G>());
     slot.search.write_legal(leaf, group.legal_index.data() + group.legal_offset[row]);
   }

@@ -57,24 +57,31 @@ class SearchPool {
   struct Slot {
     Search<G> search;
     bool is_busy = false;
-    std::size_t first_row = 0;
-    std::size_t num_leaves = 0;
+  };
+  // A slot's place in the batch, and the legal moves of each leaf in it. They lie apart from the searches:
+  // one thread lays the batch out, and would wait for each search in another core's cache.
+  struct Place {
+    std::uint32_t first_row = 0;
+    std::uint32_t num_leaves = 0;
   };
   struct Group {
     std::vector<Slot> slots;
+    std::vector<Place> places;
+    std::vector<std::int32_t> num_legal;  // [slots, leaves]
     std::size_t rows = 0;
     std::vector<std::uint8_t> packed;
     std::vector<std::int32_t> legal_index;
     std::vector<std::int32_t> legal_offset{0};
   };
 
-  void run_slot(std::size_t number, Slot& slot, const Group& group, std::span<const float> legal_logits,
+  void run_slot(std::size_t index, std::size_t number, Group& group, std::span<const float> legal_logits,
                 std::span<const float> wdl, SearchDriver<G>& driver);
-  void write_slot(Slot& slot, Group& group);
+  void write_slot(std::size_t index, Group& group);
   void lay_out(Group& group);
 
   std::vector<Group> groups_;
   std::size_t slots_per_group_;
+  std::size_t leaves_;
   HistoryFill fill_;
   WorkerPool workers_;
   std::uint64_t num_evaluations_ = 0;

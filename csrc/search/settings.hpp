@@ -12,9 +12,9 @@ struct SearchSettings {
   int simulations = 800;  // of the root's edges, kept ones included (Silver et al. 2018)
   int leaves = 1;         // that wait in one tree at a time; Gumbel has one
 
-  // PUCT. Silver et al. 2018, pseudocode: pb_c_base, pb_c_init.
+  // PUCT. Silver et al. 2018, pseudocode: pb_c_base, pb_c_init = 1.25, there beside values of 0..1.
   double c_base = 19652.0;
-  double c_init = 1.25;
+  double c_init = 2.5;
   double fpu_reduction = 0.2;  // KataGo's fpuReductionMax
   double root_fpu_reduction = 0.0;
   double noise_epsilon = 0.0;    // share of the noise in the root's priors; 0 is none

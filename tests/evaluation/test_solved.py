@@ -256,11 +256,11 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
 
     monkeypatch.setattr("alphazero.evaluation.players.search_player", player)
     config = tmp_path / "search.toml"
-    config.write_text("[search]\nc_init = 2.5\nsimulations = 9\n")
+    config.write_text("[search]\nc_init = 3.5\nsimulations = 9\n")
     argv = ["--weights", str(network_file), "--simulations", "40"]
     evaluate(capsys, *argv)
     evaluate(capsys, *argv, "--proofs", "--config", str(config))
-    assert seen == [(40, False, 1.25, 0.0), (40, True, 1.25, 0.0), (40, True, 2.5, 0.0)]
+    assert seen == [(40, False, 2.5, 0.0), (40, True, 2.5, 0.0), (40, True, 3.5, 0.0)]
 
 
 def test_the_table_for_people_has_a_line_a_set_and_one_for_all(

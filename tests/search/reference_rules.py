@@ -21,7 +21,7 @@ class Settings:
     simulations: int = 100
     leaves: int = 1
     c_base: float = 19652.0
-    c_init: float = 1.25
+    c_init: float = 2.5
     fpu_reduction: float = 0.0
     root_fpu_reduction: float = 0.0
     noise_epsilon: float = 0.0

@@ -174,7 +174,7 @@ def games_against_everything(line: Line, settings: Settings, searcher_moves: boo
         replace(PUCT, simulations=2000),
         replace(PUCT, simulations=2000, leaves=8),
         replace(PUCT, simulations=2000, noise_epsilon=0.25, forced_playouts=2.0),
-        replace(PUCT, simulations=2000, proofs=False),
+        replace(PUCT, simulations=8000, proofs=False),  # means alone find the truth later
         replace(GUMBEL, simulations=2000),
     ],
     ids=["puct", "8 leaves", "noise", "no proofs", "gumbel"],

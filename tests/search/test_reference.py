@@ -20,7 +20,7 @@ from reference_rules import (
     softmax,
 )
 
-PUCT = Settings(simulations=200, proofs=False)
+PUCT = Settings(simulations=200, c_init=1.25, proofs=False)
 
 
 def node_of(value: float, *edges: tuple[float, int, float]) -> Node:
