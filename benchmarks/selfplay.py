@@ -57,11 +57,11 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 def one_round(evaluator: NetworkEvaluator, batch: Batch, args: argparse.Namespace) -> dict[str, float]:
-    """Bare network, steady self-play and a whole run, one after the other: the machine changes its speed."""
-    bare = bare_speed(evaluator, batch, args.seconds)
+    """Bare network, steady self-play, a whole run and the bare network again: a machine changes its speed."""
+    before = bare_speed(evaluator, batch, args.seconds)
     steady = steady_speed(evaluator, args)
     whole = whole_run(evaluator, args)
-    bare = (bare + bare_speed(evaluator, batch, args.seconds)) / 2
+    bare = (before + bare_speed(evaluator, batch, args.seconds)) / 2
     return {
         "bare_evaluations_per_s": bare,
         "self_play_evaluations_per_s": steady,
