@@ -308,7 +308,7 @@ SECTIONS: dict[str, type] = {
     "self_play": SelfPlayConfig,
     "run": RunConfig,
 }
-# What else a file may hold: the launcher reads it (cluster/cluster_config.py), the trainer does not.
+# What else a file may hold: the launcher reads it (cluster/plan/cluster_section.py), the trainer does not.
 FOREIGN_SECTIONS = ("cluster",)
 
 

@@ -20,34 +20,34 @@ from torch.nn.parallel import DistributedDataParallel
 
 from alphazero.cli.main import Parser
 from alphazero.config import Config, load_config
-from alphazero.console import Console
-from alphazero.data.batch import MicroBatch
 from alphazero.errors import ConfigError
+from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
-from alphazero.heartbeat import HeartbeatWriter
-from alphazero.metrics import AllWriters
+from alphazero.host.memory import HostMemory
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
-from alphazero.network.resnet import AlphaZeroNet
-from alphazero.run_directory import RunDirectory
-from alphazero.runtime import Runtime, default_threads, lone_process_environment, read_runtime
+from alphazero.run.console import Console
+from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.run.metrics import AllWriters
+from alphazero.run.run_directory import RunDirectory
+from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.batch_plan import BatchPlan, plan_batches
-from alphazero.training.checkpoint import Checkpoint
-from alphazero.training.checkpoint_writer import CheckpointWriter
-from alphazero.training.data_source import SourceState, Weights
-from alphazero.training.deepspeed_config import DeepSpeedSettings
-from alphazero.training.deepspeed_engine import (
+from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.checkpoint.writer import CheckpointWriter
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.engine.engine import (
     Engine,
     TrainingModule,
     end_process_group,
     start_process_group,
 )
+from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.exchange import Exchange
-from alphazero.training.host_memory import HostMemory
-from alphazero.training.job import Job
-from alphazero.training.memory_probe import random_batch
-from alphazero.training.optimizer import make_optimizer
-from alphazero.training.stop import StopRequest
-from alphazero.training.trainer import Crew, Position, Trainer
+from alphazero.training.loop.data_source import SourceState, Weights
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.trainer import Crew, Position, Trainer
+from alphazero.training.runtime import Runtime, default_threads, lone_process_environment, read_runtime
 
 SPEC = get_spec("chess")
 CLIP = 10.0

@@ -20,10 +20,10 @@ from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
-from alphazero.network.evaluator import NetworkEvaluator
-from alphazero.network.forward import Forward, ModuleForward
+from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import DTYPES
-from alphazero.network.resnet import AlphaZeroNet
 
 # Legal moves of a usual position: chess in the middle game, a Connect Four board with no full column.
 USUAL_MOVES = {"chess": 32, "connect4": 7, "tictactoe": 5}

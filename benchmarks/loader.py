@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from alphazero import _core
-from alphazero.data.loader import Loader
-from alphazero.data.raw_data import open_or_import
-from alphazero.data.sampler import Window
-from alphazero.data.store import ShardView
+from alphazero.data.pgn.open import open_or_import
+from alphazero.data.sampling.loader import Loader
+from alphazero.data.sampling.window import Window
+from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 
 RANDOM_GAMES = 2000

@@ -17,7 +17,7 @@ from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
-from alphazero.network.resnet import AlphaZeroNet, NetworkOutput
+from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import chess.pgn
 
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
-from alphazero.data.pgn import import_pgn
-from alphazero.data.pgn_stream import ParsedChunk, parse_sources
-from alphazero.data.source import find_sources
+from alphazero.data.pgn.importer import import_pgn
+from alphazero.data.pgn.source import find_sources
+from alphazero.data.pgn.stream import ParsedChunk, parse_sources
 from alphazero.errors import ConfigError
 
 # What an engine writes beside its moves in TCEC's files: some 200 bytes a ply.

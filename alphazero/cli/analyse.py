@@ -13,7 +13,7 @@ from alphazero.errors import GameInputError
 
 if TYPE_CHECKING:
     from alphazero.games.registry import Line
-    from alphazero.network.evaluator import NetworkEvaluator
+    from alphazero.network.inference.evaluator import NetworkEvaluator
 
 BAR_WIDTH = 40
 
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from alphazero.games.registry import make_line
-    from alphazero.network.evaluator import NetworkEvaluator
-    from alphazero.network.weights import load_network
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.weights import load_network
 
     device = torch.device("cpu")
     network, _ = load_network(args.weights, device)

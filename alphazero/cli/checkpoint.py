@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from alphazero.errors import CheckpointError
-from alphazero.training import checkpoint_files as files
+from alphazero.training.checkpoint import files
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from alphazero.data.pgn import ImportReport
-    from alphazero.data.store_summary import StoreSummary
+    from alphazero.data.pgn.importer import ImportReport
+    from alphazero.data.store.summary import StoreSummary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(sources: list[Path], store: Path, workers: int) -> int:
-    from alphazero.data.pgn import available_cores, import_pgn
+    from alphazero.data.pgn.importer import available_cores, import_pgn
 
     try:
         report = import_pgn(sources, store, workers=workers or available_cores(), progress=True)
@@ -83,8 +83,8 @@ def import_text(report: ImportReport) -> str:
 
 
 def _info(store: Path, *, as_json: bool) -> int:
-    from alphazero.data.store import GameStore
-    from alphazero.data.store_summary import summarize
+    from alphazero.data.store.store import GameStore
+    from alphazero.data.store.summary import summarize
 
     summary = summarize(GameStore.open(store))
     print(json.dumps(summary.to_json(), indent=1) if as_json else info_text(store, summary))
@@ -120,7 +120,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
 
 
 def _verify(path: Path) -> int:
-    from alphazero.data.store import GameStore
+    from alphazero.data.store.store import GameStore
 
     store = GameStore.open(path)
     store.verify()

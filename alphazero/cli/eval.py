@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from alphazero.data.batch import Batch
-    from alphazero.data.sampler import Window
+    from alphazero.data.sampling.window import Window
     from alphazero.evaluation.position_eval import PositionMetrics
+    from alphazero.games.batch import Batch
     from alphazero.games.spec import GameSpec
 
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure each network on the same positions, print them."""
     import os
 
-    from alphazero.runtime import choose_device
+    from alphazero.training.runtime import choose_device
 
     for path in args.weights:
         if not path.is_file():
@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
     """All positions of stores and raw files. Raises DataError where there is none."""
-    from alphazero.data.raw_data import open_or_import
-    from alphazero.data.sampler import Window
+    from alphazero.data.pgn.open import open_or_import
+    from alphazero.data.sampling.window import Window
 
     window = Window.of_stores(open_or_import(paths, cache_dir, progress=True))
     if not window.num_samples:
@@ -112,7 +112,7 @@ def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
     """The samples of `window` that --not-in leaves, --positions of them. Raises DataError if none is left."""
     import numpy as np
 
-    from alphazero.data.loader import WindowEncoder
+    from alphazero.data.sampling.loader import WindowEncoder
     from alphazero.games.registry import get_spec
 
     spec = get_spec(window.game_name)
@@ -149,7 +149,7 @@ def measure(
     import torch
 
     from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
-    from alphazero.network.weights import load_network
+    from alphazero.network.weights.weights import load_network
 
     assert isinstance(device, torch.device)
     network, _ = load_network(path, device)
@@ -165,7 +165,7 @@ def progress(
     """The batches, with a bar on stderr where a person looks."""
     from tqdm import tqdm
 
-    from alphazero.data.loader import WindowEncoder, batches_of
+    from alphazero.data.sampling.loader import WindowEncoder, batches_of
 
     encoder = WindowEncoder(window, spec, num_threads=args.num_workers)
     total = len(positions.ids)

@@ -110,8 +110,8 @@ def network_players(args: argparse.Namespace, path: Path, device: torch.device) 
 
     from alphazero.config import load_config
     from alphazero.evaluation.players import network_player, search_player
-    from alphazero.network.evaluator import NetworkEvaluator
-    from alphazero.network.weights import load_network
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.weights import load_network
     from alphazero.search.settings import search_settings
 
     network, _ = load_network(path, device)

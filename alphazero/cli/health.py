@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, tell, judge."""
-    from alphazero.cluster.health_report import check_this_host, to_json, to_table
-    from alphazero.cluster.thresholds import load_thresholds
+    from alphazero.health.report import check_this_host, to_json, to_table
+    from alphazero.health.thresholds import load_thresholds
 
     report = check_this_host(
         load_thresholds(args.thresholds),

@@ -10,7 +10,7 @@ from alphazero.errors import WeightsError
 
 if TYPE_CHECKING:
     from alphazero.config import NetworkConfig
-    from alphazero.network.weights import Metadata
+    from alphazero.network.weights.weights import Metadata
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Read, say what it is, write."""
     import torch
 
-    from alphazero.network.weights import load_network, save_weights
+    from alphazero.network.weights.weights import load_network, save_weights
 
     destination: Path = args.destination
     if destination.exists() and not args.force:

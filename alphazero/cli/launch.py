@@ -10,15 +10,23 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cluster.plan import HEAD, NODE, SLURM, SLURM_TASK, ClusterPlan, HostPlan, LaunchRequest
+from alphazero.cluster.plan.launch_plan import (
+    HEAD,
+    NODE,
+    SLURM,
+    SLURM_TASK,
+    ClusterPlan,
+    HostPlan,
+    LaunchRequest,
+)
 from alphazero.config import Config
 from alphazero.errors import LaunchError
 
 if TYPE_CHECKING:
-    from alphazero.cluster.health import Machine
-    from alphazero.cluster.preflight import JobHost
-    from alphazero.cluster.supervisor import ChosenRun
-    from alphazero.cluster.transport import SshOptions
+    from alphazero.cluster.hosts.compare import JobHost
+    from alphazero.cluster.hosts.transport import SshOptions
+    from alphazero.cluster.launch.supervisor import ChosenRun
+    from alphazero.host.machine import Machine
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
 PASSES_ON_UNKNOWN_FLAGS = True
@@ -117,27 +125,29 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
-    from alphazero.cluster import health, launch, resolve
-    from alphazero.cluster.cluster_config import read_cluster
+    from alphazero.cluster.launch import banner as launch
+    from alphazero.cluster.plan import resolve
+    from alphazero.cluster.plan.cluster_section import read_cluster
+    from alphazero.host.machine import addresses_of, find_free_port, look_at_this_machine, port_is_free
 
     ssh = _ssh_options(args)
     trainer_arguments, config, source = _trainer_arguments(args)
     request = LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
-    machine = health.look_at_this_machine(device=args.device)
+    machine = look_at_this_machine(device=args.device)
     plan = resolve.resolve(
         request,
         machine,
         os.environ,
-        health.port_is_free,
-        health.find_free_port,
+        port_is_free,
+        find_free_port,
         read_cluster(source),
         # --dry-run asks no name server.
-        (lambda name: ()) if args.dry_run else health.addresses_of,
+        (lambda name: ()) if args.dry_run else addresses_of,
     )
     _check_batches(plan, config)
     _check_interface(plan, machine)
     if args.dry_run:
-        from alphazero.cluster.dry_run import dry_run_lines
+        from alphazero.cluster.launch.dry_run import dry_run_lines
 
         for notice in plan.notices:
             launch.say(notice)
@@ -185,9 +195,9 @@ def _start(
     config: Config,
 ) -> int:
     """Start the job and see it to its end."""
-    from alphazero.cluster import launch
-    from alphazero.cluster.health import interface_towards
-    from alphazero.cluster.supervisor import Supervision, Supervisor
+    from alphazero.cluster.launch import banner as launch
+    from alphazero.cluster.launch.supervisor import Supervision, Supervisor
+    from alphazero.host.machine import interface_towards
 
     _require_modules()
     if plan.role in (NODE, SLURM_TASK) and not plan.interface:
@@ -218,7 +228,7 @@ def _start(
 
 
 def _ssh_options(args: argparse.Namespace) -> SshOptions:
-    from alphazero.cluster.transport import SshOptions
+    from alphazero.cluster.hosts.transport import SshOptions
 
     if args.ssh_port is not None and not 1 <= args.ssh_port <= 65535:
         raise LaunchError(f"--ssh-port {args.ssh_port}: wanted 1 to 65535")
@@ -229,9 +239,9 @@ def _ssh_options(args: argparse.Namespace) -> SshOptions:
 
 def _job_hosts(plan: ClusterPlan, machine: Machine, ssh: SshOptions) -> tuple[JobHost, ...]:
     """The hosts that this process starts: all of them, or this machine alone."""
-    from alphazero.cluster.fan_out import Remote
-    from alphazero.cluster.identity import LOOPBACK
-    from alphazero.cluster.preflight import JobHost
+    from alphazero.cluster.hosts.compare import JobHost
+    from alphazero.cluster.hosts.remote import Remote
+    from alphazero.cluster.plan.identity import LOOPBACK
 
     if plan.node is not None:
         return (JobHost(Remote(machine.host_name), LOOPBACK, plan.node.num_processes),)
@@ -261,8 +271,8 @@ def _settings(arguments: list[str], device: str) -> Config:
 
 def _choose_run(arguments: list[str], device: str) -> ChosenRun:
     """The run's directory by name, so that a restart continues what a fresh start began."""
-    from alphazero.cluster.supervisor import ChosenRun
-    from alphazero.run_directory import choose_run_directory
+    from alphazero.cluster.launch.supervisor import ChosenRun
+    from alphazero.run.run_directory import choose_run_directory
 
     fresh_start = "--fresh-start" in arguments
     path = choose_run_directory(_settings(arguments, device), fresh_start=fresh_start).path

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     from alphazero.files import replacing
     from alphazero.report.curves import RunFigures, draw
-    from alphazero.run_directory import RunDirectory
+    from alphazero.run.run_directory import RunDirectory
 
     figure = draw([RunFigures.read(RunDirectory(path)) for path in args.runs])
     with replacing(out) as file:

@@ -45,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     import torch
     from tqdm import tqdm
 
-    from alphazero.data.growing_store import GrowingStore
-    from alphazero.network.evaluator import NetworkEvaluator
-    from alphazero.network.weights import load_network
-    from alphazero.runtime import choose_device
+    from alphazero.data.store.growing import GrowingStore
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.weights import load_network
     from alphazero.selfplay.recording import Recording
-    from alphazero.training.stop import StopRequest
+    from alphazero.training.loop.stop import StopRequest
+    from alphazero.training.runtime import choose_device
 
     device = choose_device(args.device, 0, os.environ)
     network, _ = load_network(args.weights, device)

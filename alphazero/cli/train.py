@@ -9,7 +9,7 @@ from pathlib import Path
 
 from alphazero.config import PRESET_DIRECTORY, Config, add_flags, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError
-from alphazero.training.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
@@ -99,8 +99,8 @@ def without(arguments: list[str], flag: str) -> list[str]:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from alphazero.cluster import rank_side
-    from alphazero.runtime import lone_process_environment, nvidia_device_present, read_runtime
+    from alphazero.cluster.agent import rank_side
+    from alphazero.training.runtime import lone_process_environment, nvidia_device_present, read_runtime
 
     rank_side.begin(os.environ)
     if "RANK" not in os.environ:
@@ -116,7 +116,7 @@ def _train(args: argparse.Namespace) -> int:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
         notices.append(f"the full network is --config {GPU_PRESET}")
 
-    from alphazero.pipeline import Request, train
+    from alphazero.pipeline.train import Request, train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
     request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))

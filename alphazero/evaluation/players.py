@@ -10,7 +10,7 @@ import numpy as np
 
 from alphazero import _core
 from alphazero.games.registry import Line
-from alphazero.network.evaluator import NetworkEvaluator
+from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.search.line_search import search_lines
 
 # The move to play at the end of each line; the lines are of one game, and none is over.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.config import LossConfig
-from alphazero.data.batch import Batch
-from alphazero.network.loss import SUM_NAMES, AlphaZeroLoss
+from alphazero.games.batch import Batch
+from alphazero.network.model.loss import SUM_NAMES, AlphaZeroLoss
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes, to_device
 from alphazero.network.precision import autocast
-from alphazero.network.resnet import AlphaZeroNet
 
 
 @dataclass(frozen=True)

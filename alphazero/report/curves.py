@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero.errors import DataError
-from alphazero.run_directory import RunDirectory, read_metrics
+from alphazero.run.run_directory import RunDirectory, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

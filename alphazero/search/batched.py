@@ -31,7 +31,7 @@ class Pending(Protocol):
 
 
 class Evaluator(Protocol):
-    """Evaluates up to batch_size positions at a time; network/evaluator.py has one."""
+    """Evaluates up to batch_size positions at a time; network/inference/evaluator.py has one."""
 
     @property
     def batch_size(self) -> int: ...

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
-from alphazero.data.search_columns import TRAINED_ON
-from alphazero.data.store_writer import ROW_SCHEMA
+from alphazero.data.store.search_columns import TRAINED_ON
+from alphazero.data.store.writer import ROW_SCHEMA
 from alphazero.errors import DataError
 
 # Arrays of a _core.SelfPlayGame, with their element types.

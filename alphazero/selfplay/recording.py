@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alphazero import _core
 from alphazero.config import Config
-from alphazero.data.growing_store import GrowingStore
+from alphazero.data.store.growing import GrowingStore
 from alphazero.search.batched import Evaluator
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "bindings/bindings.hpp"
 #include "games/chess/notation.hpp"
 #include "games/chess/position.hpp"
-#include "games/error.hpp"
 
 namespace nb = nanobind;
 

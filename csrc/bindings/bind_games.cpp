@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/error.hpp"
 #include "games/game.hpp"
 #include "games/line.hpp"
 #include "games/tictactoe/tictactoe.hpp"

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/search_arrays.hpp"
@@ -20,7 +21,6 @@
 #include "data/permutation.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/hash.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 
 namespace nb = nanobind;
@@ -100,7 +100,7 @@ void bind_encoder(nb::module_& module, const char* name) {
            nb::arg("symmetry").noconvert() = nb::none(),
            "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each, shown in "
            "`symmetry` u8 [B] of the game (None: as they stand).\n\n"
-           "Returns the arrays of alphazero.data.batch.Batch without sample_id: packed, legal_offset, "
+           "Returns the arrays of alphazero.games.batch.Batch without sample_id: packed, legal_offset, "
            "legal_index, policy (the search's, or 1 on the move played), wdl (the result, with value_q_ratio "
            "of the search's value where there was a search), moves_left. IndexError for places that do not "
            "exist, GameError for games that cannot be replayed and policies with illegal moves.")

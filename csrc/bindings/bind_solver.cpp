@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
+#include "base/error.hpp"
 #include "bindings/bindings.hpp"
 #include "games/connect4/solver.hpp"
-#include "games/error.hpp"
 #include "games/line.hpp"
 
 namespace nb = nanobind;

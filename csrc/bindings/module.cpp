@@ -1,8 +1,8 @@
 // The extension module alphazero._core.
 #include <nanobind/nanobind.h>
 
+#include "base/error.hpp"
 #include "bindings/bindings.hpp"
-#include "games/error.hpp"
 
 NB_MODULE(_core, module) {
   module.doc() = "C++ core: games, encoding, PGN parsing, batch loading, search.";

@@ -9,7 +9,7 @@
 
 namespace alphazero::bindings {
 
-// SearchView.core_arrays() of alphazero/data/search_columns.py, in the order of SearchColumns.
+// SearchView.core_arrays() of alphazero/data/store/search_columns.py, in the order of SearchColumns.
 using SearchArrays =
     std::tuple<Input1<std::int32_t>, Input1<float>, Input1<float>, Input1<std::int32_t>,
                Input1<std::uint32_t>, Input1<std::int32_t>, Input1<std::uint16_t>, Input1<std::uint16_t>>;

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/error.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/error.hpp"
 #include "games/line.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 

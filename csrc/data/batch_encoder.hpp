@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "base/worker_pool.hpp"
 #include "data/shard_columns.hpp"
-#include "data/worker_pool.hpp"
 #include "games/game.hpp"
 
 namespace alphazero {
@@ -22,7 +22,7 @@ struct SamplePlaces {
   std::span<const std::uint8_t> symmetry = {};
 };
 
-// alphazero/data/batch.py without sample ids: B positions, K legal moves over all of them.
+// alphazero/games/batch.py without sample ids: B positions, K legal moves over all of them.
 struct EncodedBatch {
   std::vector<std::uint8_t> packed;        // [B, packed_bytes]
   std::vector<std::int32_t> legal_offset;  // [B + 1]

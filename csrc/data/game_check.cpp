@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/error.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 
 namespace alphazero {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "games/hash.hpp"
+#include "base/hash.hpp"
 
 namespace alphazero {
 

@@ -7,10 +7,10 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "data/pgn_lexer.hpp"
 #include "games/chess/notation.hpp"
 #include "games/chess/position.hpp"
-#include "games/error.hpp"
 
 namespace alphazero::pgn {
 namespace {

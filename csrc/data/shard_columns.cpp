@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "games/error.hpp"
+#include "base/error.hpp"
 
 namespace alphazero {
 namespace {

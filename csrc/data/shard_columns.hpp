@@ -11,10 +11,10 @@
 
 namespace alphazero {
 
-// What a search knew of the plies of a shard's games (alphazero/data/search_columns.py, SearchView). A game
-// that no search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and root_d,
-// and likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i + 1]) of
-// its own part of policy_move and policy_prob, at = policy_offset_offset[g].
+// What a search knew of the plies of a shard's games (alphazero/data/store/search_columns.py, SearchView). A
+// game that no search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and
+// root_d, and likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i +
+// 1]) of its own part of policy_move and policy_prob, at = policy_offset_offset[g].
 struct SearchColumns {
   std::span<const std::int32_t> ply_offset;            // [G + 1]
   std::span<const float> root_q;                       // W - L for the side to move
@@ -42,7 +42,7 @@ struct SearchColumns {
   void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
 };
 
-// Columns of alphazero/data/store.py's ShardView; G games.
+// Columns of alphazero/data/store/store.py's ShardView; G games.
 struct ShardColumns {
   std::string name;  // for messages
   std::span<const std::uint16_t> moves;

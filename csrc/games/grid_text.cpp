@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "games/error.hpp"
+#include "base/error.hpp"
 
 namespace alphazero {
 namespace {

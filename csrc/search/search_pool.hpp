@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "data/worker_pool.hpp"
+#include "base/worker_pool.hpp"
 #include "games/game.hpp"
 #include "search/search.hpp"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/error.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 
 namespace alphazero {

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/rng.hpp"
 #include "games/game.hpp"
 #include "games/line.hpp"
-#include "search/rng.hpp"
 #include "search/search_pool.hpp"
 #include "search/settings.hpp"
 

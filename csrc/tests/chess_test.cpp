@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "games/chess/attacks.hpp"
 #include "games/chess/notation.hpp"
 #include "games/chess/position.hpp"
-#include "games/error.hpp"
 
 namespace {
 

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/worker_pool.hpp"
 #include "data/batch_encoder.hpp"
 #include "data/game_check.hpp"
 #include "data/permutation.hpp"
-#include "data/worker_pool.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/error.hpp"
 #include "games/line.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 

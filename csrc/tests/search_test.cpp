@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "games/chess/chess_game.hpp"
 #include "games/connect4/connect4.hpp"
-#include "games/hash.hpp"
 #include "games/tictactoe/tictactoe.hpp"
 #include "search/line_search.hpp"
 #include "search/search_pool.hpp"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "games/connect4/connect4.hpp"
 #include "games/connect4/parity.hpp"
-#include "games/hash.hpp"
 
 namespace {
 

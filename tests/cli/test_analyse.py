@@ -10,8 +10,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
-from alphazero.network.resnet import AlphaZeroNet
-from alphazero.network.weights import load_network, save_weights
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import load_network, save_weights
 
 
 @pytest.fixture(scope="module")

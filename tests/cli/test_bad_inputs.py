@@ -12,8 +12,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
-from alphazero.network.resnet import AlphaZeroNet
-from alphazero.network.weights import WeightsFile, write_weights
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import WeightsFile, write_weights
 
 # Columns: what is wrong, argv ({name} are files made below), words the line must hold.
 TABLE = [

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from saving import checkpoint_of
 
 from alphazero.cli.main import main
-from alphazero.training import checkpoint_files
-from alphazero.training.checkpoint import save
+from alphazero.training.checkpoint import files as checkpoint_files
+from alphazero.training.checkpoint.checkpoint import save
+from tests.support.jobs.saving import checkpoint_of
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import torch
 
 from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
-from alphazero.data.store import GameStore
+from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
-from alphazero.network.resnet import AlphaZeroNet
-from alphazero.network.weights import WeightsFile, write_weights
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import WeightsFile, write_weights
 
 QUICK = ("--lanes", "8", "--moves-per-round", "20", "--simulations", "4", "--evaluation-batch", "8")
 

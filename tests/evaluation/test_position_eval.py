@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.data.batch import Batch
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
+from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
-from alphazero.network.resnet import NetworkOutput
+from alphazero.network.model.resnet import NetworkOutput
 
 SPEC = get_spec("tictactoe")
 CPU = torch.device("cpu")

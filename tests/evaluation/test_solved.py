@@ -16,9 +16,9 @@ from alphazero.errors import DataError
 from alphazero.evaluation import solved
 from alphazero.evaluation.solved import SolvedPosition, SolverOutcomes, count_errors, sign
 from alphazero.games.registry import Line, get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
-from alphazero.network.resnet import AlphaZeroNet
-from alphazero.network.weights import save_weights
+from alphazero.network.weights.weights import save_weights
 
 OWN = [position for entry in solved.read_table() for position in entry.positions]
 # Columns 3, 4, 5 of the ground against the mover, 2 and 6 open: lost whatever is played.
@@ -210,7 +210,7 @@ def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict]:
 def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    from alphazero.network.weights import load_network
+    from alphazero.network.weights.weights import load_network
 
     network, _ = load_network(network_file, torch.device("cpu"))
     packed = torch.from_numpy(np.stack([position.line().packed() for position in OWN]))

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from faulty_job import LIMIT_S, error_line
-from hosts import REPOSITORY, Host
+
+from tests.support.faults.faulty_job import LIMIT_S, error_line
+from tests.support.hosts.hosts import Host
+from tests.support.paths import REPOSITORY
 
 
 def test_an_undisturbed_job_ends_well_and_leaves_logs_of_all_ranks(start):

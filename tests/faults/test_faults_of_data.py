@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from faulty_job import error_line
+
+from tests.support.faults.faulty_job import error_line
 
 
 @pytest.fixture

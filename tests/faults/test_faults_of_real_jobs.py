@@ -4,8 +4,9 @@ import re
 import time
 
 import pytest
-from hosts import Host
-from real_job import Job, write_hostfile
+
+from tests.support.hosts.hosts import Host
+from tests.support.hosts.real_job import Job, write_hostfile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT_S = 30.0

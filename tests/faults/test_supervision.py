@@ -5,7 +5,8 @@ import re
 import time
 
 import pytest
-from faulty_job import FaultyJob, error_line
+
+from tests.support.faults.faulty_job import FaultyJob, error_line
 
 # What the ranks of fake_rank.py sum up over so many steps, whatever their number.
 ITEMS = sum(range(12))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jobs import TINY, environment, step_lines
+
+from tests.support.jobs.jobs import TINY, environment, step_lines
 
 LIMIT_S = 60.0
 

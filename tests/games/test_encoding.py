@@ -11,7 +11,7 @@ import pytest
 from alphazero import _core
 from alphazero.errors import ConfigError, GameInputError
 from alphazero.games.registry import game_names, get_spec, history_fill, make_line
-from tests.games.chess_reference import (
+from tests.support.games.chess_reference import (
     core_move,
     identity,
     policy_text,

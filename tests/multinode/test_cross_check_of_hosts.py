@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from hosts import Network
-from real_job import Job, assert_idle
+
+from tests.support.hosts.hosts import Network
+from tests.support.hosts.real_job import Job, assert_idle
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

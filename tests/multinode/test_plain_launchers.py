@@ -4,9 +4,10 @@ import shutil
 import sys
 
 import pytest
-from hosts import REPOSITORY
-from jobs import run_job, step_lines
-from real_job import STEPS, Job, assert_idle, write_hostfile
+
+from tests.support.hosts.real_job import STEPS, Job, assert_idle, write_hostfile
+from tests.support.jobs.jobs import run_job, step_lines
+from tests.support.paths import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

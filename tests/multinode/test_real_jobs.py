@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hosts import Network
-from jobs import run_job, step_lines
-from real_job import STEPS, Job, assert_idle, rank_names, write_hostfile
+
+from tests.support.hosts.hosts import Network
+from tests.support.hosts.real_job import STEPS, Job, assert_idle, rank_names, write_hostfile
+from tests.support.jobs.jobs import run_job, step_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

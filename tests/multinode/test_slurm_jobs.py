@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hosts import Network
-from jobs import run_job, step_lines
-from real_job import LAUNCH, STEPS, Job, rank_names
-from slurm_cluster import Installation, SlurmCluster
 
-from alphazero.cluster.slurm import SlurmJob, read_slurm
+from alphazero.cluster.plan.slurm import SlurmJob, read_slurm
 from alphazero.errors import LaunchError
+from tests.support.hosts.hosts import Network
+from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
+from tests.support.hosts.slurm_cluster import Installation, SlurmCluster
+from tests.support.jobs.jobs import run_job, step_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.data.batch import Batch
+from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec, make_line
 from alphazero.games.spec import GameSpec
 from alphazero.network.planes import csr_rows, dense_target, expand_planes, legal_mask, to_device

@@ -7,7 +7,7 @@ import pytest
 from alphazero.cli.main import main
 from alphazero.errors import DataError
 from alphazero.report.curves import RunFigures, draw
-from alphazero.run_directory import RunDirectory
+from alphazero.run.run_directory import RunDirectory
 
 
 @pytest.fixture

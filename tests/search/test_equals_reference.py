@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from driving import (
+
+from alphazero import _core
+from alphazero.games.registry import Line
+from tests.support.search.driving import (
     FILL,
     Evaluator,
     Leaves,
@@ -19,12 +22,9 @@ from driving import (
     sample_noise,
     search_to_end,
 )
-from driving import uniform_evaluator as uniform
-from reference import Dump, Result
-from reference_rules import Settings
-
-from alphazero import _core
-from alphazero.games.registry import Line
+from tests.support.search.driving import uniform_evaluator as uniform
+from tests.support.search.reference import Dump, Result
+from tests.support.search.reference_rules import Settings
 
 # name: game, start, moves; every chess position is one where the rules of the game interfere with the search
 POSITIONS: dict[str, tuple[str, str | None, str]] = {

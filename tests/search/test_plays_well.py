@@ -9,7 +9,9 @@ from functools import cache
 import chess
 import numpy as np
 import pytest
-from driving import (
+
+from alphazero.games.registry import Line
+from tests.support.search.driving import (
     Evaluator,
     VariedEvaluator,
     line_of,
@@ -18,10 +20,8 @@ from driving import (
     search_to_end,
     uniform_evaluator,
 )
-from reference import Result
-from reference_rules import Settings
-
-from alphazero.games.registry import Line
+from tests.support.search.reference import Result
+from tests.support.search.reference_rules import Settings
 
 PUCT = Settings(simulations=800, fpu_reduction=0.2)
 GUMBEL = Settings(algorithm="gumbel", simulations=200, considered=256)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from driving import VariedEvaluator, line_of, make_search, sample_noise, search_to_end
-from reference_rules import (
+
+from tests.support.search.driving import VariedEvaluator, line_of, make_search, sample_noise, search_to_end
+from tests.support.search.reference_rules import (
     Edge,
     Node,
     Settings,

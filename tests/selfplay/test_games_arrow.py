@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from alphazero.config import SearchConfig, SelfPlayConfig
-from alphazero.data.store_writer import ROW_SCHEMA
+from alphazero.data.store.writer import ROW_SCHEMA
 from alphazero.errors import DataError
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.figures import figures_of
 from alphazero.selfplay.worker import new_lane, play
-from tests.selfplay.made_up_evaluator import MadeUpEvaluator
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 FIELDS = (
     *("lane", "number", "end", "termination", "result", "plays_through", "resign_ply"),

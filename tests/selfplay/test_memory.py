@@ -14,7 +14,7 @@ from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.search.batched import run_pool
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane
-from tests.selfplay.made_up_evaluator import MadeUpEvaluation
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluation
 
 LANES, STRETCH, STRETCHES, WARM_UP = 8, 100, 100, 20
 BYTES_A_MOVE = 8.0  # a game that is kept costs some 100 a move

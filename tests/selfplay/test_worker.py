@@ -8,7 +8,7 @@ from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.games.registry import make_line
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import lanes_of, new_lane, play
-from tests.selfplay.made_up_evaluator import MadeUpEvaluator
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 
 def games_of(played):

@@ -1,7 +1,7 @@
 #include "games/chess/chess_game.hpp"
 
+#include "base/error.hpp"
 #include "games/chess/notation.hpp"
-#include "games/error.hpp"
 
 namespace alphazero {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/error.hpp"
 #include "games/chess/attacks.hpp"
 #include "games/chess/position.hpp"
-#include "games/error.hpp"
 
 namespace alphazero::chess {
 

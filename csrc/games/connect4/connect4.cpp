@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstring>
 
-#include "games/error.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
 #include "games/grid_text.hpp"
-#include "games/hash.hpp"
 
 namespace alphazero {
 namespace {

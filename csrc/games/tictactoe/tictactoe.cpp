@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "games/error.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
 #include "games/grid_text.hpp"
-#include "games/hash.hpp"
 
 namespace alphazero {
 namespace {

@@ -1,0 +1,352 @@
+"""One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
+
+`python -m alphazero.cluster.agent.node_agent` reads the job and then the head's beats and wishes from
+stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
+its guard, a second process, does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from alphazero.cluster.agent import protocol
+from alphazero.cluster.agent.processes import (
+    TOKEN_VARIABLE,
+    Ending,
+    end_all,
+    handles,
+    processes_of,
+    ranks_of,
+    send,
+)
+from alphazero.cluster.agent.protocol import Ended, NodeJob, Output
+from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
+from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE, STACKS_SIGNAL
+from alphazero.cluster.agent.rank_watch import RankWatch
+from alphazero.cluster.agent.signals import STOP_SIGNALS, SignalInbox
+from alphazero.errors import AlphaZeroError
+
+TICK_S = 0.1
+MAX_UNSENT_BYTES = 8 << 20
+FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where ranks/torchrun.py writes which rank failed first
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """Which rank failed first and how, as torchrun saw it; time_s since the epoch, in whole seconds."""
+
+    rank: int
+    fate: str
+    time_s: float
+
+
+def start_guard(token: str, grace_s: float) -> int:
+    """Fork the guard; the descriptor returned holds it back: when this process dies, it ends the job."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(reader)
+        return writer
+    os.close(writer)
+    os.setsid()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    # It must not hold the ssh session open, nor the head's pipes.
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    try:
+        if os.read(reader, 1) == b"":
+            end_all(token, grace_s)
+    finally:
+        os._exit(0)
+
+
+def read_job() -> tuple[NodeJob, bytes]:
+    """The job in the first line of stdin, and what has come after it."""
+    received = b""
+    while b"\n" not in received and (data := os.read(0, CHUNK_BYTES)):
+        received += data
+    line, _, rest = received.partition(b"\n")
+    return protocol.decode_job(line), rest
+
+
+def ignore_warning() -> None:
+    """SLURM signals every process of a step: a launcher, which would die of this one, does not hear it.
+
+    What it starts does not either, but ranks catch it again.
+    """
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+class Head:
+    """The head as the agent sees it: wishes come in, messages go out, silence means that it is gone."""
+
+    def __init__(self, silence_s: float, received: bytes) -> None:
+        self._silence_s = silence_s
+        self._heard = time.monotonic()
+        self._closed = False
+        self._received = received
+        self._unsent = bytearray()
+        os.set_blocking(0, False)
+        # A head that is cut off does not read: writing must not hold this process.
+        os.set_blocking(1, False)
+
+    @property
+    def is_gone(self) -> bool:
+        """True after the end of stdin, or silence."""
+        return self._closed or time.monotonic() - self._heard > self._silence_s
+
+    def read_wishes(self) -> list[str]:
+        """Whole lines since the last call, beats left out."""
+        try:
+            data = os.read(0, CHUNK_BYTES)
+        except BlockingIOError:
+            return []
+        self._closed = not data
+        self._heard = time.monotonic()
+        *lines, self._received = (self._received + data).split(b"\n")
+        return [wish for line in lines if (wish := line.decode(errors="replace").strip()) != protocol.BEAT]
+
+    def tell(self, message: protocol.Message) -> None:
+        """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
+        if isinstance(message, Output) and len(self._unsent) > MAX_UNSENT_BYTES:
+            return
+        self._unsent += protocol.encode(message)
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what can be written now; True when nothing is left."""
+        while self._unsent:
+            try:
+                del self._unsent[: os.write(1, self._unsent[:CHUNK_BYTES])]
+            except BlockingIOError:
+                return False
+            except OSError:  # the pipe is closed: so is stdin, or will be
+                self._unsent.clear()
+        return True
+
+
+class NodeAgent:
+    """Runs one job on this host to its end.
+
+    inbox: signals to the agent itself, as of a batch system that ends its step: wishes to stop.
+    """
+
+    def __init__(self, job: NodeJob, head: Head, inbox: SignalInbox) -> None:
+        self._job = job
+        self._head = head
+        self._inbox = inbox
+        self._selector = selectors.DefaultSelector()
+        self._outputs = RankOutputs(job.num_ranks)
+        self._logs = Path(job.run_directory, "logs")
+        self._ranks: dict[int, OutputStream] = {}
+        self._launcher_output = OutputStream(None, self._logs / f"{job.host}-node.log", True, head.tell)
+        self._watch = RankWatch(Path(job.run_directory), job.first_rank, job.num_ranks, job.token)
+        self._ending: Ending | None = None
+        self._stopping = False
+        self._told: set[int] = set()
+        self._failed_at: float | None = None
+        self._num_left = 0
+
+    def run(self) -> Ended:
+        """Start, serve, and end everything."""
+        job = self._job
+        terminal = 0 if job.columns and job.first_rank == 0 else None
+        for local_rank, descriptor in enumerate(self._outputs.open(terminal, job.columns)):
+            rank = job.first_rank + local_rank
+            log = self._logs / f"{job.host}-rank{rank}.log"
+            stream = OutputStream(rank, log, local_rank != terminal, self._head.tell)
+            self._ranks[rank] = stream
+            self._selector.register(descriptor, selectors.EVENT_READ, stream)
+        self._selector.register(0, selectors.EVENT_READ, None)
+        try:
+            process = self._start()
+        except OSError as error:
+            self._close()
+            where = error.filename or job.argv[0]
+            fate = f"could not start the launcher: {where}: {error.strerror}"
+            return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
+        status = self._serve(process)
+        return self._account(status)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        job = self._job
+        environment = {name: value for name, value in os.environ.items() if name not in job.removed}
+        environment |= job.variables
+        environment[TOKEN_VARIABLE] = job.token
+        environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
+        environment[FAILURE_VARIABLE] = str(self._failure_file)
+        process = subprocess.Popen(
+            job.argv,
+            env=environment,
+            cwd=job.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ignore_warning,
+        )
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, self._launcher_output)
+        return process
+
+    @property
+    def _failure_file(self) -> Path:
+        return self._outputs.directory / "failure.json"
+
+    def _serve(self, process: subprocess.Popen[bytes]) -> int:
+        """Until nothing of the job runs; the launcher's exit status, 128 + N for signal N."""
+        next_beat = 0.0
+        while True:
+            self._read(TICK_S)
+            if self._head.is_gone and self._ending is None:
+                self._end()
+            self._stopping = self._stopping or bool(self._inbox.received)
+            if self._stopping and self._ending is None:
+                self._tell_ranks_to_stop(process)
+            if (now := time.monotonic()) >= next_beat:
+                next_beat = now + protocol.BEAT_S
+                self._head.tell(self._watch.look())
+            self._head.flush()
+            code = process.poll()
+            if code is not None and self._failed_at is None:
+                self._failed_at = now
+                self._num_left = 0 if self._ending else len(processes_of(self._job.token))
+                self._end()
+            if self._ending is not None and self._ending.advance() and code is not None:
+                return code if code >= 0 else 128 - code
+
+    def _read(self, timeout_s: float) -> bool:
+        """Take what has come; False if nothing had."""
+        events = self._selector.select(timeout_s)
+        for key, _ in events:
+            if key.data is None:
+                for wish in self._head.read_wishes():
+                    self._obey(wish)
+                if self._head.is_gone:
+                    self._selector.unregister(0)
+                continue
+            try:
+                data = os.read(key.fd, CHUNK_BYTES)
+            except OSError:  # BlockingIOError: somebody was faster
+                continue
+            if data:
+                key.data.write(data)
+            else:
+                self._selector.unregister(key.fd)
+        return bool(events)
+
+    def _obey(self, wish: str) -> None:
+        actions: dict[str, Callable[[], None]] = {protocol.END: self._end, protocol.STACKS: self._show_stacks}
+        if wish == protocol.STOP:
+            self._stopping = True
+        elif wish in actions:
+            actions[wish]()
+
+    def _end(self) -> None:
+        self._ending = self._ending or Ending(self._job.token, self._job.grace_s)
+
+    def _tell_ranks_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGTERM to ranks alone: the launcher above them would kill them after 30 s, and they may need
+        longer for their checkpoint. One that appears only now is told as well."""
+        ranks = ranks_of(self._job.token)
+        if not ranks and not self._told:
+            self._end()  # nothing has begun
+        new = [rank for rank in ranks.values() if rank.pid not in self._told]
+        send(new, signal.SIGTERM)
+        self._told |= {rank.pid for rank in new}
+
+    def _show_stacks(self) -> None:
+        """Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway."""
+        ranks = list(ranks_of(self._job.token).values())
+        able = [rank for rank in ranks if handles(rank, STACKS_SIGNAL)]
+        send(able, STACKS_SIGNAL)
+        send(able, signal.SIGCONT)
+
+    def _account(self, status: int) -> Ended:
+        """What is left to say when all is over."""
+        while self._read(0.0):
+            pass
+        failure = self._read_failure()
+        if status and failure is None and self._stopping and self._watch.all_have_ended():
+            status = 0  # the launcher died of the same wish, but it let its ranks finish first
+        self._close()
+        stream = self._launcher_output
+        if failure:
+            stream = self._ranks.get(failure.rank, stream)
+            fate, seconds_ago = failure.fate, max(0.0, time.time() - failure.time_s)
+        else:
+            fate = "ended" if status == 0 else _fate_of_launcher(status)
+            seconds_ago = time.monotonic() - (self._failed_at or time.monotonic())
+        causes = [stream.error]
+        if status == 2:  # what every rank found, rank 0 alone says
+            causes += [other.error for other in self._ranks.values()]
+        return Ended(
+            status=status,
+            rank=failure.rank if failure else None,
+            seconds_ago=seconds_ago,
+            fate=fate,
+            cause=next(filter(None, causes), "") if status else "",
+            log=str(stream.log),
+            num_left=self._num_left,
+            newest_checkpoint=self._watch.newest_checkpoint(),
+            asked=int(self._inbox.received[0]) if self._inbox.received else 0,
+        )
+
+    def _read_failure(self) -> RankFailure | None:
+        try:
+            return RankFailure(**json.loads(self._failure_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _close(self) -> None:
+        for stream in (*self._ranks.values(), self._launcher_output):
+            stream.close()
+        self._outputs.close()
+
+
+def _fate_of_launcher(status: int) -> str:
+    if status > 128:
+        return f"launcher was killed by {signal.Signals(status - 128).name}"
+    return f"launcher ended with exit status {status}"
+
+
+def main() -> int:
+    """Read the job, run it, report; 0 whatever became of it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
+    inbox = SignalInbox()
+    with inbox.open():
+        return serve(inbox)
+
+
+def serve(inbox: SignalInbox) -> int:
+    """main, where signals are wishes."""
+    try:
+        job, received = read_job()
+    except AlphaZeroError as error:
+        print(f"alphazero: error: {error}", file=sys.stderr)
+        return error.exit_code
+    guard = start_guard(job.token, job.grace_s)
+    head = Head(job.silence_s, received)
+    head.tell(NodeAgent(job, head, inbox).run())
+    os.write(guard, b"q")
+    deadline = time.monotonic() + job.silence_s
+    while not head.flush() and time.monotonic() < deadline:
+        time.sleep(TICK_S)
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())

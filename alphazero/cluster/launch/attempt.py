@@ -1,0 +1,313 @@
+"""One start of a job on its hosts: output, signals, failures and hangs, until nothing of it runs."""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from alphazero.cluster.agent import protocol
+from alphazero.cluster.agent.protocol import Beat, Ended, Message, Output, RankState
+from alphazero.cluster.agent.signals import SignalInbox
+from alphazero.cluster.hosts.remote import AgentLink, explain_ssh
+from alphazero.cluster.launch.banner import show
+from alphazero.cluster.launch.hang_watch import Hang, find_hang
+from alphazero.cluster.plan.launch_plan import Limits
+
+TICK_S = 0.1
+HELD_S = 1.0  # a longer turn means that our own output was held up
+SETTLE_S = 2.0  # after the first failure: reports of others may name an earlier one
+CONNECT_S = 30.0  # until an agent's first word
+END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
+STACKS_S = 2.0
+HANG_STATUS = 124  # as timeout(1)
+LOST_STATUS = 1
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host)."""
+
+    host: str
+    rank: int | None
+    fate: str
+    cause: str
+    log: str
+    status: int
+
+    @property
+    def line(self) -> str:
+        """All of it for people."""
+        who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
+        cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
+        log = f" (log: {self.host}:{self.log})" if self.log else ""
+        return f"{who} {self.fate}{cause}{log}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a start ended.
+
+    status: 0, or that of the first failure. lost: hosts that could not be reached any more. advanced: some
+    rank finished a step. saved: there is a newer checkpoint than before. asked: the signals by which a batch
+    system asked agents for the end of the job.
+    """
+
+    status: int
+    failure: Failure | None
+    lost: frozenset[str]
+    advanced: bool
+    saved: bool
+    asked: tuple[signal.Signals, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Report:
+    at: float
+    failure: Failure
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: what was killed or lost, what knew why it ended, then those that missed them."""
+        status, cause = self.failure.status, self.failure.cause
+        number = status - 128  # of the signal, if it is one
+        victims_signal = number in (signal.SIGTERM, signal.SIGABRT)  # NCCL's watchdog aborts
+        if self.failure.rank is None or status == HANG_STATUS or (number > 0 and not victims_signal):
+            order = 0
+        elif status == 2:
+            order = 1
+        else:
+            order = 3 if number > 0 or "onnection" in cause or "peer" in cause else 2
+        return order, self.at
+
+
+class Attempt:
+    """Watches over the agents of one start.
+
+    take_output: gets what the job prints, in the place of people.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[AgentLink],
+        inbox: SignalInbox,
+        limits: Limits,
+        say: Say,
+        take_output: Callable[[Output], None] | None = None,
+    ) -> None:
+        self._links = list(links)
+        self._open = list(links)
+        self._inbox = inbox
+        self._limits = limits
+        self._say = say
+        self._take_output = take_output
+        self._selector = selectors.DefaultSelector()
+        self._states: dict[str, tuple[RankState, ...]] = {}
+        self._first_steps: dict[int, int] = {}
+        self._reports: list[_Report] = []
+        self._lost: set[str] = set()
+        self._checkpoints_before: dict[str, int] = {}
+        self._saved = False
+        self._advanced = False
+        self._asked: list[signal.Signals] = []
+        self._stop_sent = False
+        self._end_at: float | None = None  # when the wish to end goes out
+        self._end_sent_at: float | None = None
+        self._all_well_since: float | None = None  # the first host that ended well
+
+    def run(self) -> Outcome:
+        """Until every host has ended or is lost."""
+        for link in self._links:
+            for descriptor in link.descriptors:
+                self._selector.register(descriptor, selectors.EVENT_READ, link)
+        over = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        beats.start()
+        next_look = 0.0
+        try:
+            while self._open:
+                began = time.monotonic()
+                self._read()
+                now = time.monotonic()
+                if now >= next_look:
+                    next_look = now + protocol.BEAT_S
+                    self._look_for_hangs(now)
+                self._pass_signals_on(now)
+                if now - began < HELD_S:  # else what hosts have said meanwhile is still to be read
+                    self._look_for_lost_hosts(now)
+                self._end_when_due(now)
+        finally:
+            over.set()
+            beats.join()
+            for link in self._links:
+                link.close()
+        failure = min(self._reports, key=lambda report: report.key).failure if self._reports else None
+        return Outcome(
+            failure.status if failure else 0,
+            failure,
+            frozenset(self._lost),
+            self._advanced,
+            self._saved,
+            tuple(self._asked),
+        )
+
+    def _beat(self, over: threading.Event) -> None:
+        """A thread of its own: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
+        while not over.wait(protocol.BEAT_S):
+            for link in self._links:
+                link.send(protocol.BEAT)
+
+    def _send(self, wish: str) -> None:
+        for link in self._open:
+            link.send(wish)
+
+    def _read(self) -> None:
+        for key, _ in self._selector.select(TICK_S):
+            link: AgentLink = key.data
+            if not link.read(key.fd, lambda message, link=link: self._take(link, message)):  # type: ignore[misc]
+                self._selector.unregister(key.fd)
+                if key.fd == link.descriptors[0] and link in self._open:
+                    self._connection_ended(link)
+
+    def _take(self, link: AgentLink, message: Message) -> None:
+        if isinstance(message, Output):
+            if self._take_output is not None:
+                self._take_output(message)
+            else:
+                self._show(link, message)
+        elif isinstance(message, Beat):
+            self._states[link.remote.name] = message.ranks
+            self._note_checkpoint(link, message.newest_checkpoint)
+            for state in message.ranks:
+                first = (
+                    self._first_steps.setdefault(state.rank, state.step) if state.step >= 0 else state.step
+                )
+                self._advanced = self._advanced or state.step > first
+        elif isinstance(message, Ended):
+            self._host_ended(link, message)
+
+    def _show(self, link: AgentLink, output: Output) -> None:
+        """Rank 0 speaks to people as it is; what others say is marked."""
+        if output.rank == 0 or (output.rank is None and len(self._links) == 1):
+            show(output.text)
+        else:
+            who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
+            clear = "\r\x1b[K" if link.job.columns else ""  # a progress bar may stand there
+            lines = output.text.splitlines()
+            show("".join(f"{clear}{who}: {line}\n" for line in lines))
+
+    def _note_checkpoint(self, link: AgentLink, step: int) -> None:
+        before = self._checkpoints_before.setdefault(link.remote.name, step)
+        self._saved = self._saved or step > before
+
+    def _host_ended(self, link: AgentLink, ended: Ended) -> None:
+        self._open.remove(link)
+        self._note_checkpoint(link, ended.newest_checkpoint)
+        if ended.asked:
+            self._host_was_asked(link, ended)
+        if ended.num_left:
+            self._say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
+        now = time.monotonic()
+        if ended.status == 0:
+            self._all_well_since = self._all_well_since or now
+        elif self._end_sent_at is None:  # later ones are ended by us
+            failure = Failure(link.remote.name, ended.rank, ended.fate, ended.cause, ended.log, ended.status)
+            self._report(now - ended.seconds_ago, failure)
+
+    def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
+        """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
+        number, remote = signal.Signals(ended.asked), link.remote
+        if remote.by_srun or not remote.target:
+            self._asked.append(number)
+            return
+        fate = f"was told to end by {number.name}"
+        failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
+        self._reports.append(_Report(time.monotonic() - ended.seconds_ago, failure))
+
+    def _report(self, at: float, failure: Failure) -> None:
+        self._reports.append(_Report(at, failure))
+        if self._end_at is None:
+            self._end_at = time.monotonic() + SETTLE_S
+
+    def _connection_ended(self, link: AgentLink) -> None:
+        """The agent is gone without an account: its host, its connection or itself has died."""
+        try:
+            status = link.process.wait(2.0)
+        except Exception:
+            status = 0
+        self._read_errors(link)
+        if link.remote.target and status == 255:
+            fate = f"is lost: {explain_ssh(link.errors)}"
+        elif status < 0:
+            fate = f"is lost: its node agent was killed by {signal.Signals(-status).name}"
+        elif link.errors.strip():
+            fate = f"is lost: {link.errors.strip().splitlines()[-1]}"
+        else:
+            fate = f"is lost: its node agent ended with exit status {status} and no account"
+        self._lose(link, fate, 128 - status if status < 0 else LOST_STATUS)
+
+    def _read_errors(self, link: AgentLink) -> None:
+        if link.descriptors[1] in self._selector.get_map():
+            link.read(link.descriptors[1], lambda message: None)
+
+    def _lose(self, link: AgentLink, fate: str, status: int) -> None:
+        self._open.remove(link)
+        self._lost.add(link.remote.name)
+        self._states.pop(link.remote.name, None)
+        if self._end_sent_at is None:
+            self._report(link.heard, Failure(link.remote.name, None, fate, "", "", status))
+
+    def _look_for_lost_hosts(self, now: float) -> None:
+        for link in list(self._open):
+            limit_s = self._limits.silence_s if link.has_answered else CONNECT_S
+            if now - link.heard > limit_s:
+                self._lose(link, f"is lost: no sign of life for {limit_s:.0f} s", LOST_STATUS)
+
+    def _look_for_hangs(self, now: float) -> None:
+        if self._end_at is not None:
+            return
+        states = [state for states in self._states.values() for state in states]
+        hang = find_hang(states, self._limits)
+        # A host that has just fallen silent is the reason, and is found out in a moment.
+        if hang and all(now - link.heard < self._limits.silence_s / 3 for link in self._open):
+            self._blame(hang)
+        shutdown_s = self._limits.shutdown_s
+        if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
+            for link in self._open:
+                fate = f"still runs {shutdown_s:.0f} s after another host ended"
+                self._report(now, Failure(link.remote.name, None, fate, "", "", HANG_STATUS))
+
+    def _blame(self, hang: Hang) -> None:
+        """Every rank shows its stacks, then all is ended."""
+        host = next(name for name, states in self._states.items() if hang.state in states)
+        self._say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
+        self._send(protocol.STACKS)
+        log = next(f"{link.job.run_directory}/logs" for link in self._links if link.remote.name == host)
+        log += f"/{host}-rank{hang.state.rank}.log"
+        self._reports.append(
+            _Report(time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS))
+        )
+        self._end_at = time.monotonic() + STACKS_S
+
+    def _pass_signals_on(self, now: float) -> None:
+        if self._inbox.received and not self._stop_sent:
+            self._stop_sent = True
+            self._say("stopping: ranks finish their step and save a checkpoint (Ctrl-C again ends at once)")
+            self._send(protocol.STOP)
+        if len(self._inbox.received) > 1 and self._end_sent_at is None:
+            self._say("ending at once")
+            self._end_at = now
+
+    def _end_when_due(self, now: float) -> None:
+        if self._end_at is not None and self._end_sent_at is None and now >= self._end_at:
+            self._end_sent_at = now
+            self._send(protocol.END)
+        if self._end_sent_at is not None:
+            for link in list(self._open):
+                if now - self._end_sent_at > link.job.grace_s + END_S:
+                    self._lose(link, "did not end", LOST_STATUS)

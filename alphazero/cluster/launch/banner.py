@@ -1,0 +1,59 @@
+"""What a launcher tells people before it starts: lines on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from alphazero.cluster.plan.commands import Command
+from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.host.machine import Machine
+
+Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    """A line of the launcher, on stderr: stdout belongs to the job and to --dry-run."""
+    show(f"alphazero: {text}\n")
+
+
+def show(text: str) -> None:
+    """Text on stderr; where nobody reads it any more (a closed terminal or pipe), the job goes on without."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def banner(plan: LaunchPlan, machine: Machine, command: Command) -> list[str]:
+    """What is about to start, for people."""
+    processes = "1 process" if plan.num_processes == 1 else f"{plan.num_processes} processes"
+    what = "CPU" if plan.device == "cpu" else "NVIDIA"
+    node = f"node {plan.node_rank} of {plan.num_nodes} ({machine.host_name})"
+    lines = [
+        *plan.notices,
+        f"{node}: {processes}, {what}, {plan.launcher}",
+        f"master {plan.master_addr}:{plan.master_port}",
+    ]
+    names = {device.uuid: device.name for device in machine.devices}
+    names |= {str(device.index): device.name for device in machine.devices}
+    lines += [
+        f"local rank {rank}: device {entry} {names.get(entry, '')}" for rank, entry in enumerate(plan.visible)
+    ]
+    lines += [f"{variable.name}={variable.value} ({variable.reason})" for variable in command.variables]
+    if plan.device == "cuda":
+        lines += _nccl_lines(command)
+    return [*lines, f"command: {command.shown()}"]
+
+
+def _nccl_lines(command: Command) -> Iterator[str]:
+    chosen = {variable.name for variable in command.variables}
+    for name, unset in (
+        ("NCCL_SOCKET_IFNAME", "NCCL chooses the interface"),
+        ("NCCL_IB_DISABLE", "InfiniBand where there is some"),
+        ("NCCL_P2P_DISABLE", "peer to peer where the devices can"),
+    ):
+        if name not in chosen:
+            value = os.environ.get(name)
+            yield f"{name} unset ({unset})" if value is None else f"{name}={value} (from the environment)"

@@ -1,0 +1,119 @@
+"""The cross-node check before a job starts: the preflight as a job of its own, and what its end means."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from alphazero.cluster.agent.protocol import Output
+from alphazero.cluster.launch.attempt import Outcome
+from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.health.findings import Finding, Severity, finding_from_json
+
+PROGRAM = ("--module", "alphazero.ranks.preflight")
+LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
+# Stages of the preflight have limits of their own, which name who is behind; this one is for all of it.
+LIMITS = Limits(start_s=240.0)
+FAILED = 2
+MISSING = re.compile(r"preflight: ((?:rank \d+ \(.*?\)(?:, )?)+) did not come")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check came to.
+
+    lines: for people. status: 0 to go on (warnings are lines), else the exit status. culprits: hosts at
+    fault, by the head's names, empty where none can be named.
+    """
+
+    lines: tuple[str, ...]
+    status: int = 0
+    culprits: frozenset[str] = frozenset()
+
+
+def arguments(
+    device: str, hosts: Sequence[str], slots: Sequence[int], files: Sequence[str]
+) -> tuple[str, ...]:
+    """Of the preflight: slots of each host in order, and the configuration files to compare."""
+    compared = ("--config-file", *files) if files else ()
+    places = (f"{host}={number}" for host, number in zip(hosts, slots, strict=True))
+    return ("--device", device, "--json", *compared, "--hosts", *places)
+
+
+@dataclass
+class Listener:
+    """Collects what rank 0 says; what others say is in their logs."""
+
+    said: list[str] = field(default_factory=list)
+
+    def take(self, output: Output) -> None:
+        """One piece of output."""
+        if output.rank == 0:
+            self.said.append(output.text)
+
+    def report(self) -> Mapping[str, Any] | None:
+        """The preflight's report, None where it gave none."""
+        text = "".join(self.said)
+        for found in re.finditer(r"^\{$", text, re.MULTILINE):
+            try:
+                report = json.JSONDecoder().raw_decode(text, found.start())[0]
+            except ValueError:
+                continue
+            return report if report.get("format") == "alphazero-preflight" else None
+        return None
+
+
+def judge(
+    report: Mapping[str, Any] | None, outcome: Outcome, hosts: Sequence[str], slots: Sequence[int]
+) -> Verdict:
+    """The verdict on a preflight that ran on `slots` ranks of each of `hosts`."""
+    if report is None or outcome.lost:
+        return _without_report(outcome, hosts)
+    host_of = [host for host, number in zip(hosts, slots, strict=True) for _ in range(number)]
+    findings = [finding_from_json(told) for told in report["findings"]]
+    faults = [finding for finding in findings if finding.severity == Severity.FAIL]
+    lines = [f"error: preflight: {finding.line()}" for finding in faults]
+    lines += [
+        f"warning: preflight: {finding.line()}" for finding in findings if finding.severity == Severity.WARN
+    ]
+    if faults:
+        culprits = frozenset(filter(None, (_host(finding, host_of) for finding in faults)))
+        return Verdict(tuple(lines), FAILED, culprits)
+    return Verdict((summary(report, len(hosts)), *lines))
+
+
+def summary(report: Mapping[str, Any], num_hosts: int) -> str:
+    """One line: who was there, and how fast they are together."""
+    on = "1 host" if num_hosts == 1 else f"{num_hosts} hosts"
+    line = f"preflight: {len(report['ranks'])} ranks on {on}, {report['backend']}"
+    figures = report["all_reduce"]
+    if figures is None:
+        return line
+    return (
+        f"{line}: all-reduce {figures['latency_us']:.0f} us, {figures['algorithm_gb_s']:.2f} GB/s for "
+        f"{figures['bytes'] >> 20} MiB"
+    )
+
+
+def _host(finding: Finding, host_of: Sequence[str]) -> str:
+    """The host of a finding on a rank, "" where it is on none."""
+    rank = finding.device.removeprefix("rank")
+    return host_of[int(rank)] if rank.isdecimal() and int(rank) < len(host_of) else ""
+
+
+def _without_report(outcome: Outcome, hosts: Sequence[str]) -> Verdict:
+    """Ranks that died, never came or stood still; hosts that were lost."""
+    failure = outcome.failure
+    if failure is None:
+        return Verdict(("error: preflight: ended without a report",), FAILED)
+    if missing := MISSING.search(failure.cause):
+        named = set(re.findall(r"\((.*?)\)", missing[1]))
+        # The rank that says so is not the one at fault.
+        line = failure.cause.removeprefix("alphazero: error: ")
+        return Verdict((f"error: {line}",), failure.status, frozenset(named & set(hosts)))
+    # Status 2 is a rank's word on something it found, as a network that is closed: no host is to blame.
+    culprits = outcome.lost or (frozenset() if failure.status == FAILED else frozenset({failure.host}))
+    return Verdict((f"error: preflight: {failure.line}",), failure.status or FAILED, culprits)

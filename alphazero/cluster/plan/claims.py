@@ -1,0 +1,161 @@
+"""What was said of a launch, and by whom: flags, files, environments; whether the claims agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from alphazero.cluster.plan.cluster_section import ClusterFile
+from alphazero.cluster.plan.host_filter import ChosenHost, choose_hosts
+from alphazero.cluster.plan.hostfile import Host, parse_hostfile, read_hostfile
+from alphazero.cluster.plan.launch_plan import LaunchRequest
+from alphazero.cluster.plan.outer_launcher import OuterLauncher, read_outer
+from alphazero.cluster.plan.slurm import SlurmJob, read_slurm
+from alphazero.errors import LaunchError
+from alphazero.host.machine import Machine
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claim(Generic[T]):
+    """A value and who said it, as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for nobody."""
+
+    value: T
+    text: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that was said.
+
+    chosen: hosts of a hostfile or [cluster] after the filter, () where there is none; origin: what errors
+    call that list. slurm is None where there is no SLURM.
+    """
+
+    request: LaunchRequest
+    file: ClusterFile | None
+    chosen: tuple[ChosenHost, ...]
+    origin: str
+    slurm: SlurmJob | None
+    outer: OuterLauncher
+    machine: Machine
+
+    def claim(self, flag: str, key: str) -> list[Claim[object]]:
+        """What flag and [cluster] say of a setting, in this order."""
+        claims: list[Claim[object]] = []
+        if (value := getattr(self.request, key)) is not None:
+            claims.append(Claim(value, f"{flag} {value}"))
+        if self.file is not None and key in self.file.places:
+            claims.append(Claim(getattr(self.file.config, key), self.file.said(key)))
+        return claims
+
+
+def choice(sources: Sources, key: str) -> object:
+    """What the first source says of a setting that may differ, None where all are silent."""
+    claims = sources.claim("", key)
+    return claims[0].value if claims else None
+
+
+def whole(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
+    """Claims of numbers, each at least `least`."""
+    checked = []
+    for claim in claims:
+        assert isinstance(claim.value, int)
+        if claim.value < least:
+            raise LaunchError(f"{claim.text}: wanted at least {least}")
+        checked.append(Claim(claim.value, claim.text))
+    return checked
+
+
+def read_sources(
+    request: LaunchRequest, machine: Machine, environment: Mapping[str, str], file: ClusterFile | None
+) -> Sources:
+    outer = read_outer(environment)
+    # mpirun runs inside an allocation and numbers its own processes, whatever started its daemons.
+    slurm = None if outer.by_mpi and "SLURM_STEP_ID" not in environment else read_slurm(environment)
+    if outer.by_mpi and outer.size_variable != "PMI_SIZE":
+        slurm = None
+    if slurm is not None and slurm.in_step:
+        outer = OuterLauncher(master_addr=outer.master_addr, addr_variable=outer.addr_variable)
+    hosts, origin = _read_hosts(request, file)
+    places = {} if file is None else file.places
+    include, exclude = request.include, request.exclude
+    if include is None and exclude is None and file is not None:
+        include = file.config.include if "include" in places else None
+        exclude = file.config.exclude if "exclude" in places else None
+    if not hosts and (include is not None or exclude is not None):
+        flag = f"--include {include}" if include is not None else f"--exclude {exclude}"
+        raise LaunchError(f"{flag}: wanted --hostfile beside it")
+    hosts = _weighted(hosts, origin, file)
+    chosen = choose_hosts(hosts, include, exclude, origin) if hosts else ()
+    return Sources(request, file, chosen, origin, slurm, outer, machine)
+
+
+def _read_hosts(request: LaunchRequest, file: ClusterFile | None) -> tuple[tuple[Host, ...], str]:
+    """The hosts of --hostfile or [cluster], and what to call where they stand."""
+    places = {} if file is None else file.places
+    if file is not None and "hostfile" in places and "hosts" in places:
+        raise LaunchError(f"{file.said('hosts')} contradicts {file.said('hostfile')}: wanted one of the two")
+    if request.hostfile is not None:
+        hosts = read_hostfile(request.hostfile)
+        origin = f"--hostfile {request.hostfile}"
+        for key in ("hostfile", "hosts"):
+            if file is not None and key in places and _same_hosts(file, key, hosts) is False:
+                raise LaunchError(f"{origin} contradicts {file.said(key)}: wanted one of the two")
+        return hosts, origin
+    if file is not None and "hosts" in places:
+        return _listed_hosts(file), f"[cluster] hosts ({places['hosts']})"
+    if file is not None and "hostfile" in places:
+        return read_hostfile(Path(file.config.hostfile)), file.said("hostfile")
+    return (), ""
+
+
+def _listed_hosts(file: ClusterFile) -> tuple[Host, ...]:
+    place = f"{file.places['hosts']}: [cluster] hosts"
+    for entry in file.config.hosts:
+        if "\n" in entry:
+            raise LaunchError(f"{place}: {entry!r}: wanted one host an entry, '<host> slots=<positive int>'")
+    return parse_hostfile("\n".join(file.config.hosts), place)
+
+
+def _same_hosts(file: ClusterFile, key: str, hosts: tuple[Host, ...]) -> bool:
+    others = _listed_hosts(file) if key == "hosts" else read_hostfile(Path(file.config.hostfile))
+    return [host.text for host in others] == [host.text for host in hosts]
+
+
+def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile | None) -> tuple[Host, ...]:
+    """The hosts with the weights of [cluster] host_weights."""
+    if file is None or not file.config.host_weights:
+        return hosts
+    place = file.said("host_weights")
+    weights = {}
+    for entry in file.config.host_weights:
+        name, _, number = entry.rpartition("=")
+        if name in weights:
+            raise LaunchError(f"{place}: names {name} twice; wanted each host once")
+        weights[name] = float(number)
+    known = {host.address for host in hosts}
+    if absent := sorted(weights.keys() - known):
+        where = f"{origin} has no such host" if hosts else "there is no list of hosts"
+        raise LaunchError(f"{place}: {absent[0]}: {where}; wanted a hostfile that names it")
+    weighted = []
+    for host in hosts:
+        weight = weights.get(host.address, host.weight)
+        if host.weight not in (1.0, weight):
+            raise LaunchError(
+                f"{place} contradicts weight={host.weight:g} of {origin}, line {host.line}: "
+                "wanted one of them, or the same"
+            )
+        weighted.append(replace(host, weight=weight))
+    return tuple(weighted)
+
+
+def agreed(claims: Sequence[Claim[T]]) -> Claim[T] | None:
+    """The first claim, None where there is none; LaunchError where another one differs from it."""
+    for other in claims[1:]:
+        if other.value != claims[0].value:
+            raise LaunchError(f"{claims[0].text} contradicts {other.text}: wanted one of them, or the same")
+    return claims[0] if claims else None

@@ -1,0 +1,249 @@
+"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from alphazero.cluster.plan.hostfile import Host
+from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.errors import LaunchError
+from alphazero.host.machine import Machine
+
+# torchrun with a short account of the rank that failed, and its exit status.
+AGENT_MODULE = "alphazero.ranks.torchrun"
+WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"  # read by the trainer (training/batch/planner.py)
+# What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
+RANK_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "ROLE_NAME",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    # torchrun's defaults, where a job controller sets them.
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_NODE_RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_MAX_RESTARTS",
+    "PET_STANDALONE",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
+    "PET_RDZV_CONF",
+    "PET_LOCAL_ADDR",
+)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable the launcher sets, and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A process to start: arguments, variables set and variables removed on top of our environment."""
+
+    argv: tuple[str, ...]
+    variables: tuple[Variable, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the process."""
+        kept = {name: value for name, value in base.items() if name not in self.removed}
+        return kept | {variable.name: variable.value for variable in self.variables}
+
+    def shown(self) -> str:
+        """One line that a shell runs as this launcher would."""
+        words = [f"{variable.name}={variable.value}" for variable in self.variables]
+        for name in self.removed:
+            words[:0] = ["-u", name]
+        return shlex.join([*(["env", *words] if words else []), *self.argv])
+
+
+def build_command(
+    plan: LaunchPlan,
+    machine: Machine,
+    interface: str,
+    environment: Mapping[str, str],
+    python: str,
+    trainer: Sequence[str],
+    arguments: Sequence[str],
+    slots: Sequence[int] = (),
+) -> Command:
+    """What to start on this node.
+
+    interface: the one on the way to the master, "" where unknown or alone; the plan's own beats it. slots:
+    processes of every node, needed for deepspeed on several.
+    trainer: a script's path, or ("--module", NAME, ...); arguments follow it.
+    """
+    if plan.launcher == "deepspeed" and plan.num_nodes > 1:
+        command = deepspeed_node_command(plan, slots, python, trainer, arguments)
+    elif plan.elastic is not None:
+        local_addr = address_of(plan.interface or interface, machine)
+        command = elastic_command(plan, local_addr, python, trainer, arguments)
+    else:
+        build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
+        command = build(plan, python, trainer, arguments)
+    chosen = choose_environment(plan, machine, interface, environment)
+    variables = (*chosen, *command.variables)
+    removed = tuple(name for name in RANK_VARIABLES if name in environment)
+    return replace(command, variables=variables, removed=removed)
+
+
+def torchrun_command(
+    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
+    options = (
+        f"--nproc_per_node={plan.num_processes}",
+        f"--nnodes={plan.num_nodes}",
+        f"--node_rank={plan.node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+    )
+    return Command((python, "-m", AGENT_MODULE, *options, *trainer, *arguments))
+
+
+def elastic_command(
+    plan: LaunchPlan, local_addr: str, python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """torchrun with its c10d meeting point: nodes come and go, ranks are by order of address.
+
+    It guesses from the name of the endpoint whether this node keeps the meeting point, and guesses wrong in
+    private networks: is_host says it. Its ranks meet at local_addr, "" for the name of this machine.
+    """
+    assert plan.elastic is not None
+    least, most = plan.elastic
+    master = f"[{plan.master_addr}]" if ":" in plan.master_addr else plan.master_addr
+    options = [
+        f"--nproc_per_node={plan.num_processes}",
+        f"--nnodes={least}:{most}",
+        f"--max_restarts={plan.max_restarts}",
+        "--rdzv_backend=c10d",
+        f"--rdzv_endpoint={master}:{plan.master_port}",
+        f"--rdzv_id=alphazero-{plan.master_port}",
+        f"--rdzv_conf=is_host={int(plan.node_rank == 0)}",
+    ]
+    if local_addr:
+        options.append(f"--local_addr={local_addr}")
+    return Command((python, "-m", AGENT_MODULE, *options, *trainer, *arguments))
+
+
+def address_of(interface: str, machine: Machine) -> str:
+    """The first address of an interface, IPv4 before IPv6; "" where it has none."""
+    return next((address for name, address in machine.addresses if name == interface), "")
+
+
+def deepspeed_command(
+    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """DeepSpeed's own launcher on this machine alone.
+
+    It ignores CUDA_VISIBLE_DEVICES beside --num_gpus and turns it into --include otherwise, which takes
+    indices only. /dev/null as hostfile: it reads a hostfile by ssh to its first host, even to localhost.
+    """
+    options = ["--hostfile=/dev/null", f"--master_port={plan.master_port}"]
+    variables: tuple[Variable, ...] = ()
+    if plan.device == "cuda":
+        for entry in plan.visible:
+            if not entry.isdecimal():
+                raise LaunchError(
+                    f"--launcher deepspeed: takes device indices, not {entry}; wanted --launcher torchrun"
+                )
+        reason = "the devices of this job"
+        variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(plan.visible), reason),)
+    else:
+        options.append(f"--num_gpus={plan.num_processes}")
+    return Command((python, "-m", "deepspeed.launcher.runner", *options, *trainer, *arguments), variables)
+
+
+def deepspeed_node_command(
+    plan: LaunchPlan, slots: Sequence[int], python: str, trainer: Sequence[str], arguments: Sequence[str]
+) -> Command:
+    """DeepSpeed's launcher of one node among several, started on each host by us.
+
+    Its runner would start them too, but ends a job with `pkill -f`, which hits others' jobs on the hosts.
+    slots: processes of every node, in order of node rank.
+    """
+    # It writes the entries of its own node into CUDA_VISIBLE_DEVICES; of the others it counts them.
+    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(slots)}
+    if plan.device == "cuda":
+        world[f"node{plan.node_rank}"] = list(plan.visible)
+    options = (
+        f"--world_info={base64.urlsafe_b64encode(json.dumps(world).encode()).decode()}",
+        f"--node_rank={plan.node_rank}",
+        f"--master_addr={plan.master_addr}",
+        f"--master_port={plan.master_port}",
+        "--no_local_rank",
+    )
+    return Command((python, "-m", "deepspeed.launcher.launch", *options, *trainer, *arguments))
+
+
+def choose_environment(
+    plan: LaunchPlan, machine: Machine, interface: str, environment: Mapping[str, str]
+) -> tuple[Variable, ...]:
+    """Variables that ranks want and the user has not set."""
+    chosen = []
+    threads = max(1, machine.num_cores // plan.num_processes)
+    cores = f"{machine.num_cores} cores, processes: {plan.num_processes}"
+    chosen.append(Variable("OMP_NUM_THREADS", str(threads), cores))
+    if plan.device == "cpu":
+        chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
+    if plan.weight is not None:
+        chosen.append(Variable(WEIGHT_VARIABLE, f"{plan.weight:g}", "weight of this host"))
+    if plan.device == "cuda" and plan.launcher != "deepspeed":
+        chosen += _device_variables(plan, environment)
+    if plan.num_nodes == 1:
+        chosen.append(Variable("GLOO_SOCKET_IFNAME", "lo", "one node"))
+    elif interface := plan.interface or interface:
+        route = "--interface" if plan.interface else f"the route to {plan.master_addr}"
+        chosen.append(Variable("GLOO_SOCKET_IFNAME", interface, route))
+        if plan.device == "cuda":
+            chosen.append(Variable("NCCL_SOCKET_IFNAME", interface, route))
+    if plan.device == "cuda" and plan.num_nodes > 1 and not machine.has_infiniband:
+        chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
+    ours = (WEIGHT_VARIABLE, "CUDA_VISIBLE_DEVICES")
+    return tuple(one for one in chosen if one.name in ours or one.name not in environment)
+
+
+def _device_variables(plan: LaunchPlan, environment: Mapping[str, str]) -> list[Variable]:
+    """The devices of this node's processes, and only them, counted as NVML and nvidia-smi do."""
+    value = ",".join(plan.visible)
+    if not value or environment.get("CUDA_VISIBLE_DEVICES") == value:
+        return []
+    found = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
+    return found
+
+
+def hand_commands(
+    hosts: Sequence[Host], master_port: int, arguments: Sequence[str]
+) -> tuple[tuple[Host, str], ...]:
+    """What a person types on each host; the first one's address is the master's."""
+    lines = []
+    for rank, host in enumerate(hosts):
+        words = ["./launch_distributed_training.sh", "--gpus", str(host.slots)]
+        words += ["--nodes", str(len(hosts)), "--node-rank", str(rank)]
+        words += ["--master-addr", hosts[0].address, "--master-port", str(master_port)]
+        lines.append((host, shlex.join([*words, *arguments])))
+    return tuple(lines)

@@ -1,0 +1,150 @@
+"""What a launch was asked to be and what it came to: frozen data, no decisions (see resolve.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphazero.cluster.plan.hostfile import Host
+
+# What this process does in a job.
+LOCAL = "local"  # one machine, this one
+NODE = "node"  # by hand: this node's part only
+HEAD = "head"  # hostfile: all hosts, by ssh from here
+SLURM = "slurm"  # inside an allocation: one task a node, by srun
+SLURM_TASK = "slurm-task"  # this process is that task: this node's part only
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a rank may go without a sign of progress, in seconds.
+
+    step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
+    been timed (imports of data, compilation). pause_s: a validation or checkpoint. shutdown_s: from a rank's
+    last word to the end of its process. exit_s: from there to the end of the launcher above it, which waits
+    for other hosts. silence_s: a host or head that says nothing is gone.
+    """
+
+    step_s: float = 10.0
+    step_medians: float = 10.0
+    start_s: float = 1800.0
+    pause_s: float = 600.0
+    shutdown_s: float = 60.0
+    exit_s: float = 20.0
+    silence_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What the command line asked for; None (or nothing) where a flag was not given.
+
+    gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. elastic is (least, most)
+    nodes of a by-hand job whose nodes come and go. Timeouts are in seconds (hang_watch.Limits).
+    """
+
+    gpus: int | None = None
+    device: str = "auto"
+    nodes: int | None = None
+    node_rank: int | str | None = None
+    master_addr: str | None = None
+    master_port: int | None = None
+    interface: str | None = None
+    hostfile: Path | None = None
+    include: str | None = None
+    exclude: str | None = None
+    launcher: str = "auto"
+    max_restarts: int | None = None
+    min_nodes: int | None = None
+    elastic: tuple[int, int] | None = None
+    hang_timeout: float | None = None
+    start_timeout: float | None = None
+    pause_timeout: float | None = None
+    shutdown_timeout: float | None = None
+    silence_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One node's part of a job, everything decided; made on that node or from what it said of itself.
+
+    device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
+    empty on cpu. launcher: torchrun or deepspeed. notices: what a person must be told. weight: this host's
+    share of the work beside others, None where all are alike. interface: of the network, "" where the user
+    chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest;
+    nodes then have no fixed rank, node 0 keeps the meeting point.
+    """
+
+    num_nodes: int
+    node_rank: int
+    num_processes: int
+    device: str
+    visible: tuple[str, ...]
+    master_addr: str
+    master_port: int
+    launcher: str
+    notices: tuple[str, ...] = ()
+    weight: float | None = None
+    interface: str = ""
+    processes: tuple[int, ...] = ()
+    elastic: tuple[int, int] | None = None
+    max_restarts: int = 0
+
+    @property
+    def processes_by_node(self) -> tuple[int, ...]:
+        """Processes of every node, in order of node rank."""
+        return self.processes or (self.num_processes,) * self.num_nodes
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """A host of the job and its part.
+
+    host: its address is "" where it is not known here (the other nodes of a job started by hand).
+    num_processes: None where the host itself counts its devices (--gpus -1, or no number given).
+    slots: which of the host's visible devices, by position, --include or --exclude left; empty for the first
+    num_processes. weight: its share of the work per rank, 1 unless the hostfile says otherwise.
+    """
+
+    host: Host
+    node_rank: int
+    num_processes: int | None
+    weight: float
+    is_local: bool
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """The whole job as it can be known here, before any other host was asked.
+
+    hosts: in order of node rank. device: auto (head and slurm only: the hosts decide), cuda or cpu.
+    role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
+    port_is_chosen: by the user, so that another one will not do. interface: "" where each host takes the one
+    on its route to the master. min_nodes: go on with so many hosts. node: this machine's part (LOCAL, NODE,
+    SLURM_TASK).
+    """
+
+    hosts: tuple[HostPlan, ...]
+    device: str
+    master_addr: str
+    master_port: int
+    launcher: str
+    role: str
+    node_rank: int | None
+    notices: tuple[str, ...] = ()
+    port_is_chosen: bool = False
+    interface: str = ""
+    max_restarts: int = 0
+    min_nodes: int = 0
+    limits: Limits = field(default_factory=Limits)
+    node: LaunchPlan | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Hosts of the job."""
+        return len(self.hosts)
+
+    @property
+    def has_weights(self) -> bool:
+        """True where hosts share the work unequally: each rank is then told its host's weight."""
+        return any(host.weight != 1.0 for host in self.hosts)

@@ -1,0 +1,347 @@
+"""From flags, files, environment and machine to the plan of a launch; the order and rules are one table.
+
+Flags come before [cluster] in the TOML, before the hostfile, before SLURM's environment, before that of
+torchrun or MPI, before what this machine is. Facts of the job (nodes, processes a node, node rank, master
+address) must agree wherever they are said; of choices (port, interface, launcher, restarts) the first counts.
+docs/cluster.md shows the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from alphazero.cluster.plan.claims import Claim, Sources, agreed, choice, read_sources, whole
+from alphazero.cluster.plan.cluster_section import ClusterFile
+from alphazero.cluster.plan.hostfile import Host
+from alphazero.cluster.plan.identity import (
+    LOOPBACK,
+    is_loopback_name,
+    is_slurm_node,
+    is_this_machine,
+    refuse_loopback,
+)
+from alphazero.cluster.plan.launch_plan import (
+    HEAD,
+    LOCAL,
+    NODE,
+    SLURM,
+    SLURM_TASK,
+    ClusterPlan,
+    HostPlan,
+    LaunchPlan,
+    LaunchRequest,
+)
+from alphazero.cluster.plan.limits import choose_limits
+from alphazero.cluster.plan.resolve_node import DEFAULT_PORT, Share, resolve_devices, resolve_port
+from alphazero.errors import LaunchError
+from alphazero.host.machine import Machine
+
+ALL_GPUS = -1
+AUTO_RANK = "auto"
+
+
+def resolve(
+    request: LaunchRequest,
+    machine: Machine,
+    environment: Mapping[str, str],
+    port_is_free: Callable[[int], bool],
+    find_free_port: Callable[[], int],
+    file: ClusterFile | None = None,
+    addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
+) -> ClusterPlan:
+    """What to start, and from where.
+
+    file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
+    resolve or nobody shall be asked. Raises LaunchError for what cannot be and for sources that contradict
+    each other, naming both.
+    """
+    sources = read_sources(request, machine, environment, file)
+    nodes = _count_nodes(sources)
+    role, node_rank = _choose_role(sources, nodes)
+    hosts = _plan_hosts(sources, nodes.value, node_rank)
+    master_addr = _choose_master(sources, nodes, hosts, role)
+    if len(hosts) > 1:
+        is_here = role in (NODE, SLURM_TASK) or hosts[0].is_local
+        refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
+    port = _choose_port(sources)
+    plan = ClusterPlan(
+        hosts=hosts,
+        device=request.device,
+        master_addr=master_addr,
+        master_port=port.value,
+        launcher=_choose_launcher(sources),
+        role=role,
+        node_rank=node_rank,
+        port_is_chosen=bool(port.text),
+        interface=str(choice(sources, "interface") or ""),
+        max_restarts=_choose_restarts(sources, role),
+        min_nodes=_choose_min_nodes(sources, len(hosts)),
+        limits=choose_limits(sources),
+    )
+    if role in (HEAD, SLURM):
+        return plan
+    return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port)
+
+
+def _count_nodes(sources: Sources) -> Claim[int]:
+    claims = whole(sources.claim("--nodes", "nodes"), 1)
+    if sources.chosen:
+        count = len(sources.chosen)
+        claims.append(Claim(count, f"{sources.origin} ({count} host{'s' * (count > 1)})"))
+    if sources.slurm is not None:
+        count = len(sources.slurm.hosts)
+        claims.append(Claim(count, f"SLURM_NNODES={count} ({sources.slurm.source})"))
+    if sources.outer.num_nodes > 1:
+        outer = sources.outer
+        claims.append(Claim(outer.num_nodes, f"{outer.size_variable}={outer.num_nodes}"))
+    elastic = sources.request.elastic
+    if elastic is not None:
+        least, most = elastic
+        if not 1 <= least <= most:
+            raise LaunchError(f"--elastic {least}:{most}: wanted LEAST:MOST nodes, 1 <= LEAST <= MOST")
+        if claims:
+            raise LaunchError(f"--elastic {least}:{most} contradicts {claims[0].text}: wanted one of the two")
+        return Claim(most, f"--elastic {least}:{most}")
+    return agreed(claims) or Claim(1, "")
+
+
+def _choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
+    """What this process does, and which node of the job this machine is."""
+    request, slurm = sources.request, sources.slurm
+    if request.launcher == "slurm" and slurm is None:
+        raise LaunchError("--launcher slurm: wanted a SLURM allocation (sbatch, salloc), there is none here")
+    if request.launcher == "slurm" and sources.chosen:
+        raise LaunchError(f"--launcher slurm contradicts {sources.origin}: wanted one of the two")
+    claims: list[Claim[int]] = []
+    if request.node_rank == AUTO_RANK:
+        claims.append(Claim(_own_line(sources), "--node-rank auto"))
+    elif isinstance(request.node_rank, int):
+        claims.append(Claim(request.node_rank, f"--node-rank {request.node_rank}"))
+    if slurm is not None and slurm.node_rank is not None:
+        claims.append(Claim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
+    if sources.outer.node_rank is not None:
+        outer = sources.outer
+        claims.append(Claim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
+    rank = agreed(claims)
+    if rank is not None and not 0 <= rank.value < nodes.value:
+        raise LaunchError(f"{rank.text}: wanted 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
+    if rank is not None and nodes.value > 1:
+        by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
+        return (SLURM_TASK if by_slurm else NODE), rank.value
+    if request.elastic is not None:
+        is_master = is_this_machine(request.master_addr or "", sources.machine)
+        return NODE, 0 if is_master else 1
+    if sources.chosen:
+        return _role_of_hostfile(sources)
+    if slurm is not None and not slurm.in_step:
+        is_member = any(is_slurm_node(host, slurm, sources.machine) for host in slurm.hosts)
+        if nodes.value > 1 or not is_member:
+            return SLURM, next(
+                (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine)), None
+            )
+        return LOCAL, 0
+    if nodes.value > 1:
+        raise LaunchError(f"{nodes.text}: wanted --node-rank beside it, 0 to {nodes.value - 1}")
+    return LOCAL, 0
+
+
+def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
+    own = [
+        rank
+        for rank, chosen in enumerate(sources.chosen)
+        if is_this_machine(chosen.host.address, sources.machine)
+    ]
+    if len(sources.chosen) == 1:
+        return (LOCAL, 0) if own else (HEAD, None)
+    for chosen in sources.chosen:
+        if is_loopback_name(chosen.host.address):
+            raise LaunchError(
+                f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
+                "every host; wanted the name or address that the other hosts reach it by"
+            )
+    if len(own) > 1:
+        names = " and ".join(sources.chosen[rank].host.address for rank in own)
+        raise LaunchError(f"{sources.origin}: {names} are both this machine; wanted each machine once")
+    return HEAD, own[0] if own else None
+
+
+def _own_line(sources: Sources) -> int:
+    """Which host of the list this machine is."""
+    if not sources.chosen:
+        raise LaunchError("--node-rank auto: wanted --hostfile beside it, which names this machine")
+    machine = sources.machine
+    own = [
+        rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
+    ]
+    if len(own) != 1:
+        addresses = ", ".join(address for _, address in machine.addresses if not is_loopback_name(address))
+        found = "does not name" if not own else f"names {len(own)} times"
+        raise LaunchError(
+            f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
+            "wanted it once, or --node-rank R"
+        )
+    return own[0]
+
+
+def _plan_hosts(sources: Sources, num_nodes: int, node_rank: int | None) -> tuple[HostPlan, ...]:
+    """All hosts, in order of node rank."""
+    processes = _count_processes(sources, num_nodes)
+    plans = []
+    for rank in range(num_nodes):
+        slots: tuple[int, ...] = ()
+        if sources.chosen:
+            host = sources.chosen[rank].host
+            slots = () if sources.chosen[rank].is_whole else sources.chosen[rank].slots
+        elif sources.slurm is not None:
+            host = Host(sources.slurm.hosts[rank], max(1, processes[rank] or 1))
+        else:
+            is_alone = num_nodes == 1
+            host = Host(sources.machine.host_name if is_alone else "", max(1, processes[rank] or 1))
+        plans.append(HostPlan(host, rank, processes[rank], host.weight, rank == node_rank, slots))
+    return tuple(plans)
+
+
+def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]:
+    """Processes of every node, None where it counts its devices."""
+    asked: list[Claim[int]] = []
+    for claim in sources.claim("--gpus", "gpus"):
+        assert isinstance(claim.value, int)
+        if claim.value != ALL_GPUS and claim.value < 1:
+            raise LaunchError(f"{claim.text}: wanted a number of processes from 1, or -1 for all devices")
+        asked.append(Claim(claim.value, claim.text))
+    wanted = agreed(asked)
+    slurm = sources.slurm
+    counts: list[int | None] = []
+    for rank in range(num_nodes):
+        claims = [] if wanted is None or wanted.value == ALL_GPUS else [wanted]
+        if sources.chosen:
+            chosen = sources.chosen[rank]
+            if wanted is not None and wanted.value == ALL_GPUS and not chosen.is_whole:
+                raise LaunchError(f"{wanted.text} contradicts --include or --exclude: wanted one of them")
+            if wanted is None or wanted.value != ALL_GPUS:
+                count = len(chosen.slots)
+                claims.append(Claim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}"))
+        elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
+            count = slurm.tasks_per_node[rank]
+            claims.append(Claim(count, f"{count} tasks a node by SLURM"))
+        found = agreed(claims)
+        counts.append(found.value if found else None)
+    return tuple(counts)
+
+
+def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, ...], role: str) -> str:
+    claims = [Claim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")]
+    outer = sources.outer
+    if outer.master_addr and nodes.value > 1:
+        claims.append(Claim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
+    found = agreed(claims)
+    if found is not None and not found.value:
+        raise LaunchError("--master-addr '': wanted the address of node 0")
+    if found is not None:
+        return found.value
+    if nodes.value == 1:
+        return LOOPBACK
+    if not hosts[0].host.address:
+        raise LaunchError(f"{nodes.text}: wanted --master-addr beside it, the address of node 0")
+    return hosts[0].host.address
+
+
+def _choose_port(sources: Sources) -> Claim[int]:
+    """The port; its text is "" where nobody asked for one."""
+    for claim in sources.claim("--master-port", "master_port"):
+        assert isinstance(claim.value, int)
+        if not 1 <= claim.value <= 65535:
+            raise LaunchError(f"{claim.text}: wanted 1 to 65535")
+        return Claim(claim.value, claim.text)
+    if sources.outer.master_port is not None:
+        return Claim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
+    if sources.slurm is not None:
+        return Claim(sources.slurm.port, "")
+    return Claim(DEFAULT_PORT, "")
+
+
+def _choose_launcher(sources: Sources) -> str:
+    """What starts the ranks of a node; srun only carries it there."""
+    request = sources.request
+    asked = request.launcher
+    if asked == "auto" and sources.file is not None and "launcher" in sources.file.places:
+        asked = sources.file.config.launcher
+    if asked == "deepspeed" and request.elastic is not None:
+        raise LaunchError("--launcher deepspeed contradicts --elastic: wanted --launcher torchrun")
+    return "deepspeed" if asked == "deepspeed" else "torchrun"
+
+
+def _choose_restarts(sources: Sources, role: str) -> int:
+    claims = whole(sources.claim("--max-restarts", "max_restarts"), 0)
+    number = claims[0].value if claims else 0
+    by_hand = role == SLURM_TASK or (role == NODE and sources.request.elastic is None)
+    if number and by_hand and sources.request.max_restarts is not None:
+        raise LaunchError(
+            f"--max-restarts {number}: all machines start again together; wanted --hostfile, a SLURM "
+            "allocation or --elastic"
+        )
+    return 0 if by_hand else number
+
+
+def _choose_min_nodes(sources: Sources, num_nodes: int) -> int:
+    """0 for all."""
+    claims = whole(sources.claim("--min-nodes", "min_nodes"), 0)
+    if claims and claims[0].value > num_nodes:
+        raise LaunchError(f"{claims[0].text}: wanted at most {num_nodes}, as many as hosts")
+    return claims[0].value if claims else 0
+
+
+def _with_this_node(
+    plan: ClusterPlan,
+    sources: Sources,
+    environment: Mapping[str, str],
+    port: Claim[int],
+    port_is_free: Callable[[int], bool],
+    find_free_port: Callable[[], int],
+) -> ClusterPlan:
+    """The plan with this machine's part decided."""
+    assert plan.node_rank is not None
+    own = plan.hosts[plan.node_rank]
+    devices = resolve_devices(plan.device, _share(sources, own), sources.machine, environment)
+    notices = devices.notices
+    number = plan.master_port
+    if plan.node_rank == 0:
+        number, said = resolve_port(number, port.text, plan.num_nodes, port_is_free, find_free_port)
+        notices += said
+    node = LaunchPlan(
+        num_nodes=plan.num_nodes,
+        node_rank=plan.node_rank,
+        num_processes=devices.num_processes,
+        device=devices.device,
+        visible=devices.visible,
+        master_addr=plan.master_addr,
+        master_port=number,
+        launcher=plan.launcher,
+        notices=notices,
+        weight=own.weight if plan.has_weights else None,
+        interface=plan.interface,
+        processes=tuple(part.num_processes or devices.num_processes for part in plan.hosts),
+        elastic=sources.request.elastic,
+        max_restarts=plan.max_restarts if sources.request.elastic else 0,
+    )
+    return replace(plan, device=node.device, master_port=number, notices=notices, node=node)
+
+
+def _share(sources: Sources, own: HostPlan) -> Share:
+    """What this machine shall run, and who says so."""
+    slurm = sources.slurm
+    claims = sources.claim("--gpus", "gpus")
+    if own.num_processes is None:
+        return Share(None)
+    if sources.chosen:
+        return Share(own.num_processes, f"{sources.origin}: slots={own.num_processes}", own.slots)
+    if claims:
+        asked = Share(own.num_processes, claims[0].text)
+        limit = slurm.gpus_on_node if slurm is not None else None
+        if limit and own.num_processes > limit and sources.request.device != "cpu":
+            raise LaunchError(
+                f"{asked.source} contradicts SLURM_GPUS_ON_NODE={limit}: wanted at most as many"
+            )
+        return asked
+    return Share(own.num_processes, f"{own.num_processes} tasks a node by SLURM")

@@ -1,0 +1,102 @@
+"""This machine's part of a job: its devices, how many processes, the port; CUDA_VISIBLE_DEVICES respected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from alphazero.errors import LaunchError
+from alphazero.host.machine import Machine, visible_devices
+
+DEFAULT_PORT = 12355
+
+
+@dataclass(frozen=True)
+class Share:
+    """What this machine shall run.
+
+    num_processes: None for as many as there are devices (one on a CPU). source: who said so, "" for nobody.
+    slots: positions among the visible devices that --include or --exclude left, () for no filter.
+    """
+
+    num_processes: int | None
+    source: str = ""
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeDevices:
+    """The outcome: cuda or cpu, and one CUDA_VISIBLE_DEVICES entry a process on cuda."""
+
+    device: str
+    num_processes: int
+    visible: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def resolve_devices(
+    device: str, share: Share, machine: Machine, environment: Mapping[str, str]
+) -> NodeDevices:
+    """The devices and processes of this machine; `device` is auto, cuda or cpu.
+
+    Raises LaunchError where the machine has fewer devices than asked for.
+    """
+    setting = environment.get("CUDA_VISIBLE_DEVICES")
+    notices: list[str] = []
+    visible: tuple[str, ...] = ()
+    if device != "cpu" and machine.devices:
+        visible = visible_devices(machine.devices, setting)
+        if not visible and device == "auto":
+            notices.append(f"CUDA_VISIBLE_DEVICES={setting or ''} hides all NVIDIA devices")
+    if device == "cuda" and not visible:
+        reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
+        raise LaunchError(f"--device cuda: wanted an NVIDIA device, {reason} on {machine.host_name}")
+    if not visible:
+        num_processes = len(share.slots) or share.num_processes or 1
+        notices.append(_cpu_notice(device, machine, num_processes, share.source))
+        return NodeDevices("cpu", num_processes, (), tuple(notices))
+    wanted = max(share.slots) + 1 if share.slots else share.num_processes
+    if wanted is not None and wanted > len(visible):
+        limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
+        raise LaunchError(
+            f"{share.source}: this machine has {len(visible)} NVIDIA devices{limit}; "
+            "wanted at most as many, or --device cpu"
+        )
+    chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:wanted]
+    return NodeDevices("cuda", len(chosen), chosen, tuple(notices))
+
+
+def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) -> str:
+    if device == "cpu":
+        reason = "--device cpu"
+    elif machine.devices:
+        reason = "NO VISIBLE NVIDIA DEVICE"
+    else:
+        reason = "NO NVIDIA DEVICE ON THIS MACHINE"
+    ranks = "1 CPU rank" if num_processes == 1 else f"{num_processes} CPU ranks"
+    source = source or "more with --gpus N"
+    return f"{reason}: training on the CPU with {ranks} ({source}; {machine.num_cores} cores here)"
+
+
+def resolve_port(
+    port: int,
+    chosen_by: str,
+    num_nodes: int,
+    port_is_free: Callable[[int], bool],
+    find_free_port: Callable[[], int],
+) -> tuple[int, tuple[str, ...]]:
+    """The port that node 0 listens on, and what to say of it; asked on node 0 alone.
+
+    chosen_by: who said which port, "" for nobody: then one machine alone takes another one where it is taken.
+    Raises LaunchError with a free one elsewhere.
+    """
+    if port_is_free(port):
+        return port, ()
+    other = find_free_port()
+    if chosen_by:
+        raise LaunchError(f"{chosen_by}: is in use here (or not allowed); {other} is free")
+    if num_nodes > 1:
+        raise LaunchError(
+            f"port {port} is in use here; {other} is free: give --master-port {other} on every node"
+        )
+    return other, (f"port {port} is in use here: taking {other}",)

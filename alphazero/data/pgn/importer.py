@@ -1,0 +1,307 @@
+"""Import of PGN into a game store: all cores, broken off and continued, the same bytes in any case.
+
+While it runs, <store>.importing/ holds `lock`, `journal.json` and the unfinished store in `store/`;
+the last step renames that to <store>.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from alphazero._core import PgnGames
+from alphazero.data.pgn.journal import Journal, Place, Tally
+from alphazero.data.pgn.lock import ImportLock
+from alphazero.data.pgn.rows import GAME, quarantine_line, rows_of
+from alphazero.data.pgn.source import Source, find_sources
+from alphazero.data.pgn.stream import CHUNK_BYTES, ParsedChunk, SourceEnd, parse_sources
+from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry, file_sha256
+from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
+from alphazero.errors import DataError
+
+JOURNAL_NAME = "journal.json"
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import did. was_there: the store held these sources already and nothing was done."""
+
+    store: Path
+    manifest: Manifest
+    was_there: bool
+    continued: bool
+    seconds: float
+
+    @property
+    def games_read(self) -> int:
+        """Games found in the sources: imported and quarantined."""
+        return sum(source.games for source in self.manifest.sources)
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def working_directory(store: Path) -> Path:
+    """Where the import of `store` is at work."""
+    return store.with_name(store.name + ".importing")
+
+
+def import_pgn(
+    sources: Sequence[Path],
+    store: Path,
+    *,
+    workers: int,
+    progress: bool,
+    wait: bool = False,
+    chunk_bytes: int = CHUNK_BYTES,
+    shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
+) -> ImportReport:
+    """Read PGN files and directories (find_sources) into the game store `store`.
+
+    workers: threads that parse, and as many that decompress. progress: a bar on stderr.
+    wait: for another import of the same store, instead of refusing. shard_limits: games, plies of a
+    full shard. Raises DataError; what was finished by then is kept for the next call.
+    """
+    begin = time.monotonic()
+    found = find_sources(sources)
+    store = store.resolve()
+    while True:
+        if (manifest := _present_manifest(found, store)) is not None:
+            shutil.rmtree(working_directory(store), ignore_errors=True)  # of a run killed in its last step
+            return ImportReport(store, manifest, True, False, time.monotonic() - begin)
+        try:
+            working_directory(store).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{working_directory(store)}: cannot make directory: {error.strerror}") from error
+        with ImportLock(working_directory(store) / "lock", wait=wait) as lock:
+            # Another import may have finished while this one waited.
+            if not lock.is_current() or (store / MANIFEST_NAME).exists():
+                continue
+            run = _ImportRun(found, store, shard_limits)
+            with tqdm(
+                total=sum(source.size_bytes for source in found),
+                unit="B",
+                unit_scale=True,
+                desc=f"import {store.name}",
+                disable=not progress,
+            ) as bar:
+                manifest = run.run(workers, chunk_bytes, bar)
+            shutil.rmtree(working_directory(store), ignore_errors=True)
+        return ImportReport(store, manifest, False, run.continued, time.monotonic() - begin)
+
+
+def _present_manifest(found: Sequence[Source], store: Path) -> Manifest | None:
+    """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
+    if not store.exists():
+        return None
+    if not (store / MANIFEST_NAME).exists():
+        if store.is_dir() and not any(store.iterdir()):
+            return None
+        raise DataError(f"{store}: is there and is no game store; name another or remove it")
+    manifest = Manifest.from_json(store / MANIFEST_NAME)
+    here = [(source.name, source.size_bytes) for source in found]
+    there = [(entry.name, entry.size_bytes) for entry in manifest.sources]
+    same = here == there and all(
+        file_sha256(source.path) == entry.sha256
+        for source, entry in zip(found, manifest.sources, strict=True)
+    )
+    if not same:
+        raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
+    return manifest
+
+
+class _ImportRun:
+    """One run of an import: reads from the journal's place on, adds rows, keeps the journal."""
+
+    def __init__(self, sources: Sequence[Source], store: Path, shard_limits: tuple[int, int]) -> None:
+        self.sources = sources
+        self.store = store
+        self.journal_path = working_directory(store) / JOURNAL_NAME
+        self.directory = working_directory(store) / "store"
+        fresh = Journal.begin(sources, shard_limits)
+        journal = Journal.load(self.journal_path)
+        self.continued = journal is not None
+        self.journal = journal or fresh
+        if (self.journal.sources, self.journal.shard_limits) != (fresh.sources, fresh.shard_limits):
+            raise DataError(
+                f"{working_directory(store)}: holds an unfinished import of other sources, or of these before"
+                " they changed; remove it to start anew"
+            )
+        self.finished = list(self.journal.finished)
+        self.place = self.journal.place
+        self._clean()
+        self.writer = StoreWriter(
+            self.directory,
+            GAME,
+            shards=self.journal.shards,
+            shard_games=shard_limits[0],
+            shard_plies=shard_limits[1],
+        )
+
+    def _clean(self) -> None:
+        """Bring the directory to what the journal says: what was written after it is made again."""
+        known = {shard.name: shard.size_bytes for shard in self.journal.shards}
+        known[QUARANTINE_NAME] = self.journal.quarantine_size_bytes
+        quarantine = self.directory / QUARANTINE_NAME
+        try:
+            self.directory.mkdir(exist_ok=True)
+            for path in self.directory.iterdir():
+                if path.name not in known:
+                    path.unlink()
+            with quarantine.open("ab") as stream:
+                stream.truncate(self.journal.quarantine_size_bytes)
+            found = {path.name: path.stat().st_size for path in self.directory.iterdir()}
+        except OSError as error:
+            raise DataError(f"{self.directory}: cannot write: {error.strerror}") from error
+        if found != known:
+            raise DataError(f"{self.directory}: is not as its journal says; remove it to start anew")
+
+    def run(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
+        """Read all sources and finish the store."""
+        try:
+            with (self.directory / QUARANTINE_NAME).open("ab") as quarantine:
+                self._read(workers, chunk_bytes, bar, quarantine)
+                quarantine.flush()
+                os.fsync(quarantine.fileno())
+        except OSError as error:
+            raise DataError(f"{self.directory / QUARANTINE_NAME}: cannot write: {error.strerror}") from error
+        if not any(entry.imported for entry in self.finished):
+            raise self._nothing_imported()
+        return self.writer.finish(self.store, self.finished)
+
+    def _nothing_imported(self) -> DataError:
+        """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
+        read = sum(entry.games for entry in self.finished)
+        lines = (self.directory / QUARANTINE_NAME).read_text(encoding="utf-8").splitlines()
+        first = f"; the first: {json.loads(lines[0])['reason']}" if lines else ""
+        shutil.rmtree(self.directory)
+        return DataError(
+            f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
+            f" ({read} games found{first})"
+        )
+
+    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], quarantine: IO[bytes]) -> None:
+        bytes_read = _ByteCount()
+        bytes_read.add(sum(source.size_bytes for source in self.sources[: self.place.source_index]))
+        items = parse_sources(
+            self.sources,
+            workers=workers,
+            count_bytes=bytes_read.add,
+            first_source=self.place.source_index,
+            skip_bytes=self.place.offset,
+            chunk_bytes=chunk_bytes,
+        )
+        begin, games_at_begin = time.monotonic(), self._games_read()
+        with closing(items):
+            while (item := self._next(items)) is not None:
+                if isinstance(item, SourceEnd):
+                    self._end_source(item)
+                else:
+                    self._take(item, quarantine)
+                games = self._games_read()
+                per_second = (games - games_at_begin) / (time.monotonic() - begin)
+                bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
+                bar.update(bytes_read.take())
+
+    def _next(self, items: Iterator[ParsedChunk | SourceEnd]) -> ParsedChunk | SourceEnd | None:
+        try:
+            return next(items, None)
+        except DataError as error:
+            raise DataError(f"{error} ({self.place.tally.games} games of it read before)") from error
+
+    def _games_read(self) -> int:
+        return sum(entry.games for entry in self.finished) + self.place.tally.games
+
+    def _take(self, chunk: ParsedChunk, quarantine: IO[bytes]) -> None:
+        """Rows to the writer, faults to the quarantine; a full shard is made durable with the journal."""
+        games = chunk.games
+        rows = rows_of(games, self.sources[chunk.source_index].name)
+        self.place = replace(self.place, offset=chunk.offset)
+        done = self.place.tally.games - self.place.games  # by the run before; else 0
+        row = int(np.searchsorted(games.game, done))
+        while True:
+            end_row = row + self.writer.add(rows.slice(row))
+            is_full = self.writer.is_full
+            end = int(games.game[end_row - 1]) + 1 if is_full else games.games_read
+            self._note(games, slice(row, end_row), range(done, end), quarantine)
+            if not is_full:
+                break
+            self.writer.close_shard()
+            self._save_journal(quarantine)
+            row, done = end_row, end
+        self.place = replace(
+            self.place, games=self.place.games + games.games_read, lines=self.place.lines + games.lines
+        )
+
+    def _note(self, games: PgnGames, rows: slice, read: range, quarantine: IO[bytes]) -> None:
+        """Count the games `read` of a chunk, which are `rows` and the quarantined ones among them."""
+        faulty = [game for game in games.quarantined if game.game in read]
+        source = self.sources[self.place.source_index]
+        for game in faulty:
+            quarantine.write(quarantine_line(game, source.name, self.place.games, self.place.lines))
+        tally = Tally(
+            games=len(read),
+            imported=rows.stop - rows.start,
+            plies=int(games.moves_offset[rows.stop] - games.moves_offset[rows.start]),
+            contradictions=int(np.count_nonzero(games.contradiction[rows])),
+            quarantined=Counter(game.fault.name.lower() for game in faulty),
+        )
+        self.place = replace(self.place, tally=self.place.tally.plus(tally))
+
+    def _end_source(self, end: SourceEnd) -> None:
+        source, tally = self.sources[end.source_index], self.place.tally
+        entry = SourceEntry(
+            name=source.name,
+            size_bytes=source.size_bytes,
+            sha256=end.sha256,
+            games=tally.games,
+            imported=tally.imported,
+            plies=tally.plies,
+            quarantined=tally.quarantined,
+            contradictions=tally.contradictions,
+        )
+        self.finished.append(entry)
+        self.place = Place(source_index=end.source_index + 1)
+
+    def _save_journal(self, quarantine: IO[bytes]) -> None:
+        quarantine.flush()
+        os.fsync(quarantine.fileno())
+        self.journal = replace(
+            self.journal,
+            shards=tuple(self.writer.shards),
+            finished=tuple(self.finished),
+            place=self.place,
+            quarantine_size_bytes=quarantine.tell(),
+        )
+        self.journal.save(self.journal_path)
+
+
+class _ByteCount:
+    """Bytes that many threads report and one thread shows."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_bytes = 0
+
+    def add(self, num_bytes: int) -> None:
+        with self._lock:
+            self._num_bytes += num_bytes
+
+    def take(self) -> int:
+        with self._lock:
+            taken, self._num_bytes = self._num_bytes, 0
+        return taken

@@ -1,0 +1,196 @@
+"""Micro-batches for training and batches for evaluation, encoded ahead of time by C++ threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from alphazero import _core
+from alphazero.data.sampling.prefetch import prefetched
+from alphazero.data.sampling.window import Mixture, Window, sample_ids
+from alphazero.errors import ConfigError, DataError
+from alphazero.games.batch import Batch, MicroBatch
+from alphazero.games.registry import history_fill
+from alphazero.games.spec import GameSpec
+
+CoreEncoder: TypeAlias = _core.ChessBatchEncoder | _core.Connect4BatchEncoder | _core.TicTacToeBatchEncoder
+CoreEncoderType: TypeAlias = (
+    type[_core.ChessBatchEncoder] | type[_core.Connect4BatchEncoder] | type[_core.TicTacToeBatchEncoder]
+)
+_ENCODER_TYPES: dict[str, CoreEncoderType] = {
+    "chess": _core.ChessBatchEncoder,
+    "connect4": _core.Connect4BatchEncoder,
+    "tictactoe": _core.TicTacToeBatchEncoder,
+}
+
+
+class WindowEncoder:
+    """Encodes samples of one window; the number of threads does not change a byte."""
+
+    def __init__(
+        self,
+        window: Window,
+        spec: GameSpec,
+        *,
+        num_threads: int,
+        fill: str = "fen_only",
+        value_q_ratio: float = 0.0,
+    ) -> None:
+        """fill: 'no' or 'fen_only', what stands for positions before a game's first.
+        value_q_ratio: share of the search's value in the value target, where there was a search.
+
+        Raises DataError for shards whose columns do not fit together, ConfigError for settings.
+        """
+        if window.game_name != spec.name:
+            raise ConfigError(f"the data is {window.game_name}, the network plays {spec.name}")
+        if num_threads < 1:
+            raise ConfigError(f"{num_threads} loader threads: wanted at least 1")
+        if not 0 <= value_q_ratio <= 1:
+            raise ConfigError(f"value_q_ratio {value_q_ratio}: wanted 0 to 1")
+        self._window = window
+        self._fill = history_fill(fill)
+        self._value_q_ratio = value_q_ratio
+        self._core: CoreEncoder = _ENCODER_TYPES[spec.name](num_threads)
+        try:
+            for view in window.shards:
+                self._core.add_shard(
+                    str(view.path),
+                    view.moves,
+                    view.moves_offset,
+                    view.result,
+                    view.result_valid,
+                    view.fen_bytes,
+                    view.fen_offset,
+                    None if view.search is None else view.search.core_arrays(),
+                )
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
+
+    def encode(self, ids: npt.NDArray[np.int64], symmetry: npt.NDArray[np.uint8] | None = None) -> Batch:
+        """The batch of these samples, in this order; raises DataError for games that cannot be replayed."""
+        places = self._window.locate(ids)
+        try:
+            packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
+                places.shard, places.game, places.ply, self._fill, self._value_q_ratio, symmetry
+            )
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
+        return Batch(packed, legal_offset, legal_index, policy, wdl, moves_left, sample_id=ids)
+
+    def position_keys(self) -> npt.NDArray[np.uint64]:
+        """u64 [num_samples]: the key of each sample's position; equal positions have equal keys.
+
+        Placement, side to move, castling rights and possible en passant count, history and counters do not.
+        """
+        window = self._window
+        parts: list[npt.NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
+        try:
+            for index in range(len(window.shards)):
+                games = window.game[window.shard == index]
+                parts.append(self._core.position_keys(index, games))
+        except _core.GameError as error:
+            raise DataError(str(error)) from error
+        keys = np.concatenate(parts)
+        if not len(window.searched):
+            return keys
+        # The core gives every ply of the games, which stand in the order of the shards.
+        lengths = [
+            np.diff(view.moves_offset)[window.game[window.shard == index]]
+            for index, view in enumerate(window.shards)
+        ]
+        begin = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        ids = np.arange(window.num_samples)
+        row = np.searchsorted(window.ply_offset, ids, side="right") - 1
+        chosen: npt.NDArray[np.uint64] = keys[begin[row] + window.locate(ids).ply]
+        return chosen
+
+
+class Loader:
+    """The micro-batches of one rank, step by step, prepared ahead by a background thread.
+
+    Step s is K = batch_size / micro_batch_size micro-batches cut from sample_ids(seed, s, ...); `passes`
+    says which of them this rank makes (all K if None). A None in it is a pass that must weigh nothing:
+    micro-batch 0 again, marked as padding.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        spec: GameSpec,
+        *,
+        seed: int,
+        batch_size: int,
+        micro_batch_size: int,
+        passes: Sequence[int | None] | None = None,
+        num_threads: int = 1,
+        history_fill: str = "fen_only",
+        value_q_ratio: float = 0.0,
+        mixture: Mixture | None = None,
+        symmetries: bool = False,
+        prefetch: int = 2,
+    ) -> None:
+        """prefetch: steps that are prepared before they are asked for, at least 1. mixture: how the parts of
+        a joined window share the batches; without it all samples count alike. symmetries: show each sample
+        in one of the game's, by chance.
+
+        Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
+        """
+        if micro_batch_size < 1 or batch_size % micro_batch_size != 0:
+            raise ConfigError(
+                f"micro-batch size {micro_batch_size}: wanted a divisor of the batch size {batch_size}"
+            )
+        if window.num_samples == 0:
+            raise DataError("the data holds no positions: no game with a result and a move")
+        if mixture is not None:
+            mixture.check(batch_size, window.num_samples)
+        self._window = window
+        self._encoder = WindowEncoder(
+            window, spec, num_threads=num_threads, fill=history_fill, value_q_ratio=value_q_ratio
+        )
+        self._sample_ids = mixture.sample_ids if mixture else sample_ids
+        self._seed = seed
+        self._batch_size = batch_size
+        self._micro_batch_size = micro_batch_size
+        self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
+        self._num_symmetries = spec.num_symmetries if symmetries else 1
+        self._prefetch = prefetch
+
+    def step(self, step: int) -> list[MicroBatch]:
+        """This rank's micro-batches of one step, encoded now."""
+        ids = self._sample_ids(self._seed, step, self._batch_size, self._window.num_samples)
+        return [self._micro_batch(step, ids, index) for index in self._passes]
+
+    def iterate(self, first_step: int, last_step: int) -> Iterator[list[MicroBatch]]:
+        """This rank's micro-batches of steps first_step ... last_step - 1, encoded ahead of time.
+
+        Resuming is starting at another step. Errors of the background thread are raised here; closing
+        the iterator ends the thread.
+        """
+        return prefetched((self.step(step) for step in range(first_step, last_step)), self._prefetch)
+
+    def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], index: int | None) -> MicroBatch:
+        begin = (index or 0) * self._micro_batch_size
+        ids = ids[begin : begin + self._micro_batch_size]
+        symmetry = None
+        if self._num_symmetries > 1:
+            first = step * self._batch_size + begin
+            symmetry = _core.symmetries(self._seed, first, len(ids), self._num_symmetries)
+        batch = self._encoder.encode(ids, symmetry)
+        return MicroBatch(step=step, index=index or 0, batch=batch, is_padding=index is None)
+
+
+def batches_of(
+    encoder: WindowEncoder, ids: npt.NDArray[np.int64], batch_size: int, *, prefetch: int = 2
+) -> Iterator[Batch]:
+    """These samples in this order, batch_size at a time, the last batch shorter; encoded ahead of time."""
+    starts = range(0, len(ids), batch_size)
+    return prefetched((encoder.encode(ids[start : start + batch_size]) for start in starts), prefetch)
+
+
+def spread_sample_ids(window: Window, count: int) -> npt.NDArray[np.int64]:
+    """i64 [min(count, num_samples)]: ids spread evenly over a window, ascending: a fixed validation set."""
+    count = min(count, window.num_samples)
+    return np.arange(count, dtype=np.int64) * window.num_samples // max(count, 1)

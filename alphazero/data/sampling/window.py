@@ -1,0 +1,279 @@
+"""The order of the training data as a function: windows of games, and the samples of each step.
+
+A sample is a position with a known move and a known result; of a game that a search made, one that got a
+full search. Its id is its place among all samples of a window: games in the order of the shards, plies in the
+order of the game.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alphazero import _core
+from alphazero.data.store.store import GameStore, ShardView
+from alphazero.errors import ConfigError, DataError
+
+# Shapes: B samples, N games that count, P plies that count of the games that searches made.
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where B samples lie: the position before move `ply` of row `game` of shard `shard`, i32 [B] each."""
+
+    shard: npt.NDArray[np.int32]
+    game: npt.NDArray[np.int32]
+    ply: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class CountingPlies:
+    """Samples among the plies of a shard's G games: how many a game, and which those of searched games are.
+
+    lengths i64 [G]; begin i64 [G]: game g's are searched_ply[begin[g] : begin[g] + lengths[g]], or all its
+    plies where begin is -1.
+    """
+
+    lengths: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
+    searched_ply: npt.NDArray[np.int32]
+
+
+def counting_plies(view: ShardView) -> CountingPlies:
+    """Of games with a result: all plies where no search made the game, else those that got a full search."""
+    lengths = np.where(view.result_valid, np.diff(view.moves_offset), 0).astype(np.int64)
+    begin = np.full(view.num_games, -1, np.int64)
+    if view.search is None:
+        return CountingPlies(lengths, begin, np.zeros(0, np.int32))
+    offset = view.search.ply_offset
+    is_counted = view.search.is_trained_on
+    counted_before = np.concatenate([[0], np.cumsum(is_counted)])
+    by_search = np.diff(offset) > 0
+    begin[by_search] = counted_before[offset[:-1]][by_search]
+    counted = np.where(view.result_valid, np.diff(counted_before[offset]), 0)
+    lengths[by_search] = counted[by_search]
+    ply = np.arange(len(is_counted)) - np.repeat(offset[:-1], np.diff(offset))
+    return CountingPlies(lengths, begin, ply[is_counted].astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """An ordered, immutable set of games to draw samples from.
+
+    Games count that have a result and a ply to train on: row game[i] of shards[shard[i]] owns the samples
+    ply_offset[i] ... ply_offset[i + 1] - 1. Where no search made the game these are its plies in order, and
+    searched[i] is -1; else they are the plies searched_ply[searched[i]:]. A window without searched games
+    has neither array. Windows with equal `id` hold equal samples in equal order.
+    """
+
+    game_name: str
+    shards: tuple[ShardView, ...]
+    content_ids: tuple[str, ...]  # sha256 of each shard; ids of the parts of a joined window
+    first_game: int  # of the counted games of the shards, where this window begins
+    shard: npt.NDArray[np.int32]  # [N]
+    game: npt.NDArray[np.int32]  # [N]
+    ply_offset: npt.NDArray[np.int64]  # [N + 1]
+    searched: npt.NDArray[np.int64]  # [N], or empty
+    searched_ply: npt.NDArray[np.int32]  # [P]
+
+    @classmethod
+    def of_shards(cls, game_name: str, shards: Sequence[ShardView], content_ids: Sequence[str]) -> Window:
+        """All games that count. content_ids names the content of each shard (its sha256)."""
+        if len(shards) != len(content_ids):
+            raise ValueError(f"{len(shards)} shards, {len(content_ids)} content ids")
+        shard_parts, game_parts, length_parts, searched_parts, ply_parts = [], [], [], [], []
+        num_searched = 0
+        for index, view in enumerate(shards):
+            plies = counting_plies(view)
+            counted = np.flatnonzero(plies.lengths).astype(np.int32)
+            shard_parts.append(np.full(len(counted), index, np.int32))
+            game_parts.append(counted)
+            length_parts.append(plies.lengths[counted])
+            begin = plies.begin[counted]
+            searched_parts.append(np.where(begin >= 0, begin + num_searched, -1))
+            ply_parts.append(plies.searched_ply)
+            num_searched += len(plies.searched_ply)
+        empty = np.zeros(0, np.int32)
+        searched = np.concatenate([empty.astype(np.int64), *searched_parts])
+        return cls(
+            game_name=game_name,
+            shards=tuple(shards),
+            content_ids=tuple(content_ids),
+            first_game=0,
+            shard=np.concatenate([empty, *shard_parts]),
+            game=np.concatenate([empty, *game_parts]),
+            ply_offset=np.concatenate(
+                [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
+            ),
+            searched=searched if num_searched else searched[:0],
+            searched_ply=np.concatenate([empty, *ply_parts]),
+        )
+
+    @classmethod
+    def of_stores(cls, stores: Sequence[GameStore]) -> Window:
+        """All games that count of these stores, in this order; raises DataError if their games differ."""
+        if not stores:
+            raise DataError("no game stores given")
+        first = stores[0]
+        for store in stores:
+            if store.manifest.game != first.manifest.game:
+                raise DataError(
+                    f"{store.path}: holds {store.manifest.game}, but {first.path} holds {first.manifest.game}"
+                )
+        shards = [shard for store in stores for shard in store.shards]
+        content_ids = [entry.sha256 for store in stores for entry in store.manifest.shards]
+        return cls.of_shards(first.manifest.game, shards, content_ids)
+
+    @classmethod
+    def joined(cls, first: Window, second: Window) -> Window:
+        """The samples of `first`, then those of `second`; raises DataError if their games differ."""
+        if first.game_name != second.game_name:
+            raise DataError(f"games of {first.game_name} and of {second.game_name} in one window")
+        num_searched = len(first.searched_ply)
+        parts = [
+            np.full(part.num_games, -1, np.int64) if len(part.searched) == 0 else part.searched
+            for part in (first, second)
+        ]
+        parts[1] = np.where(parts[1] >= 0, parts[1] + num_searched, -1)
+        searched = np.concatenate(parts)
+        is_searched = num_searched + len(second.searched_ply) > 0
+        return cls(
+            game_name=first.game_name,
+            shards=first.shards + second.shards,
+            content_ids=(first.id, second.id),
+            first_game=0,
+            shard=np.concatenate([first.shard, second.shard + np.int32(len(first.shards))]),
+            game=np.concatenate([first.game, second.game]),
+            ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.num_samples]),
+            searched=searched if is_searched else searched[:0],
+            searched_ply=np.concatenate([first.searched_ply, second.searched_ply]),
+        )
+
+    @property
+    def num_games(self) -> int:
+        """Games that count."""
+        return len(self.game)
+
+    @property
+    def num_samples(self) -> int:
+        """Positions that count."""
+        return int(self.ply_offset[-1])
+
+    @property
+    def id(self) -> str:
+        """Hex digest of what the window holds, in which order; the same on every host."""
+        content = {
+            "game": self.game_name,
+            "shards": self.content_ids,
+            "first_game": self.first_game,
+            "num_games": self.num_games,
+            "num_samples": self.num_samples,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def locate(self, sample_ids: npt.NDArray[np.int64]) -> Places:
+        """Where samples lie; raises IndexError for ids outside [0, num_samples)."""
+        if len(sample_ids) and not (sample_ids.min() >= 0 and sample_ids.max() < self.num_samples):
+            raise IndexError(f"sample id outside [0, {self.num_samples})")
+        row = np.searchsorted(self.ply_offset, sample_ids, side="right") - 1
+        ply = (sample_ids - self.ply_offset[row]).astype(np.int32)
+        if len(self.searched):
+            begin = self.searched[row]
+            is_searched = begin >= 0
+            ply[is_searched] = self.searched_ply[begin[is_searched] + ply[is_searched]]
+        return Places(shard=self.shard[row], game=self.game[row], ply=ply)
+
+    def split(self, validation_share: float) -> tuple[Window, Window]:
+        """Training and validation windows: the last share of the games, by number, is held out.
+
+        At least one game is on either side if the share is positive; raises ConfigError if that cannot
+        be. No sample is in both, and the sample ids of each begin at 0.
+        """
+        num_validation = round(validation_share * self.num_games)
+        if validation_share > 0:
+            if self.num_games < 2:
+                raise ConfigError(
+                    f"validation_share {validation_share}: {self.num_games} games with a result; "
+                    "wanted at least 2 to split"
+                )
+            num_validation = min(max(num_validation, 1), self.num_games - 1)
+        boundary = self.num_games - num_validation
+        return self._slice(0, boundary), self._slice(boundary, self.num_games)
+
+    def games_from(self, begin: int) -> Window:
+        """The window without its first `begin` games."""
+        return self._slice(begin, self.num_games)
+
+    def _slice(self, begin: int, end: int) -> Window:
+        return Window(
+            game_name=self.game_name,
+            shards=self.shards,
+            content_ids=self.content_ids,
+            first_game=self.first_game + begin,
+            shard=self.shard[begin:end],
+            game=self.game[begin:end],
+            ply_offset=self.ply_offset[begin : end + 1] - self.ply_offset[begin],
+            searched=self.searched[begin:end],
+            searched_ply=self.searched_ply,
+        )
+
+
+def sample_ids(seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
+    """The samples of global batch `step`, i64 [batch_size], each in [0, num_samples).
+
+    Places step * batch_size ... of an endless order in which every epoch of num_samples places holds each
+    sample once, permuted anew; batches run across the ends of epochs. Depends on the arguments alone.
+    """
+    return _core.sample_ids(seed, step * batch_size, batch_size, num_samples)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A window in two parts, historical games before those of self-play: a fixed share of each batch is
+    drawn from the first part.
+
+    num_first: samples of the first part. first_share: of a batch, 0 to 1.
+    """
+
+    num_first: int
+    first_share: float
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        if not 0 <= self.first_share <= 1:
+            raise ConfigError(f"historical share {self.first_share}: wanted 0 to 1")
+
+    def num_from_first(self, batch_size: int) -> int:
+        """Samples of each batch that come from the first part."""
+        return round(self.first_share * batch_size)
+
+    def check(self, batch_size: int, num_samples: int) -> None:
+        """Raises DataError where a batch takes samples from a part that has none."""
+        from_first = self.num_from_first(batch_size)
+        for what, wanted, held in (
+            ("historical", from_first, self.num_first),
+            ("self-play", batch_size - from_first, num_samples - self.num_first),
+        ):
+            if wanted and held < 1:
+                raise DataError(f"{wanted} of {batch_size} positions a batch are {what}, but there are none")
+
+    def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
+        """The samples of global batch `step`, i64 [batch_size]: num_from_first() of them below num_first.
+
+        Each part goes through an endless order of its own, as `sample_ids` does, whatever the other holds;
+        a permutation keyed by seed and step spreads both over the batch. Depends on the arguments alone.
+        """
+        from_first = self.num_from_first(batch_size)
+        rest = batch_size - from_first
+        none = np.zeros(0, np.int64)
+        first = sample_ids(seed, step, from_first, self.num_first) if from_first else none
+        other_seed = (seed + 1) % (1 << 64)
+        second = sample_ids(other_seed, step, rest, num_samples - self.num_first) if rest else none
+        places = sample_ids(seed, step, batch_size, batch_size)  # epoch `step` of batch_size places
+        mixed: npt.NDArray[np.int64] = np.concatenate([first, second + self.num_first])[places]
+        return mixed

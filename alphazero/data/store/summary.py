@@ -1,0 +1,89 @@
+"""What a game store holds, counted over its columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from alphazero.data.store.store import GameStore, SourceEntry
+
+
+@dataclass(frozen=True)
+class StoreSummary:
+    """Counts over all games of a store.
+
+    results: games by '1-0', '1/2-1/2', '0-1', '*' (unknown). contradictions: games whose result differs
+    from the mate or stalemate they end in. searched_games: made by a search; full_searches: their plies that
+    count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
+    player, if any is given.
+    """
+
+    game: str
+    games: int
+    plies: int
+    num_shards: int
+    size_bytes: int
+    mean_plies: float
+    searched_games: int
+    full_searches: int
+    targets: Mapping[str, int]
+    results: Mapping[str, int]
+    contradictions: int
+    variants: Mapping[str, int]
+    from_fen: int
+    elo_range: tuple[int, int] | None
+    quarantined: Mapping[str, int]
+    sources: tuple[SourceEntry, ...]
+    manifest_sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def summarize(store: GameStore) -> StoreSummary:
+    """Read the columns of all shards and count. Raises DataError."""
+    results: Counter[str] = Counter({"1-0": 0, "1/2-1/2": 0, "0-1": 0, "*": 0})
+    variants: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    from_fen = searched_games = full_searches = 0
+    elos: list[int] = []
+    for shard in store.shards:
+        known = shard.result[shard.result_valid]
+        for name, value in (("1-0", 1), ("1/2-1/2", 0), ("0-1", -1)):
+            results[name] += int(np.count_nonzero(known == value))
+        results["*"] += shard.num_games - len(known)
+        from_fen += int(np.count_nonzero(np.diff(shard.fen_offset)))
+        variants.update(str(name) for name in shard.table.column("variant").to_pylist())
+        if shard.search is not None:
+            searched_games += int(np.count_nonzero(np.diff(shard.search.ply_offset)))
+            full_searches += int(np.count_nonzero(shard.search.is_trained_on))
+            targets.update(kind for kind in shard.table.column("target_kind").to_pylist() if kind is not None)
+        for name in ("white_elo", "black_elo"):
+            column = shard.table.column(name)
+            elos += [elo for elo in (pc.min(column).as_py(), pc.max(column).as_py()) if elo is not None]
+    manifest = store.manifest
+    return StoreSummary(
+        game=manifest.game,
+        games=manifest.games,
+        plies=manifest.plies,
+        num_shards=len(manifest.shards),
+        size_bytes=sum(shard.size_bytes for shard in manifest.shards),
+        mean_plies=manifest.plies / max(manifest.games, 1),
+        searched_games=searched_games,
+        full_searches=full_searches,
+        targets=dict(sorted(targets.items())),
+        results=dict(results),
+        contradictions=sum(source.contradictions for source in manifest.sources),
+        variants=dict(sorted(variants.items())),
+        from_fen=from_fen,
+        elo_range=(min(elos), max(elos)) if elos else None,
+        quarantined=manifest.quarantined,
+        sources=manifest.sources,
+        manifest_sha256=manifest.sha256,
+    )

@@ -1,0 +1,148 @@
+"""Writing a game store: rows in, immutable shards out, the manifest last, the whole renamed into place.
+
+Where a shard ends depends on the rows alone, so that equal rows make equal bytes however they arrive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alphazero.data.store.store import (
+    MANIFEST_NAME,
+    QUARANTINE_NAME,
+    SCHEMA,
+    Manifest,
+    ShardEntry,
+    SourceEntry,
+    shard_name,
+)
+from alphazero.errors import DataError
+from alphazero.files import fsync_directory, replacing
+
+# A shard is full at the first of these: some 20 MB of a game file, and offsets far below 2**31.
+SHARD_GAMES = 1 << 16
+SHARD_PLIES = 1 << 23
+
+# What a writer of rows hands over: SCHEMA with plain words instead of dictionaries.
+ROW_SCHEMA = pa.schema(
+    [field.with_type(pa.utf8()) if pa.types.is_dictionary(field.type) else field for field in SCHEMA]
+)
+
+
+def write_whole(path: Path, content: bytes | memoryview) -> None:
+    """Write a file that is there in full or not at all. Raises DataError."""
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise DataError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+class StoreWriter:
+    """Builds a store in a working directory; `finish` gives it its name."""
+
+    def __init__(
+        self,
+        directory: Path,
+        game: str,
+        *,
+        shards: Sequence[ShardEntry] = (),
+        shard_games: int = SHARD_GAMES,
+        shard_plies: int = SHARD_PLIES,
+    ) -> None:
+        """Write into `directory` (there already), after the `shards` that it holds from before."""
+        self.directory = directory
+        self.game = game
+        self.shards = list(shards)
+        self._shard_games = shard_games
+        self._shard_plies = shard_plies
+        self._rows: list[pa.RecordBatch] = []
+        self._open_games = 0
+        self._open_plies = 0
+
+    @property
+    def is_full(self) -> bool:
+        """The open shard takes no more rows: close_shard() is next."""
+        return self._open_games >= self._shard_games or self._open_plies >= self._shard_plies
+
+    def add(self, rows: pa.RecordBatch) -> int:
+        """Add rows (ROW_SCHEMA) until the open shard is full; returns how many it took."""
+        lengths = pc.list_value_length(rows.column("moves")).to_numpy(zero_copy_only=False)
+        plies = np.concatenate(([0], np.cumsum(lengths)))  # plies before each row
+        fitting = int(np.searchsorted(plies, self._shard_plies - self._open_plies))
+        taken = min(rows.num_rows, self._shard_games - self._open_games, fitting)
+        if taken:
+            self._rows.append(rows.slice(0, taken))
+            self._open_games += taken
+            self._open_plies += int(plies[taken])
+        return taken
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Add all rows (ROW_SCHEMA), closing shards as they fill. Raises DataError."""
+        while rows.num_rows:
+            rows = rows.slice(self.add(rows))
+            if self.is_full:
+                self.close_shard()
+
+    def close_shard(self) -> None:
+        """Make the open rows a durable shard. Raises DataError."""
+        if not self._open_games:
+            return
+        content = encode_shard(self._rows)
+        entry = ShardEntry(
+            name=shard_name(len(self.shards)),
+            games=self._open_games,
+            plies=self._open_plies,
+            size_bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        write_whole(self.directory / entry.name, content)
+        self.shards.append(entry)
+        self._rows, self._open_games, self._open_plies = [], 0, 0
+
+    def finish(self, target: Path, sources: Sequence[SourceEntry]) -> Manifest:
+        """Close the last shard, write the manifest, and rename the directory to `target`.
+
+        The directory holds quarantine.jsonl already or gets an empty one; other files in it are the
+        caller's to remove before. Raises DataError.
+        """
+        self.close_shard()
+        quarantine_path = self.directory / QUARANTINE_NAME
+        if not quarantine_path.exists():
+            write_whole(quarantine_path, b"")
+        quarantine = quarantine_path.read_bytes()
+        manifest = Manifest(
+            game=self.game,
+            shards=tuple(self.shards),
+            sources=tuple(sources),
+            quarantine_games=quarantine.count(b"\n"),
+            quarantine_size_bytes=len(quarantine),
+            quarantine_sha256=hashlib.sha256(quarantine).hexdigest(),
+        )
+        write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
+        try:
+            self.directory.rename(target)
+            fsync_directory(target.parent)
+        except OSError as error:
+            raise DataError(f"{target}: cannot rename {self.directory} to it: {error.strerror}") from error
+        return manifest
+
+
+def encode_shard(rows: Sequence[pa.RecordBatch]) -> memoryview:
+    """The bytes of one shard: equal rows give equal bytes, however they are cut into batches."""
+    table = pa.Table.from_batches(rows, ROW_SCHEMA)
+    columns = []
+    for field, column in zip(SCHEMA, table.columns, strict=True):
+        whole = pa.concat_arrays(column.chunks)
+        columns.append(whole.dictionary_encode() if pa.types.is_dictionary(field.type) else whole)
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, SCHEMA) as writer:
+        writer.write_batch(batch)
+    return memoryview(sink.getvalue())

@@ -1,0 +1,274 @@
+"""Health during training: figures for metrics, faults to the log once each, on a thread of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from alphazero.health.findings import Finding, Severity
+from alphazero.health.gpu_reading import GpuReading, NvmlUnusable, open_nvml, read_gpus
+from alphazero.health.judge_gpu import MIB, Judge, describe, judge_nvml, judge_state, judge_xid
+from alphazero.health.judge_host import HostReading, judge_host, read_host
+from alphazero.health.report import is_visible, on_pci_bus
+from alphazero.health.thresholds import Thresholds
+from alphazero.host.machine import device_files_present
+
+# By name as TensorBoard shows it: gpu0/temperature_c, host/memory_available_gib.
+Figures = Mapping[str, float]
+
+GIB = 1 << 30
+EVENT_WAIT_MS = 250
+STOP_S = 5.0
+# Findings of a host that a running job makes itself: it is what loads the cores and takes the memory.
+OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
+
+
+class HealthWatcher:
+    """Looks at this host every `interval_s` while a job runs; one a host, on local rank 0.
+
+    report: gets the figures of each look, called on the watcher's thread. say: gets one line for each
+    fault, once. device and visible as in check_this_host. Whatever goes wrong here is such a line too and
+    never reaches the job.
+    """
+
+    def __init__(
+        self,
+        interval_s: float,
+        report: Callable[[Figures], None],
+        say: Callable[[str], None],
+        *,
+        thresholds: Thresholds,
+        directory: Path,
+        device: str = "auto",
+        visible: str | None = None,
+    ) -> None:
+        self._interval_s = interval_s
+        self._report = report
+        self._say = say
+        self._thresholds = thresholds
+        self._directory = directory
+        self._device = device
+        self._visible = visible
+        self._host = socket.gethostname()
+        self._said: set[tuple[str, str, Severity]] = set()
+        self._known: dict[int, GpuReading] = {}
+        self._replays: dict[int, tuple[float, int]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with a first look at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that hangs in the driver is left behind (the thread is a daemon)."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def _run(self) -> None:
+        try:
+            with ExitStack() as stack:
+                nvml = self._open(stack)
+                events = _XidEvents(nvml, stack) if nvml is not None else None
+                while not self._stopping.is_set():
+                    self._guarded(lambda: self._look(nvml))
+                    self._wait(events)
+        except Exception as error:
+            self._tell(self._of_watcher(error))
+
+    def _open(self, stack: ExitStack) -> Any:  # noqa: ANN401 - pynvml has no types
+        """NVML, or None on a host without a GPU."""
+        if self._device == "cpu":
+            return None
+        try:
+            return stack.enter_context(open_nvml())
+        except NvmlUnusable as error:
+            present = self._device == "cuda" or device_files_present() or on_pci_bus()
+            self._tell(judge_nvml(error, self._host, present))
+            return None
+
+    def _look(self, nvml: Any) -> None:  # noqa: ANN401
+        gpus = read_gpus(nvml) if nvml is not None else ()
+        gpus = tuple(self._with_identity(gpu) for gpu in gpus)
+        gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self._visible))
+        machine = read_host(self._directory)
+        for finding in self._judge(gpus, machine):
+            self._tell(finding)
+        self._report(figures_of(gpus, machine))
+
+    def _with_identity(self, gpu: GpuReading) -> GpuReading:
+        """A lost device with the UUID and name it had."""
+        known = self._known.get(gpu.index)
+        if known is None or gpu.uuid:
+            self._known[gpu.index] = known = gpu
+        return replace(gpu, uuid=gpu.uuid or known.uuid, name=gpu.name or known.name)
+
+    def _judge(self, gpus: tuple[GpuReading, ...], machine: HostReading) -> list[Finding]:
+        findings = judge_host(machine, self._thresholds.host, self._host, num_gpus=0)
+        findings = [finding for finding in findings if finding.name not in OWN_DOING]
+        any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
+        family = _job_of_this_process()
+        for gpu in gpus:
+            judge = Judge(gpu, self._host)
+            if judge_state(judge, gpu, self._thresholds.gpu, any_link):
+                self._judge_replays(judge, gpu)
+                self._judge_foreign(judge, gpu, family)
+            findings += judge.findings
+        return findings
+
+    def _judge_replays(self, judge: Judge, gpu: GpuReading) -> None:
+        if gpu.pcie_replays is None:
+            return
+        now = time.monotonic()
+        since, before = self._replays.setdefault(gpu.index, (now, gpu.pcie_replays))
+        if now - since < 60:
+            return
+        self._replays[gpu.index] = (now, gpu.pcie_replays)
+        judge.at_most(
+            "pcie_replays_per_minute",
+            round((gpu.pcie_replays - before) * 60 / (now - since), 1),
+            self._thresholds.gpu.pcie_replays_per_minute_warn,
+            Severity.WARN,
+            "the PCIe link is noisy: reseat the device, check risers",
+        )
+
+    def _judge_foreign(self, judge: Judge, gpu: GpuReading, family: frozenset[int]) -> None:
+        """Processes beside the job. One we cannot see may be a rank itself: PIDs of another namespace."""
+        foreign = [process for process in gpu.processes or () if process.name and process.pid not in family]
+        judge.at_most(
+            "others_memory_mib",
+            sum(process.memory_bytes or 0 for process in foreign) // MIB,
+            self._thresholds.gpu.others_memory_mib_warn,
+            Severity.WARN,
+            f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
+        )
+
+    def _wait(self, events: _XidEvents | None) -> None:
+        """Until the next look; Xid events that arrive are told at once."""
+        until = time.monotonic() + self._interval_s
+        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
+            if events is None or not events.open:
+                self._stopping.wait(left)
+            else:
+                self._guarded(lambda: self._take_event(events, left))
+
+    def _take_event(self, events: _XidEvents, left_s: float) -> None:
+        event = events.next(min(EVENT_WAIT_MS, int(left_s * 1000) + 1))
+        if event is not None:
+            index, xid = event
+            gpu = self._known.get(index, GpuReading(index))
+            if is_visible(gpu, self._visible):
+                self._tell(judge_xid(xid, gpu, self._thresholds.gpu, self._host))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Do it; an exception becomes one finding."""
+        try:
+            action()
+        except Exception as error:
+            self._tell(self._of_watcher(error))
+            self._stopping.wait(EVENT_WAIT_MS / 1000)  # a fault that comes at once must not spin
+
+    def _of_watcher(self, error: Exception) -> Finding:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        advice = "health is not fully watched; the job goes on"
+        return Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice)
+
+    def _tell(self, finding: Finding) -> None:
+        """Faults, and what keeps the watcher from watching, once each."""
+        if finding.severity < Severity.WARN and finding.name not in ("watcher", "nvml"):
+            return
+        key = (finding.device, finding.name, finding.severity)
+        if finding.severity is Severity.OK or key in self._said:
+            return
+        self._said.add(key)
+        try:
+            self._say(finding.line())
+        except Exception:
+            # Nobody is left to tell: without a log the watcher ends, the job goes on.
+            self._stopping.set()
+
+
+class _XidEvents:
+    """Xid events of all GPUs; `open` is False where the driver does not offer them."""
+
+    def __init__(self, nvml: Any, stack: ExitStack) -> None:  # noqa: ANN401
+        self._nvml = nvml
+        self._index_of: dict[int | None, int] = {}
+        self.open = False
+        try:
+            self._events = nvml.nvmlEventSetCreate()
+            stack.callback(nvml.nvmlEventSetFree, self._events)
+            for index in range(nvml.nvmlDeviceGetCount()):
+                self._register(index)
+        except nvml.NVMLError:
+            return  # without events the figures are still watched
+
+    def _register(self, index: int) -> None:
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
+                return
+            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
+        except nvml.NVMLError:
+            return  # this device offers none (MIG, old devices), or is lost and told as such
+        self._index_of[_address(handle)] = index
+        self.open = True
+
+    def next(self, timeout_ms: int) -> tuple[int, int] | None:
+        """(GPU index, Xid) of an event, or None after `timeout_ms`."""
+        nvml = self._nvml
+        try:
+            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
+        except nvml.NVMLError_Timeout:
+            return None
+        except nvml.NVMLError:
+            self.open = False
+            raise
+        return self._index_of.get(_address(data.device), -1), int(data.eventData)
+
+
+def _address(handle: Any) -> int | None:  # noqa: ANN401
+    """Where a handle points; handles of one device are equal pointers."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _job_of_this_process() -> frozenset[int]:
+    """The processes of this job here: those our parent (the agent) started, and all above us."""
+    own = psutil.Process()
+    try:
+        above = own.parents()
+        siblings = above[0].children(recursive=True) if above else own.children(recursive=True)
+        return frozenset(process.pid for process in (own, *above, *siblings))
+    except psutil.Error:
+        return frozenset({own.pid})
+
+
+def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:
+    """What is told of a look: gpuN/... for each GPU, host/...; what was not read is left out."""
+    figures: dict[str, float] = {
+        "host/memory_available_gib": machine.memory_available / GIB,
+        "host/swap_used_gib": machine.swap_used / GIB,
+        "host/load": machine.load,
+        "host/disk_free_gib": machine.disk_free / GIB,
+    }
+    for gpu in gpus:
+        used = gpu.memory_used_bytes
+        told = {
+            "utilisation_percent": gpu.utilisation_percent,
+            "memory_used_gib": None if used is None else used / GIB,
+            "temperature_c": gpu.temperature_c,
+            "power_w": gpu.power_w,
+        }
+        figures |= {f"{gpu.device}/{name}": float(value) for name, value in told.items() if value is not None}
+    return figures

@@ -1,0 +1,162 @@
+"""Batched inference: packed positions in, logits of their legal moves and win, draw, loss out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from alphazero.games.spec import GameSpec
+from alphazero.network.inference.batch_program import BatchProgram
+from alphazero.network.inference.folding import check_fits, fold_tensors
+from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.inference.onednn_forward import OneDnnForward, why_not_onednn
+from alphazero.network.inference.runner import CpuRunner, CudaRunner, Lane, Runner
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.precision import DTYPES
+
+# Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
+
+
+class Evaluation(NamedTuple):
+    """legal_logits f32 [K], not normalised; wdl f32 [B, 3], probabilities for the side to move."""
+
+    legal_logits: npt.NDArray[np.float32]
+    wdl: npt.NDArray[np.float32]
+
+
+class Pending:
+    """A batch on its way."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._evaluation: Evaluation | None = None
+
+    def result(self) -> Evaluation:
+        """Wait for the device; arrays of the caller's own. Frees the batch's buffers for another submit."""
+        if self._evaluation is None:
+            lane = self._lane
+            lane.wait()
+            self._evaluation = Evaluation(
+                lane.logits_M[: lane.num_moves].numpy().copy(),
+                lane.wdl_B3[: lane.num_positions].numpy().copy(),
+            )
+            lane.busy = False
+        return self._evaluation
+
+
+class NetworkEvaluator:
+    """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
+
+    Every forward pass has `batch_size` positions, padded, on buffers made once. The network given is
+    left as it is. `description` says how this machine computes it.
+
+    A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
+    there and however many are padding; on the CPU also whatever the number of threads, see
+    onednn_forward.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
+    CPU or GPU model may round otherwise.
+
+    compiled: torch.compile, for CUDA. On the CPU the fused convolutions are about as fast, and take new
+    weights without compiling again: ValueError.
+    """
+
+    def __init__(
+        self,
+        network: AlphaZeroNet,
+        spec: GameSpec,
+        device: torch.device,
+        precision: str,
+        batch_size: int,
+        *,
+        in_flight: int = 2,
+        compiled: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.device = device
+        self.batch_size = batch_size
+        self.dtype = DTYPES[precision]
+        self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
+        forward = make_forward(network, device, self.dtype, batch_size, compiled)
+        self.program = BatchProgram(forward, spec, batch_size, device, self.dtype)
+        self.max_moves = self.program.max_moves
+        on_cuda = device.type == "cuda"
+        self.runner: Runner = CudaRunner(self.program, device) if on_cuda else CpuRunner(self.program)
+        self.lanes = [Lane(self.program, pinned=on_cuda) for _ in range(in_flight)]
+
+    @property
+    def description(self) -> str:
+        """How this machine computes it: one line for people."""
+        return self.runner.description
+
+    def __call__(
+        self,
+        packed: npt.NDArray[np.uint8],
+        legal_index: npt.NDArray[np.int32],
+        legal_offset: npt.NDArray[np.int32],
+    ) -> Evaluation:
+        """Evaluate packed u8 [B, N] with legal_index i32 [K] and legal_offset i32 [B + 1], any B."""
+        num_positions = len(packed)
+        legal_logits = np.empty(len(legal_index), np.float32)
+        wdl = np.empty((num_positions, 3), np.float32)
+        for start in range(0, num_positions, self.batch_size):
+            stop = min(start + self.batch_size, num_positions)
+            first, last = int(legal_offset[start]), int(legal_offset[stop])
+            legal_logits[first:last], wdl[start:stop] = self.submit(
+                packed[start:stop], legal_index[first:last], legal_offset[start : stop + 1] - first
+            ).result()
+        return Evaluation(legal_logits, wdl)
+
+    def submit(
+        self,
+        packed: npt.NDArray[np.uint8],
+        legal_index: npt.NDArray[np.int32],
+        legal_offset: npt.NDArray[np.int32],
+    ) -> Pending:
+        """Begin to evaluate packed u8 [B, N], B at most batch_size; legal moves as in a call.
+
+        On CUDA this only enqueues; on the CPU it computes. The arrays may be reused at once. Raises
+        ValueError for too many positions or moves, RuntimeError when `in_flight` batches wait for
+        their result().
+        """
+        num_positions, num_moves = len(packed), len(legal_index)
+        if num_positions > self.batch_size or num_moves > self.max_moves:
+            raise ValueError(
+                f"{num_positions} positions with {num_moves} moves: wanted at most {self.batch_size} "
+                f"with {self.max_moves}"
+            )
+        if len(legal_offset) != num_positions + 1 or legal_offset[0] != 0 or legal_offset[-1] != num_moves:
+            raise ValueError(f"legal_offset: wanted {num_positions + 1} numbers from 0 to {num_moves}")
+        lane = next((lane for lane in self.lanes if not lane.busy), None)
+        if lane is None:
+            raise RuntimeError(f"{len(self.lanes)} batches in flight: take a result() first")
+        lane.fill(packed, legal_index, legal_offset)
+        lane.busy = True
+        self.runner.enqueue(lane)
+        return Pending(lane)
+
+    def load(self, named_tensors: Mapping[str, Tensor]) -> None:
+        """Take new weights: a state dict of AlphaZeroNet with BatchNorm's statistics, on one device.
+
+        In place: buffers and CUDA graphs stay. Batches submitted before have the old weights. Raises
+        ValueError, one line, for tensors of another network.
+        """
+        check_fits(self.shapes, named_tensors)
+        self.runner.load(fold_tensors(named_tensors))
+
+
+def make_forward(
+    network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int, compiled: bool
+) -> Forward:
+    """The fastest forward pass that keeps the evaluator's promise on this device."""
+    if device.type == "cuda":
+        return ModuleForward(network, device, dtype, compiled=compiled)
+    if compiled:
+        raise ValueError("compiled: wanted a CUDA device; the CPU has fused convolutions")
+    reason = why_not_onednn(dtype)
+    if reason:
+        return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
+    return OneDnnForward(network, dtype, batch_size)

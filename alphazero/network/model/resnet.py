@@ -1,0 +1,137 @@
+"""The network: a residual tower with optional squeeze-excitation, and its heads, in lc0's shape."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from alphazero.config import NetworkConfig
+from alphazero.errors import ConfigError
+from alphazero.games.spec import GameSpec
+from alphazero.network.model.heads import ConvNorm, MovesLeftHead, PolicyHead, ValueHead
+
+# Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
+
+
+class NetworkOutput(NamedTuple):
+    """What the network says of B positions, from the point of view of the side to move.
+
+    policy_BA: logits over all A policy indices, legal or not.
+    wdl_B3: logits of win, draw, loss.
+    moves_left_B1: plies to the end of the game, or None without that head.
+    """
+
+    policy_BA: Tensor
+    wdl_B3: Tensor
+    moves_left_B1: Tensor | None
+
+
+class SqueezeExcitation(nn.Module):
+    """Scales and shifts each channel by what the whole board shows (Hu et al. 2018, arXiv:1709.01507).
+
+    With lc0's shift: the second layer gives 2C numbers, the first C (through a sigmoid) scale, the
+    last C are added (lczero-training tf/tfprocess.py ApplySqueezeExcitation).
+    """
+
+    def __init__(self, channels: int, units: int) -> None:
+        super().__init__()
+        self.squeeze = nn.Linear(channels, units)
+        self.excite = nn.Linear(units, 2 * channels)
+
+    def forward(self, input_BCHW: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C, H, W]."""
+        pooled_BC = input_BCHW.mean(dim=(2, 3))
+        scale_and_shift_BC: Tensor = self.excite(functional.relu(self.squeeze(pooled_BC)))
+        scale_BC, shift_BC = scale_and_shift_BC.chunk(2, dim=1)
+        return input_BCHW * torch.sigmoid(scale_BC)[:, :, None, None] + shift_BC[:, :, None, None]
+
+
+class ResidualBlock(nn.Module):
+    """conv-BN-ReLU-conv-BN-[SE]-add-ReLU (He et al. 2016; AlphaZero; lc0)."""
+
+    def __init__(self, filters: int, se_units: int) -> None:
+        super().__init__()
+        self.first = ConvNorm(filters, filters, 3)
+        self.second = ConvNorm(filters, filters, 3)
+        self.se = SqueezeExcitation(filters, se_units) if se_units else None
+
+    def forward(self, input_BCHW: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C, H, W]."""
+        branch_BCHW = self.second(functional.relu(self.first(input_BCHW)))
+        if self.se is not None:
+            branch_BCHW = self.se(branch_BCHW)
+        return torch.relu_(
+            input_BCHW + branch_BCHW
+        )  # saves an activation a block; nothing else reads the sum
+
+
+class AlphaZeroNet(nn.Module):
+    """Policy, value and optionally moves left of positions of one game.
+
+    Weights are drawn from `generator` (torch's global one if None), see `initialise`.
+    Raises ConfigError when se_ratio does not divide filters.
+    """
+
+    def __init__(
+        self, config: NetworkConfig, spec: GameSpec, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.spec = spec
+        se_units = squeeze_units(config)
+        self.input = ConvNorm(spec.num_planes, config.filters, 3)
+        self.blocks = nn.Sequential(*(ResidualBlock(config.filters, se_units) for _ in range(config.blocks)))
+        self.policy = PolicyHead(config, spec)
+        self.value = ValueHead(config, spec)
+        self.moves_left = MovesLeftHead(config, spec) if config.moves_left else None
+        initialise(self, generator)
+
+    def forward(self, planes_BCHW: Tensor) -> NetworkOutput:
+        """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput."""
+        tower_BCHW = self.blocks(functional.relu(self.input(planes_BCHW)))
+        moves_left_B1 = None if self.moves_left is None else self.moves_left(tower_BCHW)
+        return NetworkOutput(self.policy(tower_BCHW), self.value(tower_BCHW), moves_left_B1)
+
+    def parameter_count(self) -> int:
+        """Trained numbers; BatchNorm's running statistics are not among them."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def squeeze_units(config: NetworkConfig) -> int:
+    """Units of the squeeze of each block; 0 is no squeeze-excitation. Raises ConfigError."""
+    if config.se_ratio == 0:
+        return 0
+    if config.filters % config.se_ratio:
+        raise ConfigError(
+            f"se_ratio {config.se_ratio}: must divide filters, which is {config.filters} (0 is none)"
+        )
+    return config.filters // config.se_ratio
+
+
+@torch.no_grad()
+def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Draw all weights anew.
+
+    Convolutions before BatchNorm: He et al. 2015 (arXiv:1502.01852) eq. 10, normal, fan in. All other
+    layers: Glorot normal, as lczero-training (tf/tfprocess.py, kernel_initializer) has everywhere.
+    Biases 0. BatchNorm: gamma 1, beta 0, but gamma 0 where a residual branch ends, so that each block
+    starts as the identity (Goyal et al. 2017, arXiv:1706.02677, 5.1).
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            if isinstance(module, nn.Conv2d) and module.bias is None:
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)
+            else:
+                nn.init.xavier_normal_(module.weight, generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+    for module in network.modules():
+        if isinstance(module, ResidualBlock) and isinstance(module.second.norm, nn.BatchNorm2d):
+            nn.init.zeros_(module.second.norm.weight)

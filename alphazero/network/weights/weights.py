@@ -1,0 +1,206 @@
+"""Weights files: our .pt and .safetensors are written and read, lc0's .pb.gz are read.
+
+Both of ours hold the network's shape, its tensors (fp32) and metadata. A .pt is a plain dict that
+`torch.load(path, weights_only=True)` reads: magic, version, network, state_dict, metadata. A
+.safetensors has magic, version, network and metadata as JSON in its header.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from alphazero.config import NetworkConfig
+from alphazero.errors import ConfigError, WeightsError
+from alphazero.files import replacing
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
+from alphazero.network.weights.lc0_weights import read_lc0
+
+MAGIC = "alphazero-weights"
+VERSION = 1
+
+Metadata = dict[str, str | int | float | bool | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightsFile:
+    """What a weights file holds, on the CPU: shape of the network, its state dict, metadata."""
+
+    config: NetworkConfig
+    state_dict: dict[str, Tensor]
+    metadata: Metadata
+
+
+def weights_file_name(config: NetworkConfig) -> str:
+    """Name of a run's newest weights."""
+    return f"AlphaZeroNet_{config.blocks}x{config.filters}_distributed.pt"
+
+
+def save_weights(path: Path, network: AlphaZeroNet, metadata: Metadata) -> None:
+    """Write the network's weights to `path` (.pt or .safetensors), whole or not at all."""
+    write_weights(path, WeightsFile(network.config, network.state_dict(), metadata))
+
+
+def write_weights(path: Path, weights: WeightsFile) -> None:
+    """Write weights that need not be in a module (gathered over ranks). Raises WeightsError."""
+    # A tensor may be a view of a flat buffer or lie channels-last: a fresh contiguous copy is neither.
+    state_dict = {key: plain_copy(value) for key, value in weights.state_dict.items()}
+    header = {"magic": MAGIC, "version": VERSION, "network": dataclasses.asdict(weights.config)}
+    if path.suffix not in (".pt", ".safetensors"):
+        raise WeightsError(f"{path}: weights are written to .pt or .safetensors")
+    try:
+        with replacing(path) as file:
+            if path.suffix == ".pt":
+                torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, file)
+            else:
+                text = json.dumps({**header, "metadata": weights.metadata})
+                file.write(safetensors.torch.save(state_dict, {"alphazero": text}))
+    except (OSError, RuntimeError) as error:
+        # torch turns a full disk into a RuntimeError of its own.
+        raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
+
+
+def plain_copy(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the CPU with memory of its own, floating point as fp32."""
+    dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
+
+
+def load_network(path: Path, device: torch.device) -> tuple[AlphaZeroNet, Metadata]:
+    """The network of a weights file, in eval mode on `device`, and the file's metadata.
+
+    Reads our .pt and .safetensors and lc0's .pb and .pb.gz, told apart by content. Raises WeightsError.
+    """
+    weights = read_weights(path)
+    return build_network(path, weights).to(device).eval(), weights.metadata
+
+
+def read_weights(path: Path) -> WeightsFile:
+    """Read any weights file. Raises WeightsError, one line, for whatever is wrong with it."""
+    try:
+        with path.open("rb") as handle:
+            start = handle.read(9)
+    except OSError as error:
+        raise WeightsError(f"{path}: {error.strerror}") from None
+    if start[:2] == b"\x1f\x8b" or start[:5] == b"\x0d" + LC0_MAGIC.to_bytes(4, "little"):
+        network = read_lc0(path)
+        return WeightsFile(network.config, network.state_dict, dict(network.metadata))
+    if start[:4] == b"PK\x03\x04":
+        return read_pt(path)
+    if start[8:9] == b"{":
+        return read_safetensors(path)
+    raise WeightsError(f"{path}: no weights file (.pt or .safetensors of alphazero, .pb.gz of lc0)")
+
+
+def read_pt(path: Path) -> WeightsFile:
+    """Read our .pt; nothing in it is executed. Raises WeightsError."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise WeightsError(f"{path}: holds Python objects, not plain weights; it was not opened") from None
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise WeightsError(f"{path}: holds a {type(content).__name__}, wanted alphazero weights")
+    header = check_header(path, content)
+    return WeightsFile(
+        header, check_state_dict(path, content.get("state_dict")), check_metadata(path, content)
+    )
+
+
+def read_safetensors(path: Path) -> WeightsFile:
+    """Read our .safetensors. Raises WeightsError."""
+    try:
+        with safetensors.safe_open(path, framework="pt", device="cpu") as handle:
+            text = (handle.metadata() or {}).get("alphazero", "{}")
+            state_dict = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118
+        content = json.loads(text)
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise WeightsError(f"{path}: header holds a {type(content).__name__}, wanted a JSON object")
+    header = check_header(path, content)
+    return WeightsFile(header, check_state_dict(path, state_dict), check_metadata(path, content))
+
+
+def check_header(path: Path, content: Mapping[str, Any]) -> NetworkConfig:
+    """Check magic and version; the network's shape. Raises WeightsError."""
+    if content.get("magic") != MAGIC:
+        raise WeightsError(f"{path}: magic {content.get('magic')!r}: wanted {MAGIC!r}, written by alphazero")
+    if content.get("version") != VERSION:
+        raise WeightsError(f"{path}: version {content.get('version')!r}: this program reads {VERSION}")
+    network = content.get("network")
+    if not isinstance(network, dict):
+        raise WeightsError(f"{path}: network {network!r}: wanted the network's shape")
+    fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
+    for name, value in network.items():
+        if name not in fields:
+            raise WeightsError(f"{path}: network.{name}: no such setting in this version")
+        field = fields[name]
+        choices = field.metadata["choices"]
+        low, high = field.metadata["minimum"], field.metadata["maximum"]
+        if type(value) is not type(field.default):
+            raise WeightsError(f"{path}: network.{name} {value!r}: wanted {type(field.default).__name__}")
+        if choices and value not in choices:
+            raise WeightsError(f"{path}: network.{name} {value!r}: wanted one of {', '.join(choices)}")
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise WeightsError(f"{path}: network.{name} {value}: out of range")
+    return NetworkConfig(**network)
+
+
+def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
+    """The tensors by name. Raises WeightsError."""
+    if not isinstance(state_dict, dict) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
+    ):
+        raise WeightsError(f"{path}: state_dict: wanted tensors by name")
+    return state_dict
+
+
+def check_metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
+    """The metadata: plain values by name. Raises WeightsError."""
+    metadata = content.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise WeightsError(f"{path}: metadata {metadata!r}: wanted values by name")
+    return metadata
+
+
+def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
+    """The network with these weights; `path` is for the error. Raises WeightsError if they do not fit."""
+    # First without memory: a file may announce a network larger than this machine.
+    with torch.device("meta"):
+        try:
+            network = AlphaZeroNet(weights.config, get_spec(weights.config.game))
+        except ConfigError as error:
+            raise WeightsError(f"{path}: {error}") from None
+    wanted: dict[str, Tensor] = network.state_dict()
+    for key in [*wanted, *weights.state_dict]:
+        if key not in weights.state_dict:
+            raise WeightsError(f"{path}: {key}: missing")
+        if key not in wanted:
+            raise WeightsError(f"{path}: {key}: not part of this network")
+        got, want = weights.state_dict[key], wanted[key]
+        if got.shape != want.shape:
+            raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, wanted {list(want.shape)}")
+        if got.dtype != want.dtype:
+            raise WeightsError(f"{path}: {key}: {got.dtype}, wanted {want.dtype}")
+    network.load_state_dict(weights.state_dict, assign=True)
+    return network
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

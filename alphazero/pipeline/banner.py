@@ -1,0 +1,115 @@
+"""What a run tells people at its start and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alphazero.config import TrainingConfig
+from alphazero.data.sampling.window import Window
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import weights_file_name
+from alphazero.run.run_directory import read_metrics
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.trainer import describe_validation
+
+RULE = "=" * 78
+
+
+def banner(
+    job: Job,
+    plan: BatchPlan,
+    network: AlphaZeroNet,
+    window: Window | None,
+    held_out: Window | None,
+    notices: Sequence[str],
+    devices: Sequence[str],
+    threads: str,
+) -> str:
+    """What people want to see before hours of training: who, where, what, on which data."""
+    training, shape = job.config.training, job.config.network
+    kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
+    squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
+    lines = [
+        RULE,
+        *notices,
+        f"run directory     {job.run.path}",
+        f"distributed type  {kind}",
+        f"processes         {len(devices)}",
+        *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
+        f"threads a rank    {threads}",
+        f"precision         {training.precision}{_extras(training)}",
+        f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
+        f"{network.parameter_count() / 1e6:.1f} M parameters",
+        *_data(job, window, held_out),
+        f"batch             {plan}",
+        _length(job),
+        RULE,
+    ]
+    return "\n".join(lines)
+
+
+def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]:
+    lines = []
+    if window is not None:
+        lines.append(
+            f"data              {window.num_games:,} games, {window.num_samples:,} positions "
+            f"(window {window.id[:12]})"
+        )
+    if held_out is not None:
+        lines.append(f"held out          {held_out.num_games:,} games")
+    games, search = job.config.self_play, job.config.search
+    if games.mode != "supervised":
+        lines.append(
+            f"self-play         {games.generations:,} generations, {games.lanes:,} lanes, "
+            f"{search.algorithm} with {search.simulations:,} simulations a move, "
+            f"batches of {games.evaluation_batch}"
+        )
+    return lines
+
+
+def _length(job: Job) -> str:
+    text = f"length            {job.num_steps:,} steps, {job.num_steps * job.batch_size:,} positions"
+    if job.num_samples:
+        text += f" ({job.num_steps * job.batch_size / job.num_samples:.2f} epochs)"
+    return text
+
+
+def _extras(training: TrainingConfig) -> str:
+    """What goes with the precision."""
+    parts = [
+        (training.precision == "fp16", f"loss scale from {training.loss_scale:g}"),
+        (training.compile, "compiled"),
+        (training.deterministic, "deterministic"),
+        (bool(training.ema_decay), f"moving average {training.ema_decay:g} of the weights"),
+    ]
+    return "".join(f", {text}" for holds, text in parts if holds)
+
+
+def _eval_flags(game: str) -> str:
+    """What a network of this game is measured on."""
+    if game == "connect4":
+        return "--solved --simulations 600"
+    return "--data YOUR.pgn" if game == "chess" else "--data STORE"
+
+
+def summary(job: Job, seconds: float) -> str:
+    """Where the result is, how good it is, what to do next."""
+    weights = job.run.path / weights_file_name(job.config.network)
+    validations = read_metrics(job.run, "validation")
+    lines = [RULE, f"finished          {job.num_steps:,} steps; this start took {seconds / 60:.1f} minutes"]
+    for when, figures in (("first", validations[:1]), ("last", validations[-1:])):
+        lines += [
+            f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"
+            for line in figures
+        ]
+    lines += [
+        f"weights           {weights}",
+        "next:",
+        f"  .venv/bin/alphazero analyse --weights {weights}",
+        f"  .venv/bin/alphazero eval --weights {weights} {_eval_flags(job.config.network.game)}",
+        f"  .venv/bin/alphazero report {job.run.path}",
+        f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
+        RULE,
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,249 @@
+"""Which micro-batch sizes fit into a device's memory: tried, or on the CPU measured and reckoned.
+
+Everything here is local to one rank and without collectives, before the DeepSpeed engine exists; ranks
+agree on the smallest answer among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import dataclasses
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from alphazero.config import Config
+from alphazero.errors import ConfigError
+from alphazero.games.batch import Batch
+from alphazero.games.spec import GameSpec
+from alphazero.host.memory import HostMemory, resident_bytes
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.planes import to_device
+from alphazero.training.batch_plan import micro_batch_sizes
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.engine.engine import TrainingModule
+from alphazero.training.runtime import Runtime
+
+FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
+# Legal moves of a random position for the probe: above the mean of real chess games (about 35).
+MOVES_PER_POSITION = 48
+# NCCL's buffers and what cuBLAS and cudnn take aside: a few hundred MiB on 8 devices.
+LIBRARY_BYTES = 512 << 20
+# Elements of a bucket where ds_config.json is silent: DeepSpeed 0.19.8 runtime/zero/config.py.
+DEFAULT_BUCKET = 500_000_000
+# Of the memory a CPU rank may use, the share a micro-batch may fill: the estimate is linear, the
+# allocator is not, and loader and checkpoints grow beside it.
+CPU_SHARE = 0.8
+# Positions of the two passes that are measured on the CPU.
+CPU_SIZES = (16, 64)
+
+
+def find_micro_batch_size(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    config: Config,
+    settings: DeepSpeedSettings,
+    runtime: Runtime,
+    host_memory: HostMemory,
+) -> int:
+    """`--micro-batch-size auto` on this rank: the largest divisor of the batch size that fits.
+
+    Raises ConfigError where not even one position does.
+    """
+    sizes = candidates(config.training.batch_size, runtime.world_size)
+    reserve = reserve_bytes(network, config, runtime.world_size, settings)
+    if runtime.device.type == "cpu":
+        state = host_memory.check()
+        budget = int(CPU_SHARE * state.available_bytes / runtime.local_world_size) - reserve
+        per_position = bytes_per_position(network, spec, config)
+        found = largest_that_fits(sizes, lambda size: size * per_position <= budget)
+        where = str(state)
+    else:
+        found = largest_that_fits(
+            sizes, lambda size: fits(network, spec, config, runtime.device, size, reserve)
+        )
+        free, total = torch.cuda.mem_get_info(runtime.device)
+        where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    if found is None:
+        raise ConfigError(
+            f"--micro-batch-size auto: not even {sizes[0]} fits ({where}); wanted a smaller network or "
+            "--zero-stage 1 and more"
+        )
+    return found
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for torch's own error, and for those of cuDNN, cuBLAS and the CPU that have no type of their own.
+
+    The CPU's: c10/core/impl/alloc_cpu.cpp.
+    """
+    texts = ("CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(t in str(error) for t in texts)
+
+
+def candidates(batch_size: int, world_size: int) -> list[int]:
+    """The micro-batch sizes that cut `batch_size` evenly and leave no rank without one; ascending."""
+    return [size for size in micro_batch_sizes(batch_size) if size <= batch_size // world_size]
+
+
+def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    """The largest of the ascending `sizes` that fits, by bisection; None where none does.
+
+    What does not fit is taken to be too large: `fits` is asked about log2 of their number.
+    """
+    low, high = 0, len(sizes)  # all below low fit, none from high on
+    while low < high:
+        middle = (low + high) // 2
+        if fits(sizes[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return sizes[low - 1] if low else None
+
+
+def fits(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    config: Config,
+    device: torch.device,
+    micro_batch_size: int,
+    reserve_bytes: int,
+) -> bool:
+    """True where forward, loss and backward of so many positions run on `device` beside the reserve.
+
+    Tried on a copy with random positions, twice: the second backward finds the gradients of the first
+    in place, as accumulation does. `network`, its buffers and torch's generators stay as they are. Runs
+    eagerly: a compiled network needs less.
+    """
+    try:
+        _try_passes(network, spec, config, device, micro_batch_size, reserve_bytes)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    finally:
+        # Outside the except clauses: their traceback holds the frames that hold the tensors.
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    return True
+
+
+def _try_passes(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    config: Config,
+    device: torch.device,
+    micro_batch_size: int,
+    reserve_bytes: int,
+) -> None:
+    reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
+    module = _training_copy(network, spec, config, device)
+    batch = to_device(random_batch(spec, micro_batch_size), device)
+    for _ in range(2):
+        module(batch).total.backward()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    del reserve
+
+
+def _training_copy(
+    network: AlphaZeroNet, spec: GameSpec, config: Config, device: torch.device
+) -> TrainingModule:
+    twin = copy.deepcopy(network).to(device).train()
+    training = config.training
+    if training.channels_last and training.zero_stage == 0:
+        twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return TrainingModule(twin, spec, config.loss, dataclasses.replace(training, compile=False))
+
+
+def random_batch(spec: GameSpec, num_positions: int) -> Batch:
+    """Packed positions of random bits with random legal moves and targets; always the same ones.
+
+    numpy draws them: torch's generators are not touched.
+    """
+    chance = np.random.default_rng(0)
+    num_moves = min(MOVES_PER_POSITION, spec.max_legal_moves, spec.policy_size)
+    first = chance.integers(spec.policy_size - num_moves + 1, size=(num_positions, 1))
+    return Batch(
+        packed=chance.integers(256, size=(num_positions, spec.packed_bytes), dtype=np.uint8),
+        legal_offset=np.arange(num_positions + 1, dtype=np.int32) * np.int32(num_moves),
+        legal_index=(first + np.arange(num_moves)).astype(np.int32).reshape(-1),
+        policy=np.full(num_positions * num_moves, 1 / num_moves, np.float32),
+        wdl=np.full((num_positions, 3), 1 / 3, np.float32),
+        moves_left=np.full(num_positions, 40.0, np.float32),
+        sample_id=np.arange(num_positions, dtype=np.int64),
+    )
+
+
+def reserve_bytes(
+    network: AlphaZeroNet, config: Config, world_size: int, settings: DeepSpeedSettings | None = None
+) -> int:
+    """Bytes that training needs beside parameters, gradients and activations, from DeepSpeed's source.
+
+    `fits` has the parameters and their gradients in its copy, so they are not in here.
+    """
+    training = config.training
+    size = network.parameter_count() * FLOAT_BYTES
+    shards = world_size if training.zero_stage else 1
+    states = 2 if config.optimizer.optimizer == "adamw" else 1
+    total = states * size // shards
+    # torch's foreach optimizers and gradient clipping hold one more tensor a parameter for a moment.
+    total += size // shards
+    options = settings.zero_options if settings else {}
+    if training.zero_stage == 0:
+        # Gradients are copied into one flat bucket to be reduced (engine.allreduce_bucket).
+        total += size
+    else:
+        # The flat fp32 partition and its gradients (stage_1_and_2.py, stage3.py).
+        total += 2 * size // shards
+        # One bucket of gradients (two where overlap_comm keeps one in flight), one of gathered weights;
+        # the reduce bucket is allocated whole, however small the network.
+        buckets = 2 if training.zero_stage == 2 and options.get("overlap_comm") else 1
+        total += buckets * int(options.get("reduce_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES
+        total += min(size, int(options.get("allgather_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES)
+    if training.ema_decay:
+        total += size
+    return total + LIBRARY_BYTES
+
+
+def bytes_per_position(network: AlphaZeroNet, spec: GameSpec, config: Config) -> int:
+    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
+    device = torch.device("cpu")
+    module = _training_copy(network, spec, config, device)
+    module(
+        to_device(random_batch(spec, CPU_SIZES[0]), device)
+    ).total.backward()  # gradients and kernels' caches
+    peaks = []
+    for size in CPU_SIZES:
+        batch = to_device(random_batch(spec, size), device)
+        with _peak_growth() as growth:
+            module(batch).total.backward()
+        peaks.append(growth())
+    slope = (peaks[1] - peaks[0]) // (CPU_SIZES[1] - CPU_SIZES[0])
+    # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
+    return max(1, slope, peaks[1] // CPU_SIZES[1])
+
+
+@contextlib.contextmanager
+def _peak_growth() -> Iterator[Callable[[], int]]:
+    """Gives a function: by how many bytes the peak within the block exceeds what was held before it."""
+    gc.collect()
+    # glibc keeps freed memory resident: what lies there would hide a pass that fits into it.
+    ctypes.CDLL(None).malloc_trim(0)
+    before = resident_bytes()
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is held now (proc(5))
+    yield lambda: max(0, _peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    """VmHWM: the most resident memory since the peak was last reset."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise ConfigError("/proc/self/status: no VmHWM here; wanted --micro-batch-size as a number")

@@ -1,0 +1,121 @@
+"""Chooses how a job's batch is cut: settings, checkpoint, unlike hosts and the memory of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from alphazero.config import AUTO, Config, TrainingConfig
+from alphazero.errors import AlphaZeroError, ConfigError, TrainingError
+from alphazero.games.spec import GameSpec
+from alphazero.host.memory import HostMemory
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.training.batch.memory_probe import (
+    candidates,
+    find_micro_batch_size,
+    fits,
+    largest_that_fits,
+    reserve_bytes,
+)
+from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.exchange import Exchange
+from alphazero.training.runtime import Runtime
+
+# What a launcher tells the ranks of a host whose hostfile line has a weight.
+WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
+
+
+def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str]) -> float:
+    """The static share of this host's ranks, 1 where nobody gave one.
+
+    From --host-weights or the hostfile (through the environment); ConfigError where they contradict.
+    """
+    by_flag: dict[str, float] = {}
+    for entry in config.host_weights:
+        name, _, number = entry.partition("=")
+        by_flag[name] = float(number)
+        if not by_flag[name]:
+            raise ConfigError(f"--host-weights {entry}: wanted a weight above 0")
+    told = environment.get(WEIGHT_VARIABLE)
+    if told is None:
+        return by_flag.get(host, 1.0)
+    try:
+        weight = float(told)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < float("inf"):
+        raise ConfigError(f"{WEIGHT_VARIABLE}={told!r}: wanted a number above 0")
+    if by_flag.get(host, weight) != weight:
+        raise ConfigError(
+            f"--host-weights {host}={by_flag[host]:g} contradicts weight={told} of the hostfile: "
+            f"wanted one of them"
+        )
+    return weight
+
+
+def choose_plan(
+    config: Config,
+    runtime: Runtime,
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    settings: DeepSpeedSettings,
+    saved_size: int,
+    weights: Sequence[float],
+    exchange: Exchange,
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """The plan all ranks agree on, and what people must be told of it. Collective.
+
+    saved_size: micro-batch size of the checkpoint, 0 without one. weights: of every rank. Raises
+    ConfigError or TrainingError on all ranks alike.
+    """
+    training = config.training
+    is_to_be_found = training.micro_batch_size == AUTO and not saved_size
+    plan = plan_batches(
+        training.batch_size,
+        saved_size if training.micro_batch_size in (0, AUTO) else training.micro_batch_size,
+        weights,
+        runtime.device.type,
+        equal_passes=training.zero_stage >= 2,
+    )
+    if is_to_be_found:
+        memory = HostMemory(host=runtime.host)
+        size = _agreed(
+            lambda: find_micro_batch_size(network, spec, config, settings, runtime, memory), exchange
+        )
+        return plan.with_micro_batch_size(size), (f"micro-batch size {size}: the most that fit into memory",)
+    if runtime.device.type == "cpu":
+        return plan, ()  # the host has virtual memory: nothing would show
+    reserve = reserve_bytes(network, config, plan.world_size, settings)
+    sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
+
+    def largest() -> int:
+        def fits_here(size: int) -> bool:
+            return fits(network, spec, config, runtime.device, size, reserve)
+
+        found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
+        if not found:
+            raise TrainingError(f"{runtime.host} {runtime.device}: not even micro-batches of {sizes[0]} fit")
+        return found
+
+    size = _agreed(largest, exchange)
+    if size == plan.micro_batch_size:
+        return plan, ()
+    notice = (
+        f"changed arithmetic: micro-batches of {plan.micro_batch_size} do not fit into device memory, "
+        f"{size} do; the global batch stays {plan.batch_size}"
+    )
+    return plan.with_micro_batch_size(size), (notice,)
+
+
+def _agreed(find: Callable[[], int], exchange: Exchange) -> int:
+    """The smallest of all ranks' sizes; the first rank's AlphaZeroError is raised on all of them."""
+    size, fault = 0, None
+    try:
+        size = find()
+    except AlphaZeroError as error:
+        fault = error
+    for found in exchange.gather(fault):
+        if found is not None:
+            found.found_by_all_ranks = True
+            raise found
+    return min(exchange.numbers(size))

@@ -1,0 +1,274 @@
+"""The DeepSpeed engine: the one place that imports deepspeed.
+
+Wraps network and loss in a module, trains it by micro-batches that weigh what they should on any
+number of ranks, and gives weights and optimizer state as whole tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+
+import torch
+from torch import nn
+
+from alphazero.config import Config, LossConfig, TrainingConfig
+from alphazero.games.batch import MicroBatch
+from alphazero.games.spec import GameSpec
+from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
+from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
+from alphazero.network.planes import DeviceBatch, expand_planes, to_device
+from alphazero.network.precision import autocast
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.engine.batch_norm import RunningStatistics
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, engine_config
+from alphazero.training.engine.ema import WeightAverage
+from alphazero.training.engine.flat_gradients import FlatGradients
+from alphazero.training.engine.gradient_guard import GradientGuard
+from alphazero.training.engine.loss_scale import LossScale
+from alphazero.training.engine.optimizer import make_optimizer
+from alphazero.training.engine.zero_state import ZeroState
+from alphazero.training.exchange import Exchange
+from alphazero.training.runtime import Runtime
+
+# A rank that is gone is noticed after this long; start-up on slow disks must fit in it.
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+
+
+def start_process_group(runtime: Runtime) -> Exchange:
+    """Join the job's process group (NCCL or gloo) and open the channel for small messages."""
+    if runtime.device.type == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    with _quiet_stderr():
+        import deepspeed
+        from deepspeed.ops import __compatible_ops__ as compatible_ops
+        from deepspeed.utils import logger
+
+    logger.setLevel(logging.ERROR)
+    # DeepSpeed 0.19.8 calls it by the name that torch 2.13 is about to drop: no news to a user.
+    warnings.filterwarnings("ignore", message=r".*all_gather_into_tensor", category=FutureWarning)
+    # On the CPU init_distributed compiles a shared-memory kernel that gloo does not need.
+    compatible_ops["deepspeed_shm_comm"] = False
+    if runtime.device.type == "cuda":
+        torch.cuda.set_device(runtime.device)
+    deepspeed.init_distributed(dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False)
+    return Exchange()
+
+
+@contextlib.contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Keep back what child processes write to stderr; it is shown if the block fails.
+
+    Importing deepspeed links a test program against libaio, whose absence is no news to a user.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(kept, said.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def end_process_group() -> None:
+    """Leave the process group, so that no rank is seen as lost."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+class TrainingModule(nn.Module):
+    """Network and loss as one module: packed positions in, loss out; what DeepSpeed wraps."""
+
+    def __init__(
+        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, config: TrainingConfig
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self._spec = spec
+        self._loss = AlphaZeroLoss(loss)
+        self._precision = config.precision
+        self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+        # A function, not the module: validation keeps the plain network, names stay as they are.
+        self._run = torch.compile(self._run_network) if config.compile else self._run_network
+
+    def forward(self, batch: DeviceBatch) -> LossTerms:
+        """Mean loss terms of the micro-batch; the network in its precision, the loss in fp32."""
+        planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
+        with autocast(planes_BCHW.device, self._precision):
+            output = self._run(planes_BCHW)
+        return self._loss(output, batch)
+
+    def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
+        output: NetworkOutput = self.network(planes_BCHW)
+        return output
+
+
+class Engine:
+    """Trains one network on one rank of a job.
+
+    A step is `accumulate` for each of the rank's micro-batches, then `finish_step`. Below ZeRO 2 the
+    ranks exchange nothing before `finish_step`.
+    """
+
+    def __init__(
+        self,
+        network: AlphaZeroNet,
+        spec: GameSpec,
+        config: Config,
+        settings: DeepSpeedSettings,
+        plan: BatchPlan,
+        runtime: Runtime,
+        exchange: Exchange,
+    ) -> None:
+        import deepspeed
+
+        training = config.training
+        self._device = runtime.device
+        self._world_size = plan.world_size
+        self.network = network.to(runtime.device).train()
+        module = TrainingModule(network, spec, config.loss, training)
+        torch_optimizer = make_optimizer(network, config.optimizer)
+        with _silenced(logging.getLogger("torch.distributed")):
+            self._engine, optimizer, _, _ = deepspeed.initialize(
+                model=module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
+            )
+        self._optimizer = optimizer
+        self._torch_optimizer = torch_optimizer
+        if training.channels_last and training.zero_stage == 0:
+            # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._flat_gradients: FlatGradients | None = None
+        if training.zero_stage == 0 and runtime.world_size > 1:
+            self._flat_gradients = FlatGradients(network.parameters())
+            self._engine.enable_backward_allreduce = False
+        self._statistics = RunningStatistics(network, exchange)
+        self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
+        self._guard = GradientGuard(network.parameters(), runtime.device)
+        self.loss_scale = (
+            LossScale(training.loss_scale, training.loss_scale_window)
+            if training.precision == "fp16"
+            else LossScale.fixed()
+        )
+        self._average = (
+            WeightAverage(training.ema_decay, self._state, self._statistics.named())
+            if training.ema_decay
+            else None
+        )
+
+    def accumulate(self, micro_batch: MicroBatch, num_micro_batches: int) -> LossTerms:
+        """Forward and backward of one micro-batch of the step's `num_micro_batches` over all ranks.
+
+        DeepSpeed averages gradients over ranks; a real micro-batch weighs N / K before that, so that
+        they become the mean over the global batch; a padding one weighs nothing.
+        """
+        self._guard.scale = self.loss_scale.scale
+        terms: LossTerms = self._engine(to_device(micro_batch.batch, self._device))
+        weight = 0.0 if micro_batch.is_padding else self._world_size / num_micro_batches
+        if weight:
+            self._statistics.add_micro_batch()
+            self._guard.add_loss(terms.total)
+        self._engine.backward(terms.total * (weight * self.loss_scale.scale))
+        return terms
+
+    def gradients_are_finite(self) -> bool:
+        """True if loss and gradients of this rank's passes since the last call were. Waits for the device."""
+        return self._guard.take()
+
+    def finish_step(self, step: int, learning_rate: float, num_micro_batches: int, *, skip: bool) -> None:
+        """Average the gradients over ranks and update the weights; with `skip` all stays as it was."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._torch_optimizer.skips = skip
+        if self._flat_gradients:
+            self._flat_gradients.average()
+        self._engine.step()
+        self.loss_scale.update(skip)
+        if skip:
+            self._statistics.discard()
+            return
+        self._statistics.step(num_micro_batches)
+        if self._average:
+            self._average.update(step)
+
+    def abandon_step(self) -> None:
+        """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
+        self._engine.zero_grad()
+        self._guard.take()
+        self._statistics.discard()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[AlphaZeroNet]:
+        """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
+        if self._average:
+            with torch.device("meta"):
+                averaged = AlphaZeroNet(self.network.config, self.network.spec)
+            tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
+            averaged.load_state_dict(tensors, assign=True)
+            yield averaged.eval()
+            return
+        self._statistics.publish()
+        self.network.eval()
+        try:
+            yield self.network
+        finally:
+            self.network.train()
+
+    def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every parameter and buffer of the network, whole; collective."""
+        self._statistics.publish()
+        yield from self._state.weights()
+        persistent = self.network.state_dict().keys()
+        for name, buffer in self.network.named_buffers():
+            if name in persistent:
+                yield name, buffer
+
+    def averaged_tensors(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
+        """`tensors` (of `named_tensors`) with the moving averages in place; None without any. Collective."""
+        return {**tensors, **dict(self._average.named_tensors())} if self._average else None
+
+    def inference_tensors(self) -> dict[str, torch.Tensor]:
+        """The network as it plays and is shared, whole: averaged if there is an EMA. Collective."""
+        tensors = dict(self.named_tensors())
+        return self.averaged_tensors(tensors) or tensors
+
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """Consolidated, see ZeroState; collective."""
+        return self._state.optimizer_state()
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take up all but the weights, which the network was built with."""
+        self._state.load_optimizer_state(checkpoint.optimizer)
+        if self._average and checkpoint.ema:
+            self._average.load(checkpoint.ema)
+        if checkpoint.state.loss_scale:
+            self.loss_scale.load(checkpoint.state.loss_scale)
+
+    def close(self) -> None:
+        """Release what DeepSpeed holds, so that another engine can take its place."""
+        self._engine.destroy()
+
+
+@contextlib.contextmanager
+def _silenced(logger: logging.Logger) -> Iterator[None]:
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,137 @@
+"""Whole fp32 weights and optimizer state out of ZeRO 0-3, and back in at any stage and world size.
+
+DeepSpeed's own checkpoint format is pickled, not atomic, bound to the world size above stage 0 and
+forgets BatchNorm's buffers, so ours goes through the engine's parameters one by one. This module
+relies on what DeepSpeed 0.19.8 keeps behind its `safe_get_*` functions (docs/decisions.md): stage 0
+leaves torch's optimizer alone; stages 1 and 2 link parameters to flat partitions; stage 3 keeps a
+padded partition of every parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from alphazero.training.engine.optimizer import STATE_KEYS
+
+
+class ZeroState:
+    """The weights and optimizer state of one DeepSpeed engine, as whole fp32 tensors by name.
+
+    Every method is collective: all ranks call it, all get the same.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: Any,  # noqa: ANN401 - DeepSpeed has no types
+        optimizer_name: str,
+        stage: int,
+    ) -> None:
+        self._parameters = dict(network.named_parameters())
+        self._optimizer = optimizer  # torch's at stage 0, DeepSpeed's wrapper above
+        self._torch_optimizer: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
+        self._keys = STATE_KEYS[optimizer_name]
+        self._stage = stage
+        # Not left to the first step: DeepSpeed links stages 1 and 2 when the first parameter group
+        # has made its step, and misses the state of the others. Zeros are what torch begins with.
+        self._create_empty_state()
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every parameter by name, one at a time."""
+        for name, parameter in self._parameters.items():
+            yield name, self._whole(parameter, None) if self._stage == 3 else parameter.detach()
+
+    def local_weights(self) -> dict[str, torch.Tensor]:
+        """What this rank holds of every parameter, live: all of it, or its padded partition at stage 3."""
+        if self._stage == 3:
+            return {name: self._partition(name) for name in self._parameters}
+        return {name: parameter.data for name, parameter in self._parameters.items()}
+
+    def _partition(self, name: str) -> torch.Tensor:
+        parameter: Any = self._parameters[name]  # DeepSpeed adds attributes at stage 3
+        partition: torch.Tensor = parameter.ds_tensor
+        return partition
+
+    def whole(self, name: str, local: torch.Tensor) -> torch.Tensor:
+        """A tensor of parameter `name`'s shape from what each rank holds of it; no copy below stage 3."""
+        if self._stage < 3:
+            return local
+        parameter: Any = self._parameters[name]
+        parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, local)
+        return torch.cat(parts)[: parameter.ds_numel].view(parameter.ds_shape)
+
+    def part(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """What this rank holds of a tensor of parameter `name`'s shape: the inverse of `whole`."""
+        if self._stage < 3:
+            return whole
+        size = self.local_weights()[name].numel()
+        own = whole.flatten()[dist.get_rank() * size : (dist.get_rank() + 1) * size]
+        return torch.nn.functional.pad(own, (0, size - own.numel()))
+
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """`<parameter>/<key>` -> tensor of the parameter's shape; and `step`, the updates made."""
+        whole = {
+            f"{name}/{key}": self._whole(parameter, key)
+            for name, parameter in self._parameters.items()
+            for key in self._keys
+        }
+        return {**whole, "step": torch.tensor(float(self._step_count()))}
+
+    def load_optimizer_state(self, state: dict[str, torch.Tensor]) -> None:
+        """Put back what `optimizer_state` gave, on any stage and world size."""
+        for entry in self._torch_optimizer.state.values():
+            if "step" in entry:
+                entry["step"].fill_(float(state["step"]))
+        for name, parameter in self._parameters.items():
+            for key in self._keys:
+                self._set_whole(parameter, key, state[f"{name}/{key}"])
+
+    def _whole(self, parameter: Any, key: str | None) -> torch.Tensor:  # noqa: ANN401
+        if self._stage == 0:
+            return self._torch_optimizer.state[parameter][key]  # type: ignore[no-any-return]
+        if self._stage == 3:
+            return self._optimizer.get_full_hp_param(parameter, key)  # type: ignore[no-any-return]
+        return parameter.get_full_hp_param(key)  # type: ignore[no-any-return]
+
+    def _set_whole(self, parameter: Any, key: str, value: torch.Tensor) -> None:  # noqa: ANN401
+        value = value.to(parameter.device)
+        if self._stage == 0:
+            self._torch_optimizer.state[parameter][key].copy_(value)
+        elif self._stage == 3:
+            # DeepSpeed's own setter fails where the ranks do not divide the parameter.
+            part, _ = self._optimizer._get_fp32_opt_state_partition(parameter, False, key)
+            rank = self._optimizer._get_param_partition_rank(parameter)
+            mine = value.flatten()[rank * part.numel() : (rank + 1) * part.numel()]
+            part[: mine.numel()].copy_(mine)
+        else:
+            parameter.set_full_hp_param(value, key)
+
+    def _stored_parameters(self) -> list[torch.Tensor]:
+        """The tensors torch's optimizer keeps its state for."""
+        if self._stage == 0:
+            return list(self._parameters.values())
+        if self._stage == 3:
+            return list(self._optimizer.fp32_partitioned_groups_flat)
+        return list(self._optimizer.single_partition_of_fp32_groups)
+
+    def _step_count(self) -> float:
+        state = self._torch_optimizer.state
+        counts = {float(entry["step"]) for entry in state.values() if "step" in entry}
+        assert len(counts) <= 1, f"parameters made unlike numbers of steps: {counts}"
+        return counts.pop() if counts else 0.0
+
+    def _create_empty_state(self) -> None:
+        """What torch's optimizers make at their first step."""
+        for stored in self._stored_parameters():
+            entry: dict[str, Any] = {key: torch.zeros_like(stored.detach()) for key in self._keys}
+            if "exp_avg" in entry:
+                entry["step"] = torch.tensor(0.0)
+            self._torch_optimizer.state[stored] = entry
+        if self._stage in (1, 2):
+            self._optimizer._lazy_init_hp_params_optimizer_state()

@@ -1,0 +1,147 @@
+"""The figures of a run's steps: shared over ranks, written, and told to people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+
+from alphazero.config import Config
+from alphazero.network.model.loss import SUM_NAMES
+from alphazero.run.console import Console
+from alphazero.run.metrics import MetricWriter
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.schedule import learning_rate
+
+# Of a step: SUM_NAMES, then the sum of its sample ids (so that two runs can be told apart).
+NUM_SUMS = len(SUM_NAMES) + 1
+
+
+@dataclass(frozen=True)
+class StepSums:
+    """What step number `step` (from 1) added up on this rank, and what all ranks know of it."""
+
+    step: int
+    sums: torch.Tensor  # f64 [NUM_SUMS], on the device
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class Progress:
+    """Collects steps and says them every so often; silent but on rank 0. Its methods are collective."""
+
+    def __init__(
+        self,
+        job: Job,
+        exchange: Exchange,
+        writer: MetricWriter,
+        console: Console,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        """elapsed_s: wall time of the run so far."""
+        self._elapsed_s = elapsed_s
+        self._job = job
+        self._exchange = exchange
+        self._writer = writer
+        self._console = console
+        self._pending: list[StepSums] = []
+        self._epoch = torch.zeros(NUM_SUMS, dtype=torch.float64)  # sums since its first step here
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """What came since the last step was no training: validation, a pause."""
+        self._started = time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """The last `seconds` were no training: games were played."""
+        self._started += seconds
+
+    def add(self, step: StepSums) -> None:
+        """Keep a step's sums; no rank waits here."""
+        self._pending.append(step)
+
+    def write(self, step: int) -> None:
+        """Share and write the figures of the steps up to `step` since the last call."""
+        seconds = time.monotonic() - self._started
+        self.restart_clock()
+        if not self._pending:
+            return
+        sums = self._exchange.sum(torch.stack([entry.sums for entry in self._pending]))
+        pending, self._pending = self._pending, []
+        if not self._job.runtime.is_main:
+            return
+        for entry, row in zip(pending, sums, strict=True):
+            figures = step_figures(row.tolist(), self._job.config)
+            figures["learning_rate"] = self._learning_rate(entry.step)
+            figures["sample_id_sum"] = float(row[-1])
+            self._writer.write("step", entry.step, figures | entry.figures)
+            self._count_epoch(entry.step, row)
+        self._say(step, sums, seconds)
+
+    def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
+        """Add a step to the epoch's means; tell them when step `step` ends it. A growing window has none."""
+        if not self._job.num_samples:
+            return
+        self._epoch += sums
+        batch_size, num_samples = self._job.batch_size, self._job.num_samples
+        epoch = step * batch_size // num_samples
+        if epoch > (step - 1) * batch_size // num_samples:
+            figures = step_figures(self._epoch.tolist(), self._job.config)
+            self._writer.write("epoch", epoch, figures)
+            self._console.say(
+                f"epoch {epoch} ended in step {step} | mean over all ranks: loss {figures['loss']:.4f} "
+                f"policy {figures['policy_loss']:.4f} value {figures['value_loss']:.4f} | "
+                f"top-1 {figures['policy_top1']:.2%}"
+            )
+            self._epoch.zero_()
+
+    def _learning_rate(self, step: int) -> float:
+        """Of step number `step`, counted from 1."""
+        job = self._job
+        return learning_rate(job.config.optimizer, job.batch_size, step - 1, job.num_steps)
+
+    def _say(self, step: int, sums: torch.Tensor, seconds: float) -> None:
+        """One line over the steps whose `sums` these are, and their speed."""
+        mean = step_figures(sums.sum(0).tolist(), self._job.config)
+        speed = len(sums) * self._job.batch_size / max(seconds, 1e-9)
+        world_size = self._job.runtime.world_size
+        self._writer.write(
+            "speed",
+            step,
+            {
+                "samples_per_s": speed,
+                "samples_per_s_per_rank": speed / world_size,
+                "minutes": self._elapsed_s() / 60,
+            },
+        )
+        remaining = timedelta(seconds=round((self._job.num_steps - step) * seconds / len(sums)))
+        devices = "GPUs" if self._job.runtime.device.type == "cuda" else "CPU ranks"
+        self._console.say(
+            f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "
+            f"value {mean['value_loss']:.4f} | top-1 {mean['policy_top1']:.1%} | "
+            f"lr {self._learning_rate(step):.2e} | {speed:,.0f} samples/s | ETA {remaining} | "
+            f"{devices}: {world_size}"
+        )
+
+
+def step_figures(sums: list[float], config: Config) -> dict[str, float]:
+    """Means over positions from sums in SUM_NAMES' order, and the weighted loss."""
+    named = dict(zip(SUM_NAMES, sums, strict=False))
+    count = named["positions"]
+    loss = config.loss
+    total = (
+        loss.policy_weight * named["policy"]
+        + loss.value_weight * named["value"]
+        + loss.moves_left_weight * named["moves_left"]
+    )
+    return {
+        "loss": total / count,
+        "policy_loss": named["policy"] / count,
+        "value_loss": named["value"] / count,
+        "moves_left_loss": named["moves_left"] / count,
+        "policy_top1": named["top1"] / count,
+        "value_mse": named["value_squared_error"] / count,
+    }

@@ -1,0 +1,283 @@
+"""`alphazero launch` and the shell launcher as a user types them."""
+
+import base64
+import json
+import os
+import resource
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphazero.cli.main import main
+from tests.support.paths import REPOSITORY
+
+SCRIPT = REPOSITORY / "launch_distributed_training.sh"
+LIMIT_S = 0.5
+
+
+def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path = REPOSITORY, **environment: str):
+    """The shell launcher, with this interpreter's environment where the checkout has none."""
+    return subprocess.run(
+        [str(script), *arguments],
+        cwd=cwd,
+        env={**os.environ, "VIRTUAL_ENV": sys.prefix, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch):
+    """As on a machine without an NVIDIA device."""
+    monkeypatch.setattr("alphazero.host.machine.list_devices", lambda files_present: ())
+
+
+def test_flags_of_the_trainer_go_through_unchanged_and_in_order(
+    no_gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a b.pgn", "c"):
+        Path(name).touch()
+    trainer = [
+        "--batch-size",
+        "2048",
+        "--mixed-precision",
+        "--data",
+        "a b.pgn",
+        "c",
+        "--run-name=x",
+        "--seed",
+        "3",
+    ]
+    assert main(["launch", *trainer[:3], "--gpus", "8", *trainer[3:], "--dry-run"]) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert words[words.index(str(REPOSITORY / "train_distributed.py")) + 1 :] == trainer
+    assert "--nproc_per_node=8" in words
+
+
+def test_the_device_is_told_to_the_trainer_where_it_was_asked_for(capsys: pytest.CaptureFixture[str]):
+    assert main(["launch", "--device", "cpu", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("train_distributed.py --device cpu\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gpus", "x"], "argument --gpus: 'x': wanted a whole number"),
+        (["--gpu", "2"], "unrecognized arguments: --gpu 2"),
+        (["--batch-sise", "2"], "unrecognized arguments: --batch-sise 2"),
+        (["--hostfile", "none"], "--hostfile none: cannot be read: No such file or directory"),
+        (["--nodes", "2"], "--nodes 2: wanted --node-rank beside it, 0 to 1"),
+        (["--node-rank", "first"], "argument --node-rank: 'first': wanted a whole number"),
+        (["--elastic", "2"], "argument --elastic: '2': wanted LEAST:MOST, as 1:4"),
+        (["--interface", "none0"], "--interface none0: is not here; wanted one of"),
+        (["--ssh-config", "none", "--dry-run"], "--ssh-config none: no such file"),
+        (["--ssh-port", "0", "--dry-run"], "--ssh-port 0: wanted 1 to 65535"),
+        (["--launcher", "mpi"], "argument --launcher: invalid choice: 'mpi'"),
+        (["--device", "cuda"], "--device cuda: wanted an NVIDIA device, there is none on"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2_before_anything_starts(
+    no_gpu, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["launch", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"alphazero: error: {message}")
+    assert said.count("\n") == 1
+
+
+def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.CaptureFixture[str]):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert main(["launch", "--master-port", str(port), "--dry-run"]) == 2
+    assert f"--master-port {port}: is in use here" in capsys.readouterr().err
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch):
+    """Name servers, other processes and other machines are out of reach."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError(f"asked for {args}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+def dry_run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """Lines of `launch --dry-run`."""
+    assert main(["launch", *arguments, "--dry-run"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_dry_run_shows_every_command_of_every_host_and_asks_nobody(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu1 slots=8\nme@gpu2 slots=4\n")
+    lines = dry_run(capsys, "--hostfile", str(hostfile), "--ssh-port", "2222", "--batch-size", "1536")
+    assert [line for line in lines if line.startswith("# node")] == [
+        "# node 0 of 2: gpu1, 8 processes",
+        "# node 1 of 2: me@gpu2, 4 processes",
+    ]
+    ssh = [shlex.split(line) for line in lines if line.startswith("ssh ")]
+    assert [words[words.index("--") + 1] for words in ssh] == ["gpu1", "me@gpu2"]
+    assert all(words[words.index("-p") + 1] == "2222" for words in ssh)
+    assert [word for line in lines for word in shlex.split(line) if word.startswith("--nproc_per_node")] == [
+        "--nproc_per_node=8",
+        "--nproc_per_node=4",
+    ]
+    assert lines[-1] == (
+        "#   ./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
+        "--master-port 12355 --batch-size 1536   # on me@gpu2"
+    )
+
+
+def test_weights_stand_in_the_commands_of_a_dry_run(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("gpu1 slots=8\ngpu2 slots=8 weight=0.5\n")
+    words = [word for line in dry_run(capsys, "--hostfile", str(hostfile)) for word in line.split()]
+    assert [word for word in words if word.startswith("ALPHAZERO_HOST_WEIGHT")] == [
+        "ALPHAZERO_HOST_WEIGHT=1",
+        "ALPHAZERO_HOST_WEIGHT=0.5",
+    ]
+    assert "--node-rank" not in words  # by hand the flags alone would lose the weight
+
+
+def test_a_dry_run_by_hand_does_not_look_the_master_s_name_up(
+    no_gpu, no_network, capsys: pytest.CaptureFixture[str]
+):
+    by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "gpu1")
+    lines = dry_run(capsys, *by_hand)
+    assert lines[0] == "# interface: the one towards gpu1, looked up at the start"
+    assert "--master_addr=gpu1" in shlex.split(lines[1])
+    assert "GLOO_SOCKET_IFNAME=lo" in shlex.split(dry_run(capsys, *by_hand, "--interface", "lo")[0])
+
+
+def test_by_hand_deepspeed_is_told_of_the_processes_of_all_machines(
+    no_gpu, no_network, capsys: pytest.CaptureFixture[str]
+):
+    by_hand = ("--gpus", "2", "--nodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.5")
+    words = shlex.split(dry_run(capsys, *by_hand, "--interface", "lo", "--launcher", "deepspeed")[0])
+    world = next(word.partition("=")[2] for word in words if word.startswith("--world_info"))
+    assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["0", "1"]}
+
+
+def test_a_dry_run_in_an_allocation_shows_srun(
+    no_gpu, no_network, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "a[1-2]"}.items():
+        monkeypatch.setenv(name, value)
+    lines = dry_run(capsys, "--gpus", "2")
+    sruns = [shlex.split(line) for line in lines if " srun " in line]
+    assert [word for words in sruns for word in words if word.startswith("--nodelist")] == [
+        "--nodelist=a1",
+        "--nodelist=a2",
+    ]
+    assert not any(line.startswith("#   ./launch") for line in lines)
+
+
+def test_a_cluster_stands_in_the_toml_of_the_run(
+    no_gpu, no_network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / "mine.toml"
+    config.write_text('[cluster]\nhosts = ["gpu1 slots=2", "gpu2 slots=2"]\nmaster_port = 7000\n')
+    lines = dry_run(capsys, "--config", str(config))
+    assert sum("--master_port=7000" in line for line in lines) == 2
+    assert main(["launch", "--config", str(config), "--nodes", "3", "--dry-run"]) == 2
+    assert capsys.readouterr().err == (
+        f"alphazero: error: --nodes 3 contradicts [cluster] hosts ({config}:2) (2 hosts): "
+        "wanted one of them, or the same\n"
+    )
+
+
+def test_the_sample_batch_script_is_clean_and_names_flags_that_exist(capsys: pytest.CaptureFixture[str]):
+    sample = REPOSITORY / "examples" / "train.sbatch"
+    assert "--ntasks-per-node=1" in sample.read_text()
+    command = next(line for line in sample.read_text().splitlines() if line.startswith("exec"))
+    words = [word for word in shlex.split(command)[2:] if word != "$@"]
+    assert main(["launch", *words, "--device", "cpu", "--dry-run"]) == 0
+    assert_shellcheck_finds_nothing(sample)
+
+
+def test_the_shipped_hostfile_runs_on_this_machine(no_gpu, capsys: pytest.CaptureFixture[str]):
+    assert main(["launch", "--hostfile", str(REPOSITORY / "hostfile"), "--dry-run"]) == 0
+    assert "--nproc_per_node=1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--gpus", "2", "--device", "cpu", "--dry-run"]])
+def test_help_and_dry_run_answer_at_once_and_import_no_torch(arguments: list[str]):
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+        "from alphazero.cli.main import entry_point; entry_point()"
+    )
+    command = [sys.executable, "-c", program, "launch", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    fastest = 1e9
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        fastest = min(fastest, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    imported = set(run.stderr.split())
+    assert "alphazero.cli.launch" in imported
+    assert not {"torch", "deepspeed", "numpy", "pyarrow"} & imported
+    assert fastest < LIMIT_S  # CPU time: other work on this machine does not count
+
+
+def test_the_shell_launcher_works_from_anywhere_and_leaves_relative_paths_to_the_caller(tmp_path: Path):
+    (tmp_path / "games.pgn").touch()
+    run = run_script("--dry-run", "--device", "cpu", "--data", "games.pgn", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.endswith(f"{REPOSITORY}/train_distributed.py --data games.pgn --device cpu\n")
+    link = tmp_path / "train"
+    link.symlink_to(SCRIPT)
+    assert run_script("--dry-run", "--device", "cpu", script=link, cwd=tmp_path).returncode == 0
+
+
+def test_the_shell_launcher_passes_the_exit_status_on():
+    run = run_script("--gpus", "none")
+    assert run.returncode == 2
+    assert run.stderr == "alphazero: error: argument --gpus: 'none': wanted a whole number\n"
+
+
+def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Path):
+    checkout, path = tmp_path / "checkout", tmp_path / "bin"
+    checkout.mkdir()
+    path.mkdir()
+    script = Path(shutil.copy(SCRIPT, checkout))
+    for tool in ("bash", "env", "dirname", "readlink"):
+        (path / tool).symlink_to(shutil.which(tool))
+    run = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "no python3 found; wanted Python 3.10 or newer" in run.stderr
+    (path / "python3").symlink_to(sys.executable)  # by another name it has none of the environment's packages
+    bare = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="", PYTHONNOUSERSITE="1")
+    assert bare.returncode == 2
+    assert f"run 'make setup' in {checkout}" in bare.stderr
+
+
+def test_the_shell_launcher_is_short_and_clean():
+    assert len(SCRIPT.read_text().splitlines()) < 80
+    assert_shellcheck_finds_nothing(SCRIPT)
+
+
+def assert_shellcheck_finds_nothing(script: Path) -> None:
+    """Skips where there is no shellcheck."""
+    beside = Path(sys.executable).with_name("shellcheck")
+    shellcheck = shutil.which("shellcheck") or (str(beside) if beside.exists() else None)
+    if shellcheck is None:
+        pytest.skip("shellcheck is not installed")
+    found = subprocess.run([shellcheck, str(script)], capture_output=True, text=True)
+    assert found.stdout == ""

@@ -1,0 +1,50 @@
+"""Messages of agents: whole, and not to be mistaken for what a job prints."""
+
+import pytest
+
+from alphazero.cluster.agent.protocol import (
+    Beat,
+    Ended,
+    NodeJob,
+    Output,
+    RankState,
+    decode,
+    decode_job,
+    encode,
+    encode_job,
+)
+from alphazero.errors import LaunchError
+
+MESSAGES = [
+    Output(3, "a line\nand a piece"),
+    Output(None, "\x1b[31m\u00e9"),
+    Beat((RankState(0, 5, "step", 0.1, 0.2, 77, "S"),), -1),
+    Ended(137, 3, 0.5, "(pid 7) was killed by SIGKILL", "", "/runs/x/logs/b-rank3.log", 0, 100),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_arrives_as_it_was(message):
+    line = encode(message)
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+@pytest.mark.parametrize("line", [b"hello", b"", b"{}", b"[1]", b'{"beat": 1}', b'{"ended": {"status": 0}}'])
+def test_what_a_login_script_prints_is_no_message(line: bytes):
+    assert decode(line) is None
+
+
+def test_a_job_that_prints_a_message_only_prints_it():
+    forged = encode(MESSAGES[3]).decode()
+    assert decode(encode(Output(0, forged))) == Output(0, forged)
+
+
+def test_a_job_arrives_as_it_was_and_another_version_is_refused():
+    job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/srv/az", "/srv/az/runs/x", 2, 2)
+    line = encode_job(job)
+    assert decode_job(line) == job
+    with pytest.raises(LaunchError, match="protocol 2; wanted 1"):
+        decode_job(line.replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(LaunchError, match="first line is no job"):
+        decode_job(b"hello\n")

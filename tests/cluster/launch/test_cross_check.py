@@ -1,0 +1,95 @@
+"""What the head makes of the end of a preflight: go on, stop, and which host is to blame."""
+
+import json
+
+import pytest
+
+from alphazero.cluster.agent.protocol import Output
+from alphazero.cluster.launch.attempt import Failure, Outcome
+from alphazero.cluster.launch.cross_check import Listener, arguments, judge
+
+HOSTS, SLOTS = ("gpu-1", "gpu-2"), (2, 1)
+
+
+def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> Outcome:
+    return Outcome(failure.status if failure else 0, failure, lost, False, False)
+
+
+def finding(severity: str, rank: int, name: str) -> dict[str, object]:
+    told = {"severity": severity, "host": "as-it-calls-itself", "device": f"rank{rank}", "uuid": None}
+    return {**told, "name": name, "value": "2.9", "threshold": "2.13", "advice": "install the same"}
+
+
+def report(*findings: dict[str, object]) -> dict[str, object]:
+    return {
+        "format": "alphazero-preflight",
+        "backend": "nccl",
+        "ranks": [{}, {}, {}],
+        "all_reduce": {"latency_us": 31.4, "bytes": 64 << 20, "algorithm_gb_s": 42.1},
+        "findings": list(findings),
+    }
+
+
+def failure(host: str, status: int, fate: str, cause: str = "") -> Failure:
+    return Failure(host, 0, fate, cause, "/log", status)
+
+
+def test_a_healthy_job_is_one_line():
+    verdict = judge(report(), outcome(), HOSTS, SLOTS)
+    assert verdict.lines == ("preflight: 3 ranks on 2 hosts, nccl: all-reduce 31 us, 42.10 GB/s for 64 MiB",)
+    assert (verdict.status, verdict.culprits) == (0, frozenset())
+
+
+def test_a_warning_is_shown_and_the_job_goes_on_whatever_rank_0_ended_with():
+    ended = outcome(failure("gpu-1", 1, "ended with exit status 1"))
+    verdict = judge(report(finding("warn", 2, "compute_ms")), ended, HOSTS, SLOTS)
+    assert (verdict.status, verdict.culprits) == (0, frozenset())
+    assert verdict.lines[1].startswith(
+        "warning: preflight: health warn: as-it-calls-itself rank2: compute_ms"
+    )
+
+
+@pytest.mark.parametrize(("rank", "host"), [(0, "gpu-1"), (1, "gpu-1"), (2, "gpu-2")])
+def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host: str):
+    verdict = judge(report(finding("fail", rank, "torch")), outcome(), HOSTS, SLOTS)
+    assert (verdict.status, verdict.culprits) == (2, {host})
+    assert len(verdict.lines) == 1
+
+
+def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
+    cause = "alphazero: error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s"
+    verdict = judge(None, outcome(failure("gpu-1", 2, "ended with exit status 2", cause)), HOSTS, SLOTS)
+    assert (verdict.status, verdict.culprits) == (2, {"gpu-2"})
+    assert verdict.lines == ("error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s",)
+
+
+def test_a_closed_network_is_no_hosts_fault():
+    cause = "alphazero: error: preflight: all ranks came to step 'process group' and none came through"
+    verdict = judge(None, outcome(failure("gpu-1", 2, "ended with exit status 2", cause)), HOSTS, SLOTS)
+    assert (verdict.status, verdict.culprits) == (2, frozenset())
+
+
+def test_a_killed_rank_and_a_lost_host_are_blamed():
+    killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL")), HOSTS, SLOTS)
+    assert (killed.status, killed.culprits) == (137, {"gpu-2"})
+    lost = outcome(failure("gpu-2", 1, "is lost"), frozenset({"gpu-2"}))
+    # Even with a report: who is gone cannot train.
+    assert judge(report(), lost, HOSTS, SLOTS).culprits == {"gpu-2"}
+
+
+def test_the_report_is_found_among_what_else_rank_0_says():
+    text = json.dumps(report(), indent=1)
+    listener = Listener()
+    for rank, said in ((None, "{\n"), (0, "a warning\n{\n"), (1, "{}\n"), (0, text[:40]), (0, text[40:])):
+        listener.take(Output(rank, said))
+    listener.take(Output(0, "\n[W] the end\n"))
+    assert listener.report() == report()
+    assert Listener(["{\n", '"format": "other"\n}\n']).report() is None
+
+
+def test_the_program_is_told_hosts_slots_and_files():
+    assert arguments("cuda", HOSTS, SLOTS, ["own.toml"]) == (
+        *("--device", "cuda", "--json", "--config-file", "own.toml"),
+        *("--hosts", "gpu-1=2", "gpu-2=1"),
+    )
+    assert "--config-file" not in arguments("cpu", HOSTS, SLOTS, [])

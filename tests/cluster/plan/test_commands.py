@@ -1,0 +1,209 @@
+"""Command lines as typed by hand: arguments, environment, and their printed form."""
+
+import base64
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from alphazero.cluster.plan.commands import build_command, choose_environment, hand_commands
+from alphazero.cluster.plan.hostfile import Host
+from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.errors import LaunchError
+from alphazero.host.machine import Machine
+
+MACHINE = Machine("box", (), 8, (), has_infiniband=False)
+CPU = LaunchPlan(1, 0, 2, "cpu", (), "127.0.0.1", 12355, "torchrun")
+GPU = replace(CPU, device="cuda", visible=("2", "3"))
+TRAINER = ("/repo/train_distributed.py",)
+
+
+def build(
+    plan: LaunchPlan, *arguments: str, interface: str = "", machine: Machine = MACHINE, **environment: str
+):
+    """build_command with the trainer of a checkout."""
+    slots = (plan.num_processes,) * plan.num_nodes
+    return build_command(plan, machine, interface, environment, "/venv/bin/python", TRAINER, arguments, slots)
+
+
+def variables(command) -> dict[str, str]:
+    """What the command adds to the environment."""
+    return {variable.name: variable.value for variable in command.variables}
+
+
+def test_torchrun_by_hand_has_the_arguments_of_the_manual():
+    plan = replace(CPU, num_nodes=2, node_rank=1, num_processes=8, master_addr="192.168.1.100")
+    assert build(plan, "--batch-size", "2048").argv == (
+        "/venv/bin/python",
+        "-m",
+        "alphazero.ranks.torchrun",
+        "--nproc_per_node=8",
+        "--nnodes=2",
+        "--node_rank=1",
+        "--master_addr=192.168.1.100",
+        "--master_port=12355",
+        "/repo/train_distributed.py",
+        "--batch-size",
+        "2048",
+    )
+
+
+def test_deepspeed_on_cpu_is_told_how_many_and_reads_no_hostfile():
+    command = build(replace(CPU, launcher="deepspeed"), "--epochs", "1")
+    assert command.argv == (
+        "/venv/bin/python",
+        "-m",
+        "deepspeed.launcher.runner",
+        "--hostfile=/dev/null",
+        "--master_port=12355",
+        "--num_gpus=2",
+        "/repo/train_distributed.py",
+        "--epochs",
+        "1",
+    )
+    assert variables(command)["DS_ACCELERATOR"] == "cpu"
+
+
+def test_deepspeed_on_gpus_gets_them_through_the_environment_alone():
+    command = build(replace(GPU, launcher="deepspeed"), CUDA_VISIBLE_DEVICES="2,3,4")
+    assert not any(word.startswith("--num_gpus") for word in command.argv)
+    assert command.environment({"CUDA_VISIBLE_DEVICES": "2,3,4"})["CUDA_VISIBLE_DEVICES"] == "2,3"
+    with pytest.raises(LaunchError, match="takes device indices, not GPU-aa; wanted --launcher torchrun"):
+        build(replace(GPU, launcher="deepspeed", visible=("GPU-aa",)))
+
+
+def test_the_environment_of_cpu_ranks_on_one_node():
+    assert variables(build(CPU)) == {
+        "OMP_NUM_THREADS": "4",
+        "DS_ACCELERATOR": "cpu",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    assert variables(build(replace(CPU, num_processes=16)))["OMP_NUM_THREADS"] == "1"
+
+
+def test_the_environment_of_gpus_on_several_nodes():
+    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
+    assert variables(build(plan, interface="eth0")) == {
+        "OMP_NUM_THREADS": "4",
+        "CUDA_VISIBLE_DEVICES": "2,3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_IB_DISABLE": "1",
+    }
+    with_infiniband = build(plan, interface="eth0", machine=replace(MACHINE, has_infiniband=True))
+    assert "NCCL_IB_DISABLE" not in variables(with_infiniband)
+    assert "GLOO_SOCKET_IFNAME" not in variables(build(plan))
+
+
+def test_ranks_see_the_devices_of_the_job_alone_in_the_order_the_user_gave():
+    assert variables(build(GPU, CUDA_VISIBLE_DEVICES="2,3,0"))["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert "CUDA_DEVICE_ORDER" not in variables(build(GPU, CUDA_VISIBLE_DEVICES="2,3,0"))
+    assert "CUDA_VISIBLE_DEVICES" not in variables(build(GPU, CUDA_VISIBLE_DEVICES="2,3"))
+
+
+def test_a_weight_reaches_the_ranks_of_its_host_alone_and_beats_a_leftover():
+    weighted = build(replace(CPU, weight=0.5), ALPHAZERO_HOST_WEIGHT="3")
+    assert variables(weighted)["ALPHAZERO_HOST_WEIGHT"] == "0.5"
+    assert "ALPHAZERO_HOST_WEIGHT" not in variables(build(CPU))
+
+
+def test_the_interface_a_user_chose_says_so():
+    plan = replace(CPU, num_nodes=2, master_addr="10.0.0.5")
+    chosen = choose_environment(replace(plan, interface="ib0"), MACHINE, "eth0", {})
+    assert [one.reason for one in chosen if one.value == "ib0"] == ["--interface"]
+    by_route = choose_environment(plan, MACHINE, "ib0", {})
+    assert [one.reason for one in by_route if one.value == "ib0"] == ["the route to 10.0.0.5"]
+
+
+@pytest.mark.parametrize(("node_rank", "is_host"), [(0, 1), (1, 0)])
+def test_elastic_torchrun_is_told_who_keeps_the_meeting_point(node_rank: int, is_host: int):
+    plan = replace(
+        CPU, num_nodes=3, node_rank=node_rank, master_addr="fd00::1", elastic=(1, 3), max_restarts=5
+    )
+    machine = replace(MACHINE, addresses=(("lo", "127.0.0.1"), ("eth0", "10.0.0.5"), ("eth0", "fd00::5")))
+    assert build(plan, "--seed", "1", interface="eth0", machine=machine).argv == (
+        "/venv/bin/python",
+        "-m",
+        "alphazero.ranks.torchrun",
+        "--nproc_per_node=2",
+        "--nnodes=1:3",
+        "--max_restarts=5",
+        "--rdzv_backend=c10d",
+        "--rdzv_endpoint=[fd00::1]:12355",
+        "--rdzv_id=alphazero-12355",
+        f"--rdzv_conf=is_host={is_host}",
+        "--local_addr=10.0.0.5",
+        "/repo/train_distributed.py",
+        "--seed",
+        "1",
+    )
+
+
+def test_torchrun_takes_the_arguments_of_both_kinds():
+    """torchrun's own parser reads what we build."""
+    run = pytest.importorskip("torch.distributed.run")
+    static = run.parse_args(build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5")).argv[3:])
+    assert (static.nnodes, static.node_rank, static.rdzv_backend) == ("2", 1, "static")
+    elastic = replace(CPU, num_nodes=2, master_addr="fd00::1", elastic=(1, 2))
+    config, _, _ = run.config_from_args(run.parse_args(build(elastic).argv[3:]))
+    assert (config.min_nodes, config.max_nodes, config.rdzv_backend) == (1, 2, "c10d")
+    from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+
+    assert parse_rendezvous_endpoint(config.rdzv_endpoint, -1) == ("fd00::1", 12355)
+    assert config.rdzv_configs["is_host"] == "1"
+
+
+def test_deepspeed_on_several_nodes_runs_its_part_of_a_node_with_that_node_s_devices():
+    plan = replace(GPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5", launcher="deepspeed")
+    command = build(replace(plan, visible=("3", "GPU-aa")), "--epochs", "1")
+    assert command.argv[1:3] == ("-m", "deepspeed.launcher.launch")
+    world, *rest = (word.partition("=")[2] for word in command.argv[3:7])
+    assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["3", "GPU-aa"]}
+    assert rest == ["1", "10.0.0.5", "12355"]
+    assert command.argv[7:] == ("--no_local_rank", "/repo/train_distributed.py", "--epochs", "1")
+
+
+def test_what_the_user_has_set_stays():
+    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
+    own = {
+        "CUDA_VISIBLE_DEVICES": "2,3",
+        "OMP_NUM_THREADS": "7",
+        "NCCL_SOCKET_IFNAME": "ib0",
+        "GLOO_SOCKET_IFNAME": "ib0",
+        "NCCL_IB_DISABLE": "0",
+    }
+    command = build(plan, interface="eth0", **own)
+    assert variables(command) == {}
+    assert command.environment(own) == own
+
+
+def test_ranks_of_an_outer_launcher_do_not_reach_ours():
+    outer = {"RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "elsewhere", "HOME": "/home/me"}
+    outer |= {"PET_RDZV_BACKEND": "c10d", "PET_NNODES": "1:4"}
+    command = build(CPU, **outer)
+    environment = command.environment(outer)
+    assert environment["HOME"] == "/home/me"
+    assert not {"RANK", "LOCAL_RANK", "MASTER_ADDR", "PET_RDZV_BACKEND", "PET_NNODES"} & set(environment)
+    assert {"RANK", "LOCAL_RANK", "MASTER_ADDR"} <= set(shlex.split(command.shown()))
+
+
+def test_the_printed_line_is_the_command_for_a_shell_whatever_is_in_it():
+    hostile = ["--run-name", "a b; rm -rf $HOME", "--data", "it's *.pgn", ""]
+    command = build(CPU, *hostile)
+    words = shlex.split(command.shown())
+    assert words[0] == "env"
+    assert words[1:4] == ["OMP_NUM_THREADS=4", "DS_ACCELERATOR=cpu", "GLOO_SOCKET_IFNAME=lo"]
+    assert tuple(words[4:]) == command.argv
+    assert "\n" not in command.shown()
+
+
+def test_each_host_of_a_hostfile_gets_its_own_command():
+    hosts = (Host("gpu1", 8), Host("gpu2", 4, "me"))
+    lines = hand_commands(hosts, 12355, ["--run-name", "a b"])
+    assert [host.name for host, _ in lines] == ["gpu1", "me@gpu2"]
+    assert lines[1][1] == (
+        "./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
+        "--master-port 12355 --run-name 'a b'"
+    )

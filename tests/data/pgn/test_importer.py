@@ -1,0 +1,439 @@
+"""Import: the same bytes for any workers, cuts and interruptions; faults named, nothing half-written."""
+
+import errno
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from alphazero.data.pgn import importer as pgn
+from alphazero.data.pgn.importer import ImportReport, import_pgn, working_directory
+from alphazero.data.pgn.lock import ImportLock
+from alphazero.data.pgn.open import open_or_import
+from alphazero.data.pgn.source import find_sources
+from alphazero.data.pgn.stream import parse_sources
+from alphazero.data.store.store import GameStore
+from alphazero.errors import DataError
+
+LIMITS = (40, 250)  # small shards, cut within files: by plies here
+ILLEGAL = '[Event "bad"]\n[White "w"]\n\n1. e4 e5\n2. Ke3 *\n\n'
+
+
+def game(number: int) -> str:
+    result = ("1-0", "0-1", "1/2-1/2")[number % 3]
+    return (
+        f'[Event "game {number}"]\n[White "p{number % 5}"]\n[Result "{result}"]\n\n'
+        f"1. e4 {{ comment {number} }} e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 {result}\n\n"
+    )
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """100 games in four files, ten of them bad, and an empty file."""
+    directory = tmp_path / "games"
+    (directory / "deep").mkdir(parents=True)
+    texts = [
+        "".join(ILLEGAL if number % 10 == 7 else game(number) for number in range(begin, begin + 25))
+        for begin in range(0, 100, 25)
+    ]
+    (directory / "a.pgn").write_text(texts[0])
+    (directory / "b.pgn.gz").write_bytes(gzip.compress(texts[1].encode()))
+    (directory / "c.pgn.zst").write_bytes(zstandard.compress(texts[2].encode()))
+    (directory / "deep" / "d.pgn").write_bytes(b"\xef\xbb\xbf" + texts[3].replace("\n", "\r\n").encode())
+    (directory / "empty.pgn").write_bytes(b"")
+    return directory
+
+
+def run(
+    sources: Path, store: Path, *, workers: int = 2, wait: bool = False, chunk_bytes: int = 4 << 20
+) -> ImportReport:
+    return import_pgn(
+        [sources],
+        store,
+        workers=workers,
+        progress=False,
+        wait=wait,
+        chunk_bytes=chunk_bytes,
+        shard_limits=LIMITS,
+    )
+
+
+def content(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir())}
+
+
+def test_the_totals_add_up(sources: Path, tmp_path: Path):
+    report = run(sources, tmp_path / "store")
+    assert (report.was_there, report.continued) == (False, False)
+    store = GameStore.open(tmp_path / "store")
+    store.verify()
+    assert report.games_read == 100 == store.num_games + store.manifest.quarantine_games
+    assert store.num_games == 90
+    assert store.num_plies == 900
+    assert store.manifest.quarantined == {"move": 10}
+    assert [entry.name for entry in store.manifest.sources] == [
+        "a.pgn",
+        "b.pgn.gz",
+        "c.pgn.zst",
+        "deep/d.pgn",
+        "empty.pgn",
+    ]
+    assert [(entry.games, entry.imported) for entry in store.manifest.sources][:2] == [(25, 23), (25, 22)]
+    assert not working_directory(tmp_path / "store").exists()
+
+
+def test_a_bad_game_is_named_by_file_game_line_and_ply(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "store")
+    lines = list(GameStore.open(tmp_path / "store").quarantine())
+    text = (sources / "a.pgn").read_text().split("\n")
+    first = lines[0]
+    assert first["source"] == "a.pgn"
+    assert (first["game"], first["ply"], first["kind"]) == (8, 2, "move")
+    assert first["reason"] == "illegal or unreadable move 'Ke3'"
+    assert text[first["line"] - 1] == "2. Ke3 *"
+    assert [line["game"] for line in lines] == [8, 18, 3, 13, 23, 8, 18, 3, 13, 23]
+
+
+def test_rows_hold_headers_moves_and_source(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "store")
+    rows = [r for shard in GameStore.open(tmp_path / "store").shards for r in shard.table.to_pylist()]
+    assert [r["event"] for r in rows] == [f"game {n}" for n in range(100) if n % 10 != 7]
+    assert (rows[0]["white"], rows[0]["black"], rows[0]["result"]) == ("p0", None, 1)
+    assert (rows[0]["game"], rows[0]["variant"], rows[0]["source"]) == ("chess", "standard", "a.pgn")
+    assert len({tuple(r["moves"]) for r in rows}) == 1
+
+
+def test_workers_and_chunks_change_no_byte(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "wanted")
+    wanted = content(tmp_path / "wanted")
+    assert sum(name.startswith("shard") for name in wanted) == 4
+    for workers in (1, 2, 3, 8):
+        for chunk_bytes in (50, 333, 1000, 1 << 20):
+            store = tmp_path / f"store-{workers}-{chunk_bytes}"
+            run(sources, store, workers=workers, chunk_bytes=chunk_bytes)
+            assert content(store) == wanted
+
+
+def test_every_chunk_size_gives_the_same_games(tmp_path: Path):
+    path = tmp_path / "x.pgn"
+    odd = '1. e4 { [Event "x"] } 1-0\n\n1. d4 (1. c4) 0-1\n[White "a"]\n\n1. c4 *\n\n'
+    path.write_text(odd + game(1))
+    stores = set()
+    for chunk_bytes in range(1, len(path.read_bytes()) + 2):
+        store = tmp_path / f"store-{chunk_bytes}"
+        import_pgn([path], store, workers=1, progress=False, chunk_bytes=chunk_bytes)
+        stores.add(tuple(content(store).items()))
+    assert len(stores) == 1
+    assert GameStore.open(tmp_path / "store-1").num_games == 4
+
+
+def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_data: Path, tmp_path: Path):
+    digests = set()
+    for workers in (1, 2, 3):
+        report = import_pgn(
+            [shared_data / "pgn_small", shared_data / "pgn_val"],
+            tmp_path / f"store-{workers}",
+            workers=workers,
+            progress=False,
+            shard_limits=(100, 1 << 20),
+        )
+        digests.add(report.manifest.sha256)
+        GameStore.open(tmp_path / f"store-{workers}").verify()
+    assert len(digests) == 1
+    assert (report.manifest.games, report.manifest.quarantine_games) == (362, 0)
+
+
+@pytest.mark.slow
+def test_all_reference_files_import_without_a_fault(shared_data: Path, tmp_path: Path):
+    folders = [shared_data / name for name in ("pgn", "pgn_val", "pgn_small")]
+    report = import_pgn(folders, tmp_path / "store", workers=2, progress=False)
+    GameStore.open(tmp_path / "store").verify()
+    assert report.games_read == report.manifest.games == 5638
+    assert report.manifest.plies == 792903
+
+
+def test_a_second_import_says_that_all_is_there(sources: Path, tmp_path: Path):
+    first = run(sources, tmp_path / "store")
+    second = run(sources, tmp_path / "store")
+    assert second.was_there
+    assert second.manifest == first.manifest
+
+
+def test_other_sources_do_not_touch_a_store(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "store")
+    before = content(tmp_path / "store")
+    with pytest.raises(DataError, match="holds the games of other sources"):
+        run(sources / "a.pgn", tmp_path / "store")
+    text = (sources / "a.pgn").read_text()
+    (sources / "a.pgn").write_text(text.replace("comment 3", "comment 4"))  # same name, same size
+    with pytest.raises(DataError, match="holds the games of other sources"):
+        run(sources, tmp_path / "store")
+    assert content(tmp_path / "store") == before
+
+
+def test_a_directory_of_something_else_is_left_alone(sources: Path, tmp_path: Path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "thesis.txt").write_text("x")
+    with pytest.raises(DataError, match="is there and is no game store"):
+        run(sources, tmp_path / "store")
+    (tmp_path / "store" / "thesis.txt").unlink()
+    assert run(sources, tmp_path / "store").manifest.games == 90
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", ILLEGAL, "this is no PGN at all"])
+def test_sources_without_a_single_game_are_an_error(text: str, tmp_path: Path):
+    (tmp_path / "x.pgn").write_text(text)
+    with pytest.raises(DataError, match=r"x\.pgn: no game could be imported"):
+        run(tmp_path / "x.pgn", tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_damaged_data_names_the_file_and_how_far_it_was_read(sources: Path, tmp_path: Path):
+    whole = gzip.compress("".join(map(game, range(5000))).encode())
+    (sources / "b.pgn.gz").write_bytes(whole[: len(whole) // 2])
+    message = r"b\.pgn\.gz: damaged gzip data after \d+ bytes of text: .* \(\d+ games of it read before\)"
+    with pytest.raises(DataError, match=message):
+        run(sources, tmp_path / "store", chunk_bytes=10_000)
+    assert not (tmp_path / "store").exists()
+
+
+def test_text_without_an_end_of_game_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("alphazero.data.pgn.stream.LARGEST_GAME_BYTES", 10_000)
+    (tmp_path / "x.pgn").write_text("1. e4 " + "{ comment } " * 5000)
+    with pytest.raises(DataError, match=r"x\.pgn: a game of over \d+ bytes at byte 3"):
+        run(tmp_path / "x.pgn", tmp_path / "store", chunk_bytes=100)
+
+
+def test_a_file_that_goes_away_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = find_sources([sources])
+    (sources / "c.pgn.zst").unlink()
+    monkeypatch.setattr(pgn, "find_sources", lambda arguments: found)
+    with pytest.raises(DataError, match=r"c\.pgn\.zst: cannot read: No such file"):
+        run(sources, tmp_path / "store")
+
+
+def test_no_thread_outlives_a_reader_that_stops(tmp_path: Path):
+    (tmp_path / "large.pgn").write_text("".join(map(game, range(3000))))
+    (tmp_path / "more.pgn").write_text("".join(map(game, range(3000))))
+    items = parse_sources(
+        find_sources([tmp_path]), workers=2, count_bytes=lambda num_bytes: None, chunk_bytes=1000
+    )
+    next(items)
+    items.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pgn-")]
+
+
+# --- broken off and continued ---
+
+
+class BrokenError(Exception):
+    """Stands for the moment at which the machine stopped."""
+
+
+@contextmanager
+def failing(
+    monkeypatch: pytest.MonkeyPatch, at_call: int, error: Callable[[], BaseException]
+) -> Iterator[list[str]]:
+    """Make the at_call-th durable step (fsync, replace, rename, mkdir) raise; yields the steps done."""
+    steps: list[str] = []
+
+    def wrap(owner: object, name: str) -> None:
+        original = getattr(owner, name)
+
+        def step(*args: object, **kwargs: object) -> object:
+            steps.append(name)
+            if len(steps) == at_call:
+                raise error()
+            return original(*args, **kwargs)
+
+        patch.setattr(owner, name, step)
+
+    with monkeypatch.context() as patch:
+        wrap(os, "fsync")
+        for name in ("replace", "rename", "mkdir"):
+            wrap(Path, name)
+        yield steps
+
+
+def count_steps(sources: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    with failing(monkeypatch, 0, BrokenError) as steps:
+        run(sources, store)
+    return len(steps)
+
+
+def test_broken_off_at_any_step_and_continued_is_as_undisturbed(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    wanted = content(tmp_path / "wanted")
+    assert num_steps > 25
+    continued = 0
+    for at_call in range(1, num_steps + 1):
+        store = tmp_path / f"store-{at_call}"
+        with failing(monkeypatch, at_call, BrokenError), pytest.raises(BrokenError):
+            run(sources, store)
+        report = run(sources, store, workers=1, chunk_bytes=at_call * 37)
+        continued += report.continued
+        assert content(store) == wanted
+        assert not working_directory(store).exists()
+    assert continued > num_steps // 2
+
+
+def test_every_failing_write_is_one_error_and_can_be_continued(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    wanted = content(tmp_path / "wanted")
+    for at_call in range(1, num_steps + 1):
+        store = tmp_path / f"store-{at_call}"
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with (
+            failing(monkeypatch, at_call, lambda: full),  # noqa: B023
+            pytest.raises(DataError, match="No space left on device"),
+        ):
+            run(sources, store)
+        run(sources, store)
+        assert content(store) == wanted
+
+
+def test_a_full_disk_is_one_error_and_can_be_continued(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "wanted")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (0, 10, 150, 1000, 4000):
+        store = tmp_path / f"store-{limit}"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(DataError, match="cannot write: File too large"):
+                run(sources, store)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not store.exists()
+        run(sources, store)
+        assert content(store) == content(tmp_path / "wanted")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from alphazero.data.pgn.importer import import_pgn
+count = 0
+def wrap(owner, name):
+    original = getattr(owner, name)
+    def step(*args, **kwargs):
+        global count
+        count += 1
+        if count == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, name, step)
+wrap(os, "fsync")
+for name in ("replace", "rename", "mkdir"):
+    wrap(Path, name)
+import_pgn([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=False, shard_limits=(40, 250))
+"""
+
+
+def test_killed_and_continued_is_as_undisturbed(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    for at_call in (2, num_steps // 3, num_steps // 2, num_steps - 3, num_steps - 1, num_steps):
+        store = tmp_path / f"store-{at_call}"
+        killed = subprocess.run([sys.executable, "-c", KILLED, sources, store, str(at_call)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        run(sources, store)
+        assert content(store) == content(tmp_path / "wanted")
+
+
+def test_an_unfinished_import_of_other_sources_is_not_continued(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
+        run(sources, tmp_path / "store")
+    assert (working_directory(tmp_path / "store") / "journal.json").exists()
+    os.utime(sources / "a.pgn", (1, 1))
+    with pytest.raises(DataError, match="unfinished import of other sources"):
+        run(sources, tmp_path / "store")
+
+
+def test_a_damaged_journal_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
+        run(sources, tmp_path / "store")
+    journal = working_directory(tmp_path / "store") / "journal.json"
+    sound = journal.read_text()
+    for text in ("", "{", "[]", json.dumps({"magic": "x"})):
+        journal.write_text(text)
+        with pytest.raises(DataError, match=r"journal\.json: .*to start anew"):
+            run(sources, tmp_path / "store")
+    journal.write_text(sound)
+    (working_directory(tmp_path / "store") / "store" / "shard-00000.arrow").write_bytes(b"")
+    with pytest.raises(DataError, match="is not as its journal says"):
+        run(sources, tmp_path / "store")
+
+
+def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    with (
+        ImportLock(work / "lock", wait=False),
+        pytest.raises(DataError, match="another import is at work"),
+    ):
+        run(sources, tmp_path / "store")
+    assert run(sources, tmp_path / "store").manifest.games == 90
+
+
+def test_imports_that_wait_find_the_store_of_the_first(sources: Path, tmp_path: Path):
+    reports: list[ImportReport] = []
+
+    def work() -> None:
+        reports.append(run(sources, tmp_path / "store", wait=True, workers=1))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({report.manifest.sha256 for report in reports}) == 1
+    assert sorted(report.was_there for report in reports) == [False] + [True] * 5
+
+
+# --- the trainer's --data ---
+
+
+def test_stores_and_raw_files_mix_in_the_order_given(sources: Path, tmp_path: Path):
+    run(sources / "a.pgn", tmp_path / "store")
+    paths = [sources / "deep", tmp_path / "store", sources / "c.pgn.zst"]
+    stores = open_or_import(paths, tmp_path / "cache", workers=1)
+    assert [store.path.parent.name for store in stores] == ["cache", tmp_path.name]
+    assert [entry.name for entry in stores[0].manifest.sources] == ["d.pgn", "c.pgn.zst"]
+    assert [store.num_games for store in stores] == [45, 23]
+
+
+def test_raw_files_are_imported_once(sources: Path, tmp_path: Path):
+    def cached() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "cache").iterdir())
+
+    first = open_or_import([sources], tmp_path / "cache")
+    (name,) = cached()
+    written = (tmp_path / "cache" / name / "manifest.json").stat().st_mtime_ns
+    second = open_or_import([sources], tmp_path / "cache")
+    assert first[0].manifest == second[0].manifest
+    assert (tmp_path / "cache" / name / "manifest.json").stat().st_mtime_ns == written
+    (sources / "a.pgn").write_text(game(1))
+    assert open_or_import([sources], tmp_path / "cache")[0].num_games == 68
+    assert len(cached()) == 2
+
+
+def test_data_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(DataError, match="nowhere: cannot read: No such file"):
+        open_or_import([tmp_path / "nowhere"], tmp_path / "cache")

@@ -1,0 +1,217 @@
+"""The watch during training: figures at each look, every fault once, and nothing that disturbs the job."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.paths import SUPPORT
+
+SCRIPT = SUPPORT / "cluster" / "watched_job.py"
+ONE = "gpu GPU-aa\nname NVIDIA H200\n"
+LIMIT_S = 20
+
+
+class Job:
+    """A running watched_job.py."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: queue.Queue[list] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.heard: list[list] = []
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+
+    def until(self, is_it: Callable[[list], bool]) -> list:
+        """The next line that is it, those before it heard too."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
+            self.heard.append(line)
+            if is_it(line):
+                return line
+
+    def looks(self, count: int) -> None:
+        """Wait for `count` further looks."""
+        for _ in range(count):
+            self.until(lambda line: line[0] == "figures")
+
+    def end(self) -> float:
+        """Tell it to stop; seconds it took."""
+        begin = time.monotonic()
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.until(lambda line: line[0] == "stopped")
+        assert self._process.wait(LIMIT_S) == 0
+        return time.monotonic() - begin
+
+    def said(self) -> list[str]:
+        """The lines of the log so far."""
+        return [value for kind, value in self.heard if kind == "said"]
+
+
+@pytest.fixture
+def watching(gpus):
+    """A function that starts a watched job on the machine `gpus`."""
+
+    @contextmanager
+    def start(interval_s: float = 0.05, fault: str = "none", device: str = "auto") -> Iterator[Job]:
+        argv = [sys.executable, str(SCRIPT), str(gpus.thresholds()), str(interval_s), fault, device]
+        with subprocess.Popen(
+            argv,
+            env=gpus.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Job(process)
+            finally:
+                process.kill()
+
+    return start
+
+
+def test_figures_have_names_for_tensorboard_and_values_of_the_devices(gpus, watching):
+    gpus.are(ONE + "gpu GPU-bb\npower_mw !3\n")
+    with watching() as job:
+        figures = job.until(lambda line: line[0] == "figures")[1]
+        job.end()
+    assert figures["gpu0/temperature_c"] == 41
+    assert figures["gpu0/power_w"] == 75.5
+    assert figures["gpu1/utilisation_percent"] == 7
+    assert figures["gpu1/memory_used_gib"] == pytest.approx(100 / 1024)
+    assert "gpu1/power_w" not in figures
+    assert figures["host/memory_available_gib"] > 0
+    assert job.said() == []
+
+
+def test_a_cpu_job_has_figures_of_the_host_alone(gpus, watching):
+    gpus.are(ONE)
+    with watching(device="cpu") as job:
+        figures = job.until(lambda line: line[0] == "figures")[1]
+        job.end()
+    assert {name.partition("/")[0] for name in figures} == {"host"}
+
+
+def test_a_fault_is_said_once_with_host_and_uuid_and_a_new_one_when_it_comes(gpus, watching):
+    gpus.are(ONE)
+    with watching() as job:
+        job.looks(2)
+        assert job.said() == []
+        gpus.are(ONE + "temperature 90\n")
+        job.until(lambda line: line[0] == "said")
+        job.looks(5)
+        gpus.are(ONE + "temperature 90\nremap_pending 1\n")
+        job.until(lambda line: line[0] == "said")
+        job.looks(5)
+        job.end()
+    hot, remap = job.said()
+    place = f"{socket.gethostname()} gpu0 (GPU-aa)"
+    assert hot.startswith(f"health warn: {place}: temperature_c = 90 (limit 85): ")
+    assert remap.startswith(f"health fail: {place}: remap_pending = yes")
+
+
+def test_an_xid_is_said_at_once_and_not_at_the_next_look(gpus, watching):
+    gpus.are(ONE + "gpu GPU-bb\n")
+    with watching(interval_s=3600) as job:
+        job.looks(1)
+        gpus.are(ONE + "gpu GPU-bb\nxid 79\n")
+        job.until(lambda line: line[0] == "said")
+        gpus.are(ONE + "xid 31\ngpu GPU-bb\nxid 79\n")
+        job.until(lambda line: line[0] == "said")
+        assert job.end() < 5
+    bus, program = job.said()
+    assert bus.startswith("health fail: ")
+    assert "gpu1 (GPU-bb): xid_79 = 79: the device has fallen off the bus" in bus
+    assert program.startswith("health warn: ")
+    assert "gpu0 (GPU-aa): xid_31" in program
+
+
+def test_a_device_lost_on_the_way_keeps_its_uuid_in_the_log(gpus, watching):
+    gpus.are(ONE)
+    with watching() as job:
+        job.looks(1)
+        gpus.are(ONE + "lost 15\n")
+        line = job.until(lambda line: line[0] == "said")[1]
+        job.looks(3)
+        job.end()
+    assert "gpu0 (GPU-aa): answers = GPU is lost" in line
+    assert len(job.said()) == 1
+
+
+@pytest.fixture
+def foreign_pid() -> Iterator[int]:
+    """A process that no relative of a watched job started: its parent has ended."""
+    shell = subprocess.run(
+        ["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
+    )
+    yield int(shell.stdout)
+    os.kill(int(shell.stdout), signal.SIGKILL)
+
+
+def test_a_foreign_process_is_said_and_the_job_itself_is_not(gpus, watching, foreign_pid):
+    gpus.are(ONE)
+    # Of the same parent as the job, as another rank is.
+    own = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    # No PID of Linux is so large: a process of another namespace, perhaps a rank.
+    ours = ONE + f"process {own.pid} 9000\nprocess 4194305 9000\n"
+    try:
+        with watching() as job:
+            job.looks(1)
+            gpus.are(ours)
+            job.looks(4)
+            assert job.said() == []
+            gpus.are(ours + f"process {foreign_pid} 900\n")
+            line = job.until(lambda line: line[0] == "said")[1]
+            job.end()
+    finally:
+        own.communicate(b"\n")
+    assert f"others_memory_mib = 900 (limit 850): in use by pid {foreign_pid} (sleep, 900 MiB)" in line
+
+
+@pytest.mark.parametrize("fault", ["report", "say"])
+def test_an_error_of_the_job_own_writers_never_ends_it(gpus, watching, fault):
+    gpus.are(ONE + "temperature 90\n")
+    with watching(fault=fault) as job:
+        job.until(lambda line: line[0] == "said")
+        if fault == "report":
+            job.looks(3)
+        job.end()
+    if fault == "report":
+        watcher = [line for line in job.said() if "watcher" in line]
+        assert len(watcher) == 1
+        assert "watcher = OSError: disk full" in watcher[0]
+    else:
+        assert len(job.said()) == 1
+
+
+def test_no_driver_is_said_once_and_the_host_is_still_watched(gpus, watching):
+    gpus.are("init 9\n")
+    with watching(device="cuda") as job:
+        job.looks(3)
+        job.end()
+    assert [line.partition(": ")[0] for line in job.said()] == ["health fail"]
+    assert "nvml = Driver Not Loaded" in job.said()[0]
+
+
+def test_a_driver_without_events_is_watched_by_looks(gpus, watching):
+    gpus.are(ONE + "events 0\n")
+    with watching() as job:
+        job.looks(3)
+        gpus.are(ONE + "events 0\necc_volatile 1\n")
+        job.until(lambda line: line[0] == "said")
+        job.end()
+    assert "ecc_uncorrected_volatile = 1" in job.said()[0]

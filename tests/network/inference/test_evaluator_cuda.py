@@ -1,0 +1,90 @@
+"""The evaluator on a CUDA device: graphs, batches in flight, weights in place, exactness."""
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.runner import CudaRunner
+from alphazero.network.model.resnet import AlphaZeroNet
+from tests.support.network.evaluator_nets import calibrate, chosen, positions, trained_like
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+CUDA = torch.device("cuda")
+
+
+def chess_network(seed: int = 4) -> AlphaZeroNet:
+    network = trained_like("chess", seed, blocks=4, filters=64, se_ratio=8, value_hidden=64)
+    calibrate(network, positions("chess", 64)[0])
+    return network
+
+
+def make(network: AlphaZeroNet, precision: str = "bf16", compiled: bool = False) -> NetworkEvaluator:
+    return NetworkEvaluator(network, network.spec, CUDA, precision, 64, compiled=compiled)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, compiled):
+    network, arrays = chess_network(), positions("chess", 50)
+    evaluator = make(network, precision, compiled)
+    assert evaluator.description.endswith("as a CUDA graph")
+    exact = NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 64)(*arrays)
+    result = evaluator(*arrays)
+    tolerance = 5e-3 if precision == "fp32" else 0.05
+    np.testing.assert_allclose(result.wdl, exact.wdl, atol=tolerance)
+    np.testing.assert_allclose(result.legal_logits, exact.legal_logits, rtol=0.05, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_company_place_and_padding_change_no_bit(precision):
+    network, arrays = chess_network(), positions("chess", 64)
+    evaluator = make(network, precision)
+    expected = evaluator(*arrays)
+    rng = np.random.default_rng(1)
+    for count in (64, 21, 1):
+        numbers = rng.permutation(64)[:count]
+        result = evaluator(*chosen(arrays, numbers))
+        logits = chosen((arrays[0], expected.legal_logits, arrays[2]), numbers)[1]
+        np.testing.assert_array_equal(result.wdl, expected.wdl[numbers])
+        np.testing.assert_array_equal(result.legal_logits, logits)
+
+
+def test_batches_in_flight_do_not_mix():
+    evaluator = make(chess_network())
+    batches = [positions("chess", 64, seed) for seed in range(20)]
+    expected = [evaluator(*batch) for batch in batches]
+    for repeat in range(5):
+        pending = [evaluator.submit(*batches[0])]
+        for number in range(1, 20):
+            pending.append(evaluator.submit(*batches[number]))
+            result = pending.pop(0).result()
+            np.testing.assert_array_equal(result.wdl, expected[number - 1].wdl, err_msg=f"{repeat}")
+            np.testing.assert_array_equal(result.legal_logits, expected[number - 1].legal_logits)
+        pending.pop().result()
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_the_graph_takes_new_weights_in_place(where):
+    old, new, arrays = chess_network(4), chess_network(5), positions("chess", 64)
+    evaluator = make(old)
+    assert isinstance(evaluator.runner, CudaRunner)
+    graph, before = evaluator.runner.graph, evaluator(*arrays)
+    pending = evaluator.submit(*arrays)
+    evaluator.load({name: tensor.to(where) for name, tensor in new.state_dict().items()})
+    after = evaluator(*arrays)
+    np.testing.assert_array_equal(pending.result().wdl, before.wdl)
+    np.testing.assert_array_equal(after.wdl, make(new)(*arrays).wdl)
+    assert evaluator.runner.graph is graph
+
+
+def test_a_batch_allocates_nothing_on_the_device():
+    evaluator, arrays = make(chess_network()), positions("chess", 64)
+    evaluator(*arrays)
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    for _ in range(10):
+        evaluator(*arrays)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before

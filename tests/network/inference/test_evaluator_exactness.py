@@ -1,0 +1,85 @@
+"""A position's evaluation is the same to the bit in any company; self-play over ranks relies on it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero.network.inference.evaluator import NetworkEvaluator
+from tests.support.network.evaluator_nets import calibrate, chosen, positions, trained_like
+
+CPU = torch.device("cpu")
+MOST = 128
+SHAPES = {
+    "connect4-4x32": ("connect4", {"blocks": 4, "filters": 32, "se_ratio": 0, "value_hidden": 128}),
+    "connect4-5x64": ("connect4", {"blocks": 5, "filters": 64, "se_ratio": 0, "value_hidden": 128}),
+    "chess-6x64-se": ("chess", {"blocks": 6, "filters": 64, "se_ratio": 8, "value_hidden": 128}),
+    # No multiple of what the processor's vectors hold, so that every loop has a remainder.
+    "connect4-2x36-se": ("connect4", {"blocks": 2, "filters": 36, "se_ratio": 4, "value_hidden": 30}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_equal_bits(evaluator: NetworkEvaluator, arrays, expected, numbers: np.ndarray) -> None:
+    """The positions of these numbers, in one batch, are evaluated as in `expected`."""
+    packed, legal_index, legal_offset = chosen(arrays, numbers)
+    result = evaluator(packed, legal_index, legal_offset)
+    legal_logits = chosen((arrays[0], expected.legal_logits, arrays[2]), numbers)[1]
+    np.testing.assert_array_equal(result.wdl.view(np.uint32), expected.wdl[numbers].view(np.uint32))
+    np.testing.assert_array_equal(result.legal_logits.view(np.uint32), legal_logits.view(np.uint32))
+
+
+def check_shape(name: str, precision: str, batch_sizes: tuple[int, ...]) -> None:
+    game, shape = SHAPES[name]
+    network = trained_like(game, **shape)
+    arrays = positions(game, MOST)
+    calibrate(network, arrays[0])
+    rng = np.random.default_rng(1)
+    expected = None
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for batch_size in batch_sizes:
+            evaluator = NetworkEvaluator(network, network.spec, CPU, precision, batch_size)
+            expected = expected or evaluator(*arrays)
+            shuffled = rng.permutation(MOST)
+            # Full, elsewhere and in other company; mostly padding; alone.
+            for count in (batch_size, batch_size // 3, 1):
+                assert_equal_bits(evaluator, arrays, expected, shuffled[:count])
+    # It must not hold because all positions look alike to the network.
+    assert len(np.unique(expected.wdl[:, 0])) > MOST // 2
+    assert np.median(expected.wdl.max(axis=1)) < 0.999
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_company_place_padding_and_threads_change_no_bit(name, precision):
+    """One batch size for all of one run is promised; that even another changes nothing is welcome."""
+    check_shape(name, precision, (16, 64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_company_changes_no_bit_at_any_batch_size(name, precision):
+    check_shape(name, precision, (16, 32, 64, 128, 7, 100))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_an_earlier_batch_left_in_the_padding_changes_no_bit(threads):
+    torch.set_num_threads(threads)
+    network = trained_like("chess")
+    arrays = positions("chess", 16)
+    fresh = NetworkEvaluator(network, network.spec, CPU, "bf16", 16)
+    numbers = np.arange(3)
+    expected = fresh(*chosen(arrays, numbers))
+    fresh(*arrays)
+    after = fresh(*chosen(arrays, numbers))
+    np.testing.assert_array_equal(after.wdl, expected.wdl)
+    np.testing.assert_array_equal(after.legal_logits, expected.legal_logits)

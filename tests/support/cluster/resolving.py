@@ -1,0 +1,43 @@
+"""Launch requests resolved on made-up machines."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from alphazero.cluster.plan.cluster_section import read_cluster
+from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.resolve import resolve
+from alphazero.host.machine import Device, Machine
+
+ADDRESSES = (("lo", "127.0.0.1"), ("eth0", "10.0.0.5"))
+CPU = Machine("box", (), 4, ADDRESSES, has_infiniband=False)
+GPUS = replace(CPU, devices=tuple(Device(index, f"GPU-{index}", "NVIDIA Test") for index in range(4)))
+TWO = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "gpu[1-2]", "SLURM_NNODES": "2", "SLURMD_NODENAME": "gpu1"}
+
+
+def cluster(
+    request: LaunchRequest,
+    machine: Machine = CPU,
+    taken: tuple[int, ...] = (),
+    config: Path | None = None,
+    names: dict[str, tuple[str, ...]] | None = None,
+    **environment: str,
+) -> ClusterPlan:
+    """resolve() where all ports but `taken` are free and `names` resolve."""
+    file = read_cluster(str(config)) if config else None
+    known = names or {}
+    return resolve(
+        request,
+        machine,
+        environment,
+        lambda port: port not in taken,
+        lambda: 40000,
+        file,
+        lambda name: known.get(name, ()),
+    )
+
+
+def plan(request: LaunchRequest, machine: Machine = CPU, **rest) -> LaunchPlan:
+    """This machine's part."""
+    found = cluster(request, machine, **rest)
+    assert found.node is not None
+    return found.node

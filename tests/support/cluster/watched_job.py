@@ -1,0 +1,44 @@
+"""A job that does nothing but be watched: prints what the watcher tells, until a line comes on stdin."""
+
+import json
+import sys
+from pathlib import Path
+
+from alphazero.health.thresholds import load_thresholds
+from alphazero.health.watcher import HealthWatcher
+
+
+def tell(kind: str, value: object) -> None:
+    """One JSON line."""
+    print(json.dumps([kind, value]), flush=True)
+
+
+def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
+    """Watch; `fault` is report or say, which then raises, or none."""
+
+    def report(figures: dict[str, float]) -> None:
+        tell("figures", dict(figures))
+        if fault == "report":
+            raise OSError("disk full")
+
+    def say(line: str) -> None:
+        tell("said", line)
+        if fault == "say":
+            raise OSError("disk full")
+
+    watcher = HealthWatcher(
+        float(interval_s),
+        report,
+        say,
+        thresholds=load_thresholds(Path(thresholds)),
+        directory=Path(),
+        device=device,
+    )
+    watcher.start()
+    sys.stdin.readline()
+    watcher.stop()
+    tell("stopped", None)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,45 @@
+"""Stands in for torchrun: starts the ranks of a host as it does, waits, says which failed first.
+
+`fake_launcher.py SCRIPT ARG...` with NUM_RANKS, FIRST_RANK and WORLD_SIZE in the environment. Imports no
+torch, so that a job of four ranks runs within a second.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from alphazero.cluster.agent.node_agent import FAILURE_VARIABLE
+
+
+def main() -> int:
+    """The launcher's life."""
+    number, first = int(os.environ["NUM_RANKS"]), int(os.environ["FIRST_RANK"])
+    ranks = {}
+    for local in range(number):
+        environment = {**os.environ, "LOCAL_RANK": str(local), "RANK": str(first + local)}
+        ranks[first + local] = subprocess.Popen(
+            [sys.executable, *sys.argv[1:]], env=environment, start_new_session=True
+        )
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    while any(process.poll() is None for process in ranks.values()):
+        time.sleep(0.02)
+        failed = {rank: process for rank, process in ranks.items() if process.poll()}
+        if not failed:
+            continue
+        rank, process = min(failed.items(), key=lambda item: item[1].returncode >= 0)
+        code = process.returncode
+        fate = f"ended with exit status {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+        account = {"rank": rank, "fate": f"(pid {process.pid}) {fate}", "time_s": time.time()}
+        Path(os.environ[FAILURE_VARIABLE]).write_text(json.dumps(account))
+        for other in ranks.values():
+            other.terminate()
+        return code if code > 0 else 128 - code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

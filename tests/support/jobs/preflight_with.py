@@ -1,0 +1,56 @@
+"""The preflight with one rank that is slow, stopped or of another torch; for tests.
+
+preflight_with.py FAULT RANK [the preflight's own flags]
+"""
+
+import dataclasses
+import os
+import signal
+import sys
+from pathlib import Path
+
+from alphazero.ranks import preflight
+from alphazero.ranks.measure import LocalWork, make_work
+from alphazero.ranks.report import RankRecord
+from alphazero.training.runtime import Runtime
+
+FAULT, RANK, *FLAGS = sys.argv[1:]
+IS_ODD = os.environ["RANK"] == RANK
+
+
+def describe(runtime: Runtime, files: list[Path]) -> RankRecord:
+    """As the preflight, but for the version of the odd rank."""
+    record = preflight.describe_rank(runtime, files)
+    if FAULT == "version" and IS_ODD:
+        versions = tuple((name, "9.9.9" if name == "torch" else value) for name, value in record.versions)
+        return dataclasses.replace(record, versions=versions)
+    return record
+
+
+def work(device) -> LocalWork:
+    """As the preflight, but for the odd rank: ten times as much, or an end of all work."""
+    usual = make_work(device)
+
+    def slow_compute() -> None:
+        for _ in range(10):
+            usual.compute()
+
+    def slow_host() -> None:
+        usual.host()
+        for _ in range(100):
+            sum(range(100_000))
+
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    if not IS_ODD:
+        return usual
+    odd = {
+        "compute": LocalWork(slow_compute, usual.host),
+        "host": LocalWork(usual.compute, slow_host),
+        "stopped": LocalWork(stop, usual.host),
+    }
+    return odd.get(FAULT, usual)
+
+
+sys.exit(preflight.main(FLAGS, describe=describe, work=work))

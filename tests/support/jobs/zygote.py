@@ -1,0 +1,187 @@
+"""Training jobs without their start-up: ranks forked from a process that has imported everything.
+
+A job started by torchrun spends seven of its eight seconds importing. A forked rank runs the same script
+with the same arguments and computes the same bits; it can be killed at any instant.
+"""
+
+import itertools
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.jobs.jobs import TINY, environment
+from tests.support.paths import REPOSITORY
+
+TRAIN = REPOSITORY / "train_distributed.py"
+# Below the range the kernel hands out, so that no connection of another process takes one.
+PORTS = range(20000, 30000)
+
+
+class Zygote:
+    """The process that forks, and what it said; a context manager."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = ours
+        self._received = b""
+        self._ended: dict[int, int] = {}
+        self._numbers = itertools.count(1)
+        # Arrow's spare allocator would start a thread; a process that forks must have one only.
+        variables = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "DS_ACCELERATOR": "cpu"}
+        program = Path(__file__).with_name("zygote_process.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(program), str(theirs.fileno()), str(os.getpid())],
+            env={**environment(), **variables},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        assert self._receive(60.0) == {"ready": True}
+
+    @property
+    def pid(self) -> int:
+        """Of the process that forks."""
+        return self._process.pid
+
+    def __enter__(self) -> "Zygote":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, and with it every rank that still runs."""
+        self._channel.close()
+        self._process.wait(timeout=30)
+
+    def start(self, directory: Path, ranks: int, arguments: Sequence[str], script: Path = TRAIN) -> "Job":
+        """`python script arguments` on `ranks` ranks in `directory`, one core and one thread a rank."""
+        directory.mkdir(parents=True, exist_ok=True)
+        cores, port, number = sorted(os.sched_getaffinity(0)), free_port(), next(self._numbers)
+        outputs = [directory / f"output-{number:03d}-rank{rank}.txt" for rank in range(ranks)]
+        tasks = [
+            {
+                "core": cores[rank % len(cores)],
+                "output": str(output),
+                "environment": {**environment(), **rank_variables(rank, ranks, port)},
+            }
+            for rank, output in enumerate(outputs)
+        ]
+        request = {"directory": str(directory), "script": str(script), "arguments": list(arguments)}
+        self._send({**request, "ranks": tasks})
+        while "started" not in (message := self._receive(30.0)):
+            self._note(message)
+        return Job(self, message["started"], outputs)
+
+    def run_job(
+        self,
+        directory: Path,
+        store: Path,
+        ranks: int,
+        *extra: str,
+        script: Path = TRAIN,
+        status: int = 0,
+        timeout_s: float = 120.0,
+    ) -> str:
+        """jobs.run_job in less time: a tiny job to its end; what it printed."""
+        job = self.start(directory, ranks, [*TINY, "--data", str(store), *extra], script)
+        assert job.wait(timeout_s) == [status] * ranks, job.output()[-4000:]
+        return job.output()
+
+    def signal(self, pids: Sequence[int], number: int) -> None:
+        """Send a signal to ranks that have not ended."""
+        self._send({"kill": [pid for pid in pids if pid not in self._ended], "signal": number})
+
+    def ended(self, pids: Sequence[int], timeout_s: float) -> dict[int, int]:
+        """Exit statuses (-signal where one killed it) of those that end within the time."""
+        deadline = time.monotonic() + timeout_s
+        while not self._ended.keys() >= set(pids):
+            try:
+                self._note(self._receive(max(0.0, deadline - time.monotonic())))
+            except TimeoutError:
+                break
+        return {pid: self._ended[pid] for pid in pids if pid in self._ended}
+
+    def _note(self, message: dict) -> None:
+        self._ended[message["ended"]] = message["status"]
+
+    def _send(self, message: dict) -> None:
+        self._channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def _receive(self, timeout_s: float) -> dict:
+        self._channel.settimeout(max(timeout_s, 1e-6))
+        while b"\n" not in self._received:
+            try:
+                data = self._channel.recv(1 << 16)
+            except BlockingIOError as error:
+                raise TimeoutError from error
+            if not data:
+                raise RuntimeError(f"the zygote ended with status {self._process.wait()}")
+            self._received += data
+        line, self._received = self._received.split(b"\n", 1)
+        return json.loads(line)
+
+
+@dataclass
+class Job:
+    """The ranks of one job."""
+
+    zygote: Zygote
+    pids: list[int]
+    outputs: list[Path]
+    started_s: float = field(default_factory=time.monotonic)
+
+    def send(self, number: int, ranks: Sequence[int] | None = None) -> None:
+        """A signal to these ranks, or to all at the same instant."""
+        self.zygote.signal(self.pids if ranks is None else [self.pids[rank] for rank in ranks], number)
+
+    def kill(self, ranks: Sequence[int] | None = None) -> None:
+        """SIGKILL."""
+        self.send(signal.SIGKILL, ranks)
+
+    def is_running(self) -> bool:
+        """True while one rank has not ended."""
+        return len(self.zygote.ended(self.pids, 0.0)) < len(self.pids)
+
+    def wait(self, timeout_s: float = 120.0) -> list[int]:
+        """Exit statuses by rank once all have ended; kills those that do not, and fails."""
+        statuses = self.zygote.ended(self.pids, timeout_s)
+        if len(statuses) < len(self.pids):
+            self.kill()
+            self.zygote.ended(self.pids, 30.0)
+            raise AssertionError(f"ranks still ran after {timeout_s} s; they said:\n{self.output()[-4000:]}")
+        return [statuses[pid] for pid in self.pids]
+
+    def output(self) -> str:
+        """What all ranks printed, rank 0 first."""
+        return "".join(path.read_text() for path in self.outputs if path.exists())
+
+
+def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What a launcher tells a rank on a single host."""
+    world = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), **world, **address}
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port

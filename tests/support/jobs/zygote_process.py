@@ -1,0 +1,151 @@
+"""A process that has imported torch and DeepSpeed once and forks the ranks of test jobs.
+
+zygote.py starts it and speaks JSON lines with it over a socket pair. Nothing survives it: it ends when
+the socket closes, and the kernel ends its ranks with it.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from alphazero.cli.main import end_process
+
+# The trainer's own, and what torch's optimizers and DeepSpeed import late.
+MODULES = (
+    "alphazero.cli.train",
+    "alphazero.pipeline.train",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.utils.tensorboard",
+)
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def import_what_ranks_need() -> None:
+    """Everything a training job imports, while there is one thread: no other one survives a fork."""
+    for name in MODULES:
+        importlib.import_module(name)
+    importlib.import_module("deepspeed.ops").__compatible_ops__  # noqa: B018 - looked up at first use
+    gc.freeze()  # what a collection in a rank does not touch stays shared memory
+    threads = {path.name: (path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()}
+    if len(threads) != 1:
+        sys.exit(f"zygote: threads {threads} run before the first fork: wanted one")
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent is gone."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def serve(channel: socket.socket) -> dict[str, Any] | None:
+    """Fork ranks as asked and tell of their ends; in a rank, what it must do; None at the end."""
+    own_pid = os.getpid()
+    woken, waker = socket.socketpair()
+    for end in (woken, waker):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(waker.fileno())
+    selector = selectors.DefaultSelector()
+    selector.register(channel, selectors.EVENT_READ)
+    selector.register(woken, selectors.EVENT_READ)
+    received = b""
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is woken:
+                woken.recv(4096)
+                report_ended(channel)
+                continue
+            data = channel.recv(1 << 16)
+            if not data:
+                return None
+            *lines, received = (received + data).split(b"\n")
+            for request in map(json.loads, lines):
+                if "kill" in request:
+                    for pid in request["kill"]:
+                        os.kill(pid, request["signal"])
+                    continue
+                pids = []
+                for rank in request["ranks"]:
+                    pid = os.fork()
+                    if pid == 0:
+                        signal.set_wakeup_fd(-1)
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        selector.close()
+                        for end in (channel, woken, waker):
+                            end.close()
+                        die_with_parent(own_pid)
+                        return {**request, **rank}
+                    pids.append(pid)
+                tell(channel, {"started": pids})
+
+
+def report_ended(channel: socket.socket) -> None:
+    """Tell of every rank that has ended; until then its number is not used again."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        tell(channel, {"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def tell(channel: socket.socket, message: dict[str, Any]) -> None:
+    """One line to the test."""
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+def run_rank(task: dict[str, Any]) -> int:
+    """Be a process `python SCRIPT ARGUMENTS` with an environment, directory, files and core of its own."""
+    os.sched_setaffinity(0, {task["core"]})
+    os.chdir(task["directory"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for descriptor, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, task["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+        (2, task["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    ):
+        file = os.open(path, flags, 0o644)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(task["environment"])
+    script = Path(task["script"])
+    sys.argv = [str(script), *task["arguments"]]
+    sys.path[0] = str(script.parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as ending:
+        if isinstance(ending.code, str):
+            print(ending.code, file=sys.stderr)
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[2]))
+    import_what_ranks_need()
+    socket_to_test = socket.socket(fileno=int(sys.argv[1]))
+    tell(socket_to_test, {"ready": True})
+    rank_task = serve(socket_to_test)
+    if rank_task is not None:
+        end_process(run_rank(rank_task))

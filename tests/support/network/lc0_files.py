@@ -1,0 +1,130 @@
+"""Writes lc0 network files for tests, from net.proto's field numbers alone (not from the reader's table)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import nn
+
+from alphazero.network.model.resnet import AlphaZeroNet
+
+Fields = Iterable[tuple[int, "int | float | bytes"]]
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def message(*fields: tuple[int, int | float | bytes]) -> bytes:
+    """Encode (number, value) pairs: int as varint, float as 32 bits, bytes with their length."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, bytes):
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+        elif isinstance(value, float):
+            out += varint(number << 3 | 5) + struct.pack("<f", value)
+        else:
+            out += varint(number << 3) + varint(value)
+    return out
+
+
+def layer(values: torch.Tensor) -> bytes:
+    """16-bit linear between the least and the greatest value."""
+    array = values.detach().double().flatten().numpy()
+    low, high = float(np.float32(array.min())), float(np.float32(array.max()))
+    scaled = (array - low) / (high - low) if high > low else np.zeros_like(array)
+    params = np.clip(np.round(scaled * 65535), 0, 65535).astype("<u2").tobytes()
+    return message((1, low), (2, high), (3, params))
+
+
+def conv_block(pair: nn.Module, *, bias_style: bool = False) -> bytes:
+    """A ConvBlock with BatchNorm; bias_style is the older form without gamma and beta."""
+    norm = pair.norm
+    fields = [(1, layer(pair.conv.weight))]
+    if bias_style:
+        # Any bias will do: it is taken off the mean.
+        bias = torch.linspace(-0.5, 0.5, norm.num_features)
+        fields += [(2, layer(bias)), (3, layer(norm.running_mean + bias)), (4, layer(norm.running_var))]
+    else:
+        fields += [(3, layer(norm.running_mean)), (4, layer(norm.running_var))]
+        fields += [(5, layer(norm.weight)), (6, layer(norm.bias))]
+    return message(*fields)
+
+
+def weights_fields(
+    network: AlphaZeroNet, *, bias_style: bool = False, planes: int = 80
+) -> list[tuple[int, bytes]]:
+    """The Weights message as (field, bytes) pairs; the policy gets `planes` planes as lc0's files have."""
+    fields = [(1, conv_block(network.input, bias_style=bias_style))]
+    for block in network.blocks:
+        parts = [(1, conv_block(block.first, bias_style=bias_style))]
+        parts += [(2, conv_block(block.second, bias_style=bias_style))]
+        if block.se is not None:
+            squeeze, excite = block.se.squeeze, block.se.excite
+            unit = [layer(squeeze.weight), layer(squeeze.bias), layer(excite.weight), layer(excite.bias)]
+            parts.append((3, message(*enumerate(unit, start=1))))
+        fields.append((2, message(*parts)))
+    output = network.policy.output
+    spare = planes - output.out_channels
+    weight = torch.cat([output.weight, torch.zeros(spare, *output.weight.shape[1:])])
+    bias = torch.cat([output.bias, torch.zeros(spare)])
+    fields.append((11, conv_block(network.policy.hidden, bias_style=bias_style)))
+    fields.append((3, message((1, layer(weight)), (2, layer(bias)))))
+    heads = [(6, network.value, 7)] + ([(12, network.moves_left, 13)] if network.moves_left else [])
+    for conv_field, head, first in heads:
+        fields.append((conv_field, conv_block(head.reduce, bias_style=bias_style)))
+        linear = (head.hidden.weight, head.hidden.bias, head.output.weight, head.output.bias)
+        fields += [(first + index, layer(values)) for index, values in enumerate(linear)]
+    return fields
+
+
+def network_format(**changes: int) -> bytes:
+    """NetworkFormat of a classical-input SE tower with convolutional policy, WDL and no moves left."""
+    fields = {
+        "input": 1,
+        "output": 2,
+        "network": 3,
+        "policy": 4,
+        "value": 5,
+        "moves_left": 6,
+        "activation": 7,
+    }
+    values = {
+        "input": 1,
+        "output": 2,
+        "network": 4,
+        "policy": 2,
+        "value": 2,
+        "moves_left": 0,
+        "activation": 0,
+    }
+    return message(*((fields[name], value) for name, value in {**values, **changes}.items()))
+
+
+def net_file(
+    weights: Fields,
+    *,
+    magic: int = 0x1C0,
+    version: tuple[int, int, int] = (0, 21, 0),
+    encoding: int = 1,
+    format_bytes: bytes | None = None,
+    extra: Fields = (),
+) -> bytes:
+    """A whole Net message, not compressed."""
+    format_bytes = network_format() if format_bytes is None else format_bytes
+    start = b"\x0d" + struct.pack("<I", magic)
+    return start + message(
+        (2, b"a licence"),
+        (3, message(*enumerate(version, start=1))),
+        (4, message((1, encoding), (2, format_bytes))),
+        (5, message((1, 1234))),
+        (10, message(*weights)),
+        *extra,
+    )

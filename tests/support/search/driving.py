@@ -1,0 +1,183 @@
+"""What the search tests share: evaluators that are pure functions of a position, the core behind the face of
+the reference, lines of play by text, and a search run to its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphazero import _core
+from alphazero.games.registry import Line, make_line
+from tests.support.search.reference import Dump, ReferenceSearch, Result
+from tests.support.search.reference_rules import Settings
+
+Leaves = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
+Evaluation = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+FILL = _core.HistoryFill.FEN_ONLY
+_CORE_SEARCHES = {
+    _core.ChessLine: _core.ChessSearch,
+    _core.Connect4Line: _core.Connect4Search,
+    _core.TicTacToeLine: _core.TicTacToeSearch,
+}
+
+
+class Search(Protocol):
+    """What the core's searches and the reference can do."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def start(self, line: Line, noise: NDArray[np.float64] | None) -> None: ...
+
+    def collect(self, fill: _core.HistoryFill) -> Leaves: ...
+
+    def apply(self, legal_logits: NDArray[np.float32], wdl: NDArray[np.float32]) -> None: ...
+
+    def advance(self, move: int, noise: NDArray[np.float64] | None) -> None: ...
+
+    def nodes(self) -> Dump: ...
+
+    def result(self, temperature: float, draw: float) -> Result: ...
+
+
+class Evaluator(Protocol):
+    """A network: leaves to float32 logits of the legal moves and win, draw, loss."""
+
+    def __call__(self, leaves: Leaves) -> Evaluation: ...
+
+
+@dataclass(frozen=True)
+class VariedEvaluator:
+    """Pseudo-random float32 numbers by a hash of the packed bytes and the seed, of many shapes.
+
+    Logits: flat, with ties, mild, peaked, or so far apart that priors underflow to 0. Values: sure,
+    nearly sure, even, anything; `win_bias` moves them towards a win (or a loss) of the side to move.
+    """
+
+    seed: int
+    win_bias: float = 0.0
+
+    def __call__(self, leaves: Leaves) -> Evaluation:
+        packed, _, offset = leaves
+        logits, wdl = [], []
+        for row, first, last in zip(packed, offset, offset[1:], strict=False):
+            digest = hashlib.blake2b(row.tobytes(), key=str(self.seed).encode(), digest_size=16).digest()
+            rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+            logits.append(self._logits(rng, last - first))
+            wdl.append(self._wdl(rng))
+        return np.concatenate([*logits, np.zeros(0, np.float32)]), np.array(wdl, np.float32).reshape(-1, 3)
+
+    def _logits(self, rng: np.random.Generator, num_legal: int) -> NDArray[np.float32]:
+        shape = rng.integers(6)
+        if shape == 0:
+            return np.full(num_legal, rng.normal(), np.float32)
+        if shape == 1:
+            return rng.integers(-1, 2, num_legal).astype(np.float32)
+        if shape == 2:
+            peaked = rng.normal(size=num_legal)
+            peaked[rng.integers(num_legal)] += 12
+            return peaked.astype(np.float32)
+        if shape == 3:
+            return (120 * rng.normal(size=num_legal)).astype(np.float32)
+        return ((1 + shape % 2) * rng.normal(size=num_legal)).astype(np.float32)
+
+    def _wdl(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        shape = rng.integers(8)
+        if shape == 0:
+            return np.eye(3, dtype=np.float32)[rng.integers(3)]
+        if shape == 1:
+            return np.array([1 / 3, 1 / 3, 1 / 3], np.float32)
+        sharpness = 8 if shape == 2 else 1
+        scores = sharpness * rng.normal(size=3) + [self.win_bias, 0, 0]
+        powers = np.exp(scores - scores.max())
+        return (powers / powers.sum()).astype(np.float32)
+
+
+def uniform_evaluator(leaves: Leaves) -> Evaluation:
+    """Knows nothing: equal priors, value 0; every choice is a tie until the rules of the game speak."""
+    _, index, offset = leaves
+    wdl = np.tile(np.array([0.25, 0.5, 0.25], np.float32), (len(offset) - 1, 1))
+    return np.zeros(len(index), np.float32), wdl
+
+
+@dataclass
+class CoreSearch:
+    """The core's search of one position with the names and types of the reference."""
+
+    inner: _core.ChessSearch | _core.Connect4Search | _core.TicTacToeSearch
+
+    @property
+    def done(self) -> bool:
+        return self.inner.done
+
+    def start(self, line: Line, noise: NDArray[np.float64] | None) -> None:
+        self.inner.start(line, noise)
+
+    def collect(self, fill: _core.HistoryFill) -> Leaves:
+        return self.inner.collect(fill)
+
+    def apply(self, legal_logits: NDArray[np.float32], wdl: NDArray[np.float32]) -> None:
+        self.inner.apply(legal_logits, wdl)
+
+    def advance(self, move: int, noise: NDArray[np.float64] | None) -> None:
+        self.inner.advance(move, noise)
+
+    def nodes(self) -> Dump:
+        dumped = self.inner.nodes()
+        return Dump(**{name.name: dumped[name.name] for name in dataclasses.fields(Dump)})
+
+    def result(self, temperature: float, draw: float) -> Result:
+        found = self.inner.result(temperature, draw)
+        return Result(**{name.name: getattr(found, name.name) for name in dataclasses.fields(Result)})
+
+
+def core_settings(settings: Settings) -> _core.SearchSettings:
+    """The same settings for the core."""
+    core = _core.SearchSettings()
+    for name, value in dataclasses.asdict(settings).items():
+        if name == "algorithm":
+            value = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}[value]
+        setattr(core, name, value)
+    return core
+
+
+def make_search(kind: Literal["core", "reference"], line: Line, settings: Settings) -> Search:
+    """A search for the line's game, not started yet."""
+    if kind == "reference":
+        return ReferenceSearch(settings)
+    return CoreSearch(_CORE_SEARCHES[type(line)](core_settings(settings)))
+
+
+def line_of(game: str, start: str | None = None, moves: str = "") -> Line:
+    """A line of play from a position (None: the start of the game) and moves as text."""
+    line = make_line(game, start)
+    for move in moves.split():
+        line.push_text(move)
+    return line
+
+
+def sample_noise(settings: Settings, num_legal: int, seed: int) -> NDArray[np.float64] | None:
+    """What the settings ask for at a root: a Dirichlet sample, Gumbels, or nothing."""
+    rng = np.random.default_rng([seed, num_legal])
+    if settings.algorithm == "gumbel":
+        return rng.gumbel(size=num_legal)
+    if settings.noise_epsilon > 0:
+        return rng.dirichlet(np.full(num_legal, 0.3))
+    return None
+
+
+def search_to_end(search: Search, evaluator: Evaluator) -> int:
+    """Collect and apply until nothing is left; returns the number of evaluations asked for."""
+    evaluations = 0
+    while True:
+        leaves = search.collect(FILL)
+        if len(leaves[0]) == 0:
+            return evaluations
+        evaluations += len(leaves[0])
+        search.apply(*evaluator(leaves))

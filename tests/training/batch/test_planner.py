@@ -1,0 +1,99 @@
+"""Who gets which share of the batch, and micro-batches that fit into memory."""
+
+import dataclasses
+
+import pytest
+
+from alphazero.config import NetworkConfig, TrainingConfig, load_config
+from alphazero.errors import ConfigError
+from alphazero.games.registry import get_spec
+from alphazero.host.memory import HostMemory, MemoryState
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.training.batch.memory_probe import (
+    CPU_SHARE,
+    bytes_per_position,
+    candidates,
+    find_micro_batch_size,
+    largest_that_fits,
+    reserve_bytes,
+)
+from alphazero.training.batch.planner import host_weight
+from alphazero.training.batch_plan import micro_batch_sizes
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.runtime import read_runtime
+
+CONFIG = load_config("", {"blocks": "2", "filters": "32", "batch_size": "4096"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "weight"),
+    [((), None, 1.0), (("a=2", "b=3"), None, 2.0), (("b=3",), "0.5", 0.5), (("a=2",), "2.0", 2.0)],
+)
+def test_the_weight_of_a_host_comes_from_flag_or_hostfile(flags, told, weight):
+    environment = {} if told is None else {"ALPHAZERO_HOST_WEIGHT": told}
+    assert host_weight(TrainingConfig(host_weights=flags), "a", environment) == weight
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "message"),
+    [
+        (("a=2",), "3", "--host-weights a=2 contradicts weight=3"),
+        (("a=0",), None, "wanted a weight above 0"),
+        ((), "inf", "wanted a number above 0"),
+        ((), "x", "ALPHAZERO_HOST_WEIGHT='x'"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(flags, told, message):
+    environment = {} if told is None else {"ALPHAZERO_HOST_WEIGHT": told}
+    with pytest.raises(ConfigError, match=message):
+        host_weight(TrainingConfig(host_weights=flags), "a", environment)
+
+
+@pytest.mark.parametrize("entry", ["a", "a=", "=2", "a=x", "a=-1"])
+def test_a_weight_of_another_form_is_refused_with_the_flag(entry):
+    with pytest.raises(ConfigError, match=r"--host-weights: .*wanted HOST=WEIGHT"):
+        load_config("", {"host_weights": [entry]})
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 16, 47, 96, 1000])
+def test_the_search_finds_the_largest_that_fits(most):
+    sizes = micro_batch_sizes(96)
+    expected = max((size for size in sizes if size <= most), default=None)
+    assert largest_that_fits(sizes, lambda size: size <= most) == expected
+
+
+def test_candidates_divide_the_batch_and_leave_work_for_all():
+    assert candidates(96, 4) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+
+
+def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
+    """With memory for 100 positions a size near that is found; shared by 1,000 ranks, none."""
+    network = AlphaZeroNet(NetworkConfig(blocks=2, filters=32), get_spec("chess"))
+    runtime = dataclasses.replace(read_runtime({}, "cpu"), local_world_size=1)
+    per_position = bytes_per_position(network, network.spec, CONFIG)
+    # Activations kept for backward alone: 2 x 2 convolutions of 32 channels on 64 squares in fp32.
+    assert per_position > 4 * 32 * 64 * 4
+    reserve = reserve_bytes(network, CONFIG, 1, DeepSpeedSettings())
+    available = int((reserve + 100 * per_position) / CPU_SHARE)
+
+    def check(self: HostMemory) -> MemoryState:
+        return MemoryState("here", available, 10 * available, 0)
+
+    monkeypatch.setattr(HostMemory, "check", check)
+    found = find_micro_batch_size(
+        network, network.spec, CONFIG, DeepSpeedSettings(), runtime, HostMemory(host="here")
+    )
+    assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
+    crowded = dataclasses.replace(runtime, local_world_size=1000)
+    with pytest.raises(ConfigError, match="not even 1 fits"):
+        find_micro_batch_size(
+            network, network.spec, CONFIG, DeepSpeedSettings(), crowded, HostMemory(host="here")
+        )
+
+
+def test_a_run_with_auto_says_what_it_found_and_a_resume_keeps_it(zygote, tmp_path, random_store):
+    auto = ("--micro-batch-size", "auto", "--batch-size", "96")
+    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)
+    assert "micro-batch size 48: the most that fit into memory" in output
+    output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
+    assert "96 = 2 micro-batches of 48 over 1 ranks" in output

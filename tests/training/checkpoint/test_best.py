@@ -1,0 +1,42 @@
+"""The best checkpoints by several metrics are kept, and a run goes on from them."""
+
+import json
+
+from tests.support.jobs.jobs import step_lines
+
+ARGUMENTS = ("--validation-interval", "2", "--checkpoint-interval", "100", "--keep-checkpoints", "1")
+MORE_IS_BETTER = {"policy_top1": True, "policy_loss": False, "value_mse": False, "composite": False}
+
+
+def validations(directory):
+    lines = map(json.loads, (directory / "runs/job/metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line for line in lines if line["kind"] == "validation"}
+
+
+def test_the_best_by_each_metric_are_kept_and_can_be_resumed(zygote, tmp_path, random_store):
+    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "24", *ARGUMENTS)
+    figures = validations(tmp_path)
+    assert len(figures) == 12
+    directory = tmp_path / "runs/job/checkpoints"
+    best_steps = set()
+    for metric, more in MORE_IS_BETTER.items():
+        pointer = json.loads((directory / f"best-{metric}").read_text())
+        # The first of equals stays the best.
+        wanted = (max if more else min)(figures, key=lambda step: figures[step][metric])
+        assert pointer["value"] == figures[wanted][metric]
+        assert pointer["checkpoint"] == f"step-{wanted:08d}"
+        best_steps.add(pointer["checkpoint"])
+    assert {path.name for path in directory.glob("step-*")} == best_steps | {"step-00000024"}
+    assert "(best policy_top1" in output
+
+    step = json.loads((directory / "best-policy_top1").read_text())["checkpoint"]
+    number = int(step.removeprefix("step-"))
+    before = step_lines(tmp_path)
+    output = zygote.run_job(
+        tmp_path, random_store, 1, "--steps", "24", *ARGUMENTS, "--resume", "best-policy_top1"
+    )
+    if number < 24:
+        assert f"resumed from step {number}, saved by 2 ranks" in output
+        assert "set aside: " in output and "superseded-1-step-00000024" in output
+        ids = [[line["sample_id_sum"] for line in lines] for lines in (before, step_lines(tmp_path))]
+        assert ids[0] == ids[1]
