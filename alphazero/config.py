@@ -43,7 +43,7 @@ def setting(
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive).
 
-    words: texts that stand for numbers. pattern: what a text must match, said to people as `wanted`.
+    words: texts that stand for numbers. pattern: what a text must match, said to people as `expected`.
     """
     metadata = {
         "help": help_text,
@@ -349,7 +349,7 @@ def _add_flag(group: argparse._ArgumentGroup, flag: str, entry: dataclasses.Fiel
 def load_config(source: str, flags: Mapping[str, object]) -> Config:
     """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
 
-    Raises ConfigError naming file, line and key, or the flag, with the value got and the value wanted.
+    Raises ConfigError naming file, line and key, or the flag, with the value got and the value expected.
     """
     path = find_config(source) if source else None
     table = _read_toml(path) if path else {}
@@ -360,12 +360,12 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
     for name, section in SECTIONS.items():
         from_file = table.pop(name, {})
         if not isinstance(from_file, dict):
-            raise ConfigError(f"{_place(path, name)}: {from_file!r}: wanted a table [{name}]")
+            raise ConfigError(f"{_place(path, name)}: {from_file!r}: expected a table [{name}]")
         sections[name] = _build_section(section, from_file, flags, path)
         set_by_file |= from_file.keys()
     for key, value in table.items():
         wanted = ", ".join(f"[{name}]" for name in SECTIONS)
-        raise ConfigError(f"{_place(path, key)}: {key!r} = {value!r}: no such section; wanted {wanted}")
+        raise ConfigError(f"{_place(path, key)}: {key!r} = {value!r}: no such section; expected {wanted}")
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
     return Config(
         **sections,
@@ -385,7 +385,7 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
     if table is None:
         return None
     if not isinstance(table, dict):
-        raise ConfigError(f"{_place(path, name)}: {table!r}: wanted a table [{name}]")
+        raise ConfigError(f"{_place(path, name)}: {table!r}: expected a table [{name}]")
     return _build_section(section, table, {}, path), {key: _place(path, key) for key in table}
 
 
@@ -395,13 +395,13 @@ def find_config(source: str) -> Path:
     if path.suffix == ".toml" or path.exists():
         if not path.is_file():
             raise ConfigError(
-                f"{source}: no such file; wanted a TOML file or one of {', '.join(preset_names())}"
+                f"{source}: no such file; expected a TOML file or one of {', '.join(preset_names())}"
             )
         return path
     shipped = PRESET_DIRECTORY / f"{source}.toml"
     if not shipped.is_file():
         raise ConfigError(
-            f"--config {source}: no such preset; wanted a TOML file or one of {', '.join(preset_names())}"
+            f"--config {source}: no such preset; expected a TOML file or one of {', '.join(preset_names())}"
         )
     return shipped
 
@@ -426,7 +426,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; wanted a TOML file") from error
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -441,7 +441,7 @@ def _build_section(
         if key not in known:
             wanted = ", ".join(known)
             raise ConfigError(
-                f"{_place(path, key)}: {key!r} = {value!r}: no such setting; wanted one of {wanted}"
+                f"{_place(path, key)}: {key!r} = {value!r}: no such setting; expected one of {wanted}"
             )
         values[key] = _checked(f"{_place(path, key)}: {key}", value, kinds[key], known[key])
     for key, entry in known.items():
@@ -467,21 +467,21 @@ def _checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]
     """`value` (text of a flag, or what TOML held) as `kind`, within the field's choices and range."""
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{place}: {value!r}: wanted a list")
+            raise ConfigError(f"{place}: {value!r}: expected a list")
         return tuple(_checked(place, item, typing.get_args(kind)[0], entry) for item in value)
     if isinstance(value, str) and value in entry.metadata["words"]:
         return entry.metadata["words"][value]
     converted = _convert(value, kind)
     if converted is None:
-        raise ConfigError(f"{place}: {value!r}: wanted {_WANTED[kind]}")
+        raise ConfigError(f"{place}: {value!r}: expected {_WANTED[kind]}")
     choices, low, high = (entry.metadata[key] for key in ("choices", "minimum", "maximum"))
     if entry.metadata["pattern"] and not re.fullmatch(entry.metadata["pattern"], str(converted)):
-        raise ConfigError(f"{place}: {value!r}: wanted {entry.metadata['wanted']}")
+        raise ConfigError(f"{place}: {value!r}: expected {entry.metadata['wanted']}")
     if choices and converted not in choices:
-        raise ConfigError(f"{place}: {value!r}: wanted one of {', '.join(choices)}")
+        raise ConfigError(f"{place}: {value!r}: expected one of {', '.join(choices)}")
     if (low is not None and converted < low) or (high is not None and converted > high):
         bounds = f"at least {low}" if high is None else f"{low} to {high}"
-        raise ConfigError(f"{place}: {value!r}: wanted {bounds}")
+        raise ConfigError(f"{place}: {value!r}: expected {bounds}")
     return converted
 
 

@@ -2,7 +2,7 @@
 
 
 class AlphaZeroError(Exception):
-    """A mistake outside this program: its message is one line, naming place, value and what was wanted."""
+    """A mistake outside this program: its message is one line, naming place, value and what was expected."""
 
     exit_code = 2
     # Every rank of a job found the same: rank 0 alone shows it.

@@ -88,7 +88,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     configure(parser)
     args = parser.parse_args(arguments)
     if args.checkpoint_steps < 8:
-        raise ConfigError(f"--checkpoint-steps {args.checkpoint_steps}: wanted at least 8")
+        raise ConfigError(f"--checkpoint-steps {args.checkpoint_steps}: expected at least 8")
     environment = lone_process_environment()
     with tempfile.TemporaryDirectory() as directory:
         answer = Path(directory) / "figures"

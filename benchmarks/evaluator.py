@@ -59,9 +59,9 @@ def run(arguments: list[str]) -> dict[str, object]:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: no CUDA device can be used")
     if args.compile and device.type != "cuda":
-        raise ConfigError("--compile: wanted --device cuda; the CPU has fused convolutions")
+        raise ConfigError("--compile: expected --device cuda; the CPU has fused convolutions")
     if args.turns < 1 or args.batch < 1:
-        raise ConfigError(f"--turns {args.turns} --batch {args.batch}: wanted at least 1")
+        raise ConfigError(f"--turns {args.turns} --batch {args.batch}: expected at least 1")
     if args.threads:
         torch.set_num_threads(args.threads)
     spec = get_spec(args.game)

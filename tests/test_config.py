@@ -38,13 +38,13 @@ def test_a_flag_beats_the_file_which_beats_the_default(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[network]\nblocks = 0\n", r"mine\.toml:2: blocks: 0: wanted 1 to 256"),
+        ("[network]\nblocks = 0\n", r"mine\.toml:2: blocks: 0: expected 1 to 256"),
         ("[network]\n\nblokcs = 3\n", r"mine\.toml:3: 'blokcs' = 3: no such setting"),
         ("[netwrok]\nblocks = 3\n", r"mine\.toml:1: 'netwrok'"),
-        ("[training]\nsteps = 1.5\n", r"mine\.toml:2: steps: 1.5: wanted a whole number"),
-        ("[training]\nsteps = true\n", r"mine\.toml:2: steps: True: wanted a whole number"),
-        ("[run]\ntensorboard = 1\n", r"wanted true or false"),
-        ("[data]\ndata = 'x'\n", r"wanted a list"),
+        ("[training]\nsteps = 1.5\n", r"mine\.toml:2: steps: 1.5: expected a whole number"),
+        ("[training]\nsteps = true\n", r"mine\.toml:2: steps: True: expected a whole number"),
+        ("[run]\ntensorboard = 1\n", r"expected true or false"),
+        ("[data]\ndata = 'x'\n", r"expected a list"),
         ("[network\n", r"mine\.toml: "),
     ],
 )
@@ -58,10 +58,10 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--batch-size", "0"), "--batch-size: '0': wanted at least 1"),
-        (("--learning-rate", "fast"), "--learning-rate: 'fast': wanted a number"),
-        (("--learning-rate", "inf"), "wanted a number"),
-        (("--precision", "fp8"), "--precision: 'fp8': wanted one of fp32, bf16"),
+        (("--batch-size", "0"), "--batch-size: '0': expected at least 1"),
+        (("--learning-rate", "fast"), "--learning-rate: 'fast': expected a number"),
+        (("--learning-rate", "inf"), "expected a number"),
+        (("--precision", "fp8"), "--precision: 'fp8': expected one of fp32, bf16"),
     ],
 )
 def test_a_mistake_in_a_flag_is_named(flags, message):

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark, or all with their defaults."""
     if args.name != "all" and args.name not in names():
-        raise ConfigError(f"bench {args.name!r}: wanted one of {', '.join([*names(), 'all'])}")
+        raise ConfigError(f"bench {args.name!r}: expected one of {', '.join([*names(), 'all'])}")
     for name in names() if args.name == "all" else [args.name]:
         figures = load(name)(args.passed_on)
         if args.json:

@@ -70,7 +70,7 @@ def find(path: Path) -> tuple[Path, list[Path]]:
     directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     paths = [*files.superseded_in(directory), *files.checkpoints_in(directory)]
     if not paths:
-        raise CheckpointError(f"{path}: holds no checkpoint; wanted a run or its checkpoints directory")
+        raise CheckpointError(f"{path}: holds no checkpoint; expected a run or its checkpoints directory")
     return directory, paths
 
 
@@ -113,5 +113,5 @@ def table(rows: list[Row]) -> str:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
     return int(text)

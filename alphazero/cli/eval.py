@@ -81,14 +81,14 @@ def run(args: argparse.Namespace) -> int:
 
     for path in args.weights:
         if not path.is_file():
-            raise WeightsError(f"--weights {path}: wanted a file that can be read")
+            raise WeightsError(f"--weights {path}: expected a file that can be read")
     device = choose_device(args.device, 0, os.environ)
     if args.solved:
         return eval_solved.run(args, device)
     eval_solved.refuse_flags(args)
     if not args.data:
         raise ConfigError(
-            "wanted --data PATH... with known games, or --solved for exact truth of Connect Four"
+            "expected --data PATH... with known games, or --solved for exact truth of Connect Four"
         )
     window = open_window(args.data, args.cache_dir)
     positions = choose_positions(args, window)
@@ -228,11 +228,11 @@ def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Pos
 
 def _whole(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number")
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted a positive whole number")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive whole number")
     return int(text)

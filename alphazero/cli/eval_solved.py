@@ -97,11 +97,11 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
 def check(args: argparse.Namespace) -> None:
     """Raises ConfigError for flags that contradict each other."""
     if args.data or args.not_in:
-        raise ConfigError("--solved: has positions of its own; wanted no --data and no --not-in")
+        raise ConfigError("--solved: has positions of its own; expected no --data and no --not-in")
     if args.simulations is None and (args.proofs is not None or args.config):
-        raise ConfigError("--proofs, --config: are for a search; wanted --simulations N beside them")
+        raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
     if args.simulations is not None and args.simulations < 1:
-        raise ConfigError(f"--simulations {args.simulations}: wanted a positive whole number")
+        raise ConfigError(f"--simulations {args.simulations}: expected a positive whole number")
 
 
 def network_players(args: argparse.Namespace, path: Path, device: torch.device) -> dict[str, Player]:

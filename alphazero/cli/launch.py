@@ -183,7 +183,7 @@ def _check_batches(plan: ClusterPlan, config: Config) -> None:
 def _check_interface(plan: ClusterPlan, machine: Machine) -> None:
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if plan.node is not None and plan.interface and plan.interface not in names:
-        raise LaunchError(f"--interface {plan.interface}: is not here; wanted one of {', '.join(names)}")
+        raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
 
 
 def _start(
@@ -231,7 +231,7 @@ def _ssh_options(args: argparse.Namespace) -> SshOptions:
     from alphazero.cluster.hosts.transport import SshOptions
 
     if args.ssh_port is not None and not 1 <= args.ssh_port <= 65535:
-        raise LaunchError(f"--ssh-port {args.ssh_port}: wanted 1 to 65535")
+        raise LaunchError(f"--ssh-port {args.ssh_port}: expected 1 to 65535")
     if args.ssh_config is not None and not args.ssh_config.is_file():
         raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
     return SshOptions(args.ssh_port, args.ssh_config)
@@ -286,14 +286,14 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number") from error
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number") from error
 
 
 def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted seconds") from error
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds") from error
 
 
 def _node_rank(text: str) -> int | str:
@@ -303,7 +303,7 @@ def _node_rank(text: str) -> int | str:
 def _node_range(text: str) -> tuple[int, int]:
     least, colon, most = text.partition(":")
     if not (colon and least.isdecimal() and most.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted LEAST:MOST, as 1:4")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected LEAST:MOST, as 1:4")
     return int(least), int(most)
 
 
@@ -331,4 +331,4 @@ def _config_files(arguments: list[str]) -> tuple[str, ...]:
 def _require_modules() -> None:
     missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        raise LaunchError(f"{sys.executable}: has no {', '.join(missing)}; wanted `make setup` once")
+        raise LaunchError(f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` once")

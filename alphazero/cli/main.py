@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     command = argv[0]
     try:
         if command not in COMMANDS:
-            raise ConfigError(f"{command!r}: no such command; wanted one of {', '.join(COMMANDS)}")
+            raise ConfigError(f"{command!r}: no such command; expected one of {', '.join(COMMANDS)}")
         module = importlib.import_module(COMMANDS[command][0])
         parser = build_parser(command)
         if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):

@@ -43,9 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play the match, print the score."""
     if args.games < 2 or args.games % 2:
-        raise ConfigError(f"--games {args.games}: wanted an even number, as each opening is played twice")
+        raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
     if args.opening_plies < 0 or args.batch_size < 1:
-        raise ConfigError("--opening-plies, --batch-size: wanted at least 0 and 1")
+        raise ConfigError("--opening-plies, --batch-size: expected at least 0 and 1")
     own = ("batch_size", "opening_plies", "seed", "precision")
     flags = {name: value for name, value in vars(args).items() if name not in own}
     config = load_config(args.config, {**flags, "noise_epsilon": "0"})

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """Draw, and say where."""
     out = args.out or args.runs[0] / "report.png"
     if out.suffix not in SUFFIXES:
-        raise ConfigError(f"--out {out}: wanted a name that ends in {', '.join(SUFFIXES)}")
+        raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
 
     from alphazero.files import replacing
     from alphazero.report.curves import RunFigures, draw

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play, store, tell."""
     if args.games < 1:
-        raise ConfigError(f"--games {args.games}: wanted at least 1")
+        raise ConfigError(f"--games {args.games}: expected at least 1")
     config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
 
     import torch

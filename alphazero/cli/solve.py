@@ -70,13 +70,15 @@ def read_moves(text: str) -> _core.Connect4Line:
     for number, column in enumerate(text, start=1):
         if line.outcome().over:
             raise GameInputError(
-                f"{text!r}: the game is over after {number - 1} moves; wanted a game under way"
+                f"{text!r}: the game is over after {number - 1} moves; expected a game under way"
             )
         if column not in "1234567" or int(column) - 1 not in line.legal():
-            raise GameInputError(f"{text!r}, move {number}: {column!r}: wanted a column 1-7 that is not full")
+            raise GameInputError(
+                f"{text!r}, move {number}: {column!r}: expected a column 1-7 that is not full"
+            )
         line.push(int(column) - 1)
     if line.outcome().over:
-        raise GameInputError(f"{text!r}: the game is over; wanted a game under way")
+        raise GameInputError(f"{text!r}: the game is over; expected a game under way")
     return line
 
 
@@ -88,7 +90,7 @@ def make_solver(table_mib: int) -> _core.Connect4Solver:
 
     available_mib = psutil.virtual_memory().available >> 20
     if not 1 <= table_mib <= available_mib:
-        raise ConfigError(f"--table-mib {table_mib}: wanted 1 to {available_mib}, the memory that is free")
+        raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the memory that is free")
     return _core.Connect4Solver(table_mib)
 
 

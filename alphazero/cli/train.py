@@ -68,13 +68,15 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     settings = read_deepspeed_settings(Path(args.deepspeed_config or SHIPPED_DEEPSPEED_CONFIG))
     for path in (*config.data.data, *config.data.validation_data):
         if not Path(path).exists():
-            raise DataError(f"{path}: no such file or directory; wanted a game store, PGN file or directory")
+            raise DataError(
+                f"{path}: no such file or directory; expected a game store, PGN file or directory"
+            )
     return merge(config, settings), settings
 
 
 def _whole(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: wanted a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number")
     return int(text)
 
 
@@ -126,9 +128,9 @@ def _train(args: argparse.Namespace) -> int:
 def _by_hand(args: argparse.Namespace) -> dict[str, str]:
     """Rendezvous variables of a rank that a person started."""
     if not args.world_size:
-        raise ConfigError("--rank: wanted --world-size beside it")
+        raise ConfigError("--rank: expected --world-size beside it")
     if not args.master_addr and args.world_size > 1:
-        raise ConfigError("--rank: wanted --master-addr beside it")
+        raise ConfigError("--rank: expected --master-addr beside it")
     return {
         "RANK": str(args.rank),
         "LOCAL_RANK": str(args.local_rank or 0),

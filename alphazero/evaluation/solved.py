@@ -97,7 +97,7 @@ def read_pons(path: Path) -> SolvedSet:
     for number, text in enumerate(_lines(path), start=1):
         fields = text.split()
         if len(fields) != 2 or not fields[1].lstrip("-").isdecimal():
-            raise DataError(f"{path}:{number}: {text!r}: wanted 'moves score', as '44455554221 2'")
+            raise DataError(f"{path}:{number}: {text!r}: expected 'moves score', as '44455554221 2'")
         positions.append(_checked(path, number, SolvedPosition(fields[0], int(fields[1]))))
     return SolvedSet(_PONS_NAMES.get(path.name, path.name), tuple(positions))
 
@@ -120,7 +120,7 @@ def read_table(path: Path = OWN_TABLE) -> list[SolvedSet]:
             scores = ()
         if len(scores) != COLUMNS:
             raise DataError(
-                f"{path}:{number}: {text!r}: wanted class, moves, score and seven scores, by tabs"
+                f"{path}:{number}: {text!r}: expected class, moves, score and seven scores, by tabs"
             )
         sets.setdefault(name, []).append(_checked(path, number, position))
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
@@ -155,7 +155,7 @@ def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPositio
         fault = "the game is over there"
     except (ValueError, OverflowError) as error:
         fault = str(error)
-    raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; wanted columns 1-7 of a game under way")
+    raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; expected columns 1-7 of a game under way")
 
 
 def table_outcomes(questions: Sequence[Question]) -> Iterator[int]:
@@ -183,7 +183,9 @@ class SolverOutcomes:
         for number, text in enumerate(complete_lines(cache), start=1):
             match = _OUTCOME_LINE.fullmatch(text)
             if not match:
-                raise DataError(f"{cache}:{number}: {text!r}: wanted 'moves column outcome'; remove the file")
+                raise DataError(
+                    f"{cache}:{number}: {text!r}: expected 'moves column outcome'; remove the file"
+                )
             self._known[match[1], int(match[2])] = int(match[3])
 
     def __call__(self, questions: Sequence[Question]) -> Iterator[int]:

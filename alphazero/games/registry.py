@@ -32,7 +32,7 @@ def _line_type(name: str) -> LineType:
     try:
         return _LINE_TYPES[name]
     except KeyError:
-        raise ConfigError(f"game {name!r}: wanted one of {', '.join(_LINE_TYPES)}") from None
+        raise ConfigError(f"game {name!r}: expected one of {', '.join(_LINE_TYPES)}") from None
 
 
 def history_fill(name: str) -> _core.HistoryFill:
@@ -40,7 +40,7 @@ def history_fill(name: str) -> _core.HistoryFill:
     try:
         return _HISTORY_FILLS[name]
     except KeyError:
-        raise ConfigError(f"history fill {name!r}: wanted one of {', '.join(_HISTORY_FILLS)}") from None
+        raise ConfigError(f"history fill {name!r}: expected one of {', '.join(_HISTORY_FILLS)}") from None
 
 
 def make_line(name: str, start: str | None = None) -> Line:

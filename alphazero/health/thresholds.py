@@ -82,7 +82,7 @@ SECTIONS: dict[str, type] = typing.get_type_hints(Thresholds)
 def load_thresholds(path: Path | None = None) -> Thresholds:
     """The shipped thresholds, those in the TOML file `path` put in their place.
 
-    Raises ConfigError naming file, line and key, with the value got and the value wanted.
+    Raises ConfigError naming file, line and key, with the value got and the value expected.
     """
     values = _read(SHIPPED)
     if path is not None:
@@ -98,20 +98,20 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; wanted a TOML file") from error
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     for name, entries in table.items():
         if name not in SECTIONS or not isinstance(entries, dict):
             wanted = ", ".join(f"[{section}]" for section in SECTIONS)
-            raise ConfigError(f"{_place(path, text, '', name)}: {name!r}: no such section; wanted {wanted}")
+            raise ConfigError(f"{_place(path, text, '', name)}: {name!r}: no such section; expected {wanted}")
         kinds = typing.get_type_hints(SECTIONS[name])
         for key, value in entries.items():
             place = _place(path, text, name, key)
             if key not in kinds:
                 wanted = ", ".join(entry.name for entry in fields(SECTIONS[name]))
-                raise ConfigError(f"{place}: {key!r}: no such threshold; wanted one of {wanted}")
+                raise ConfigError(f"{place}: {key!r}: no such threshold; expected one of {wanted}")
             values[name][key] = _checked(f"{place}: {key}", value, kinds[key])
     return values
 
@@ -137,11 +137,11 @@ def _checked(place: str, value: object, kind: Any) -> Any:  # noqa: ANN401 - a f
         item_kind = typing.get_args(kind)[0]
         if not isinstance(value, list) or any(type(item) is not item_kind for item in value):
             wanted = "texts" if item_kind is str else "whole numbers"
-            raise ConfigError(f"{place}: {value!r}: wanted a list of {wanted}")
+            raise ConfigError(f"{place}: {value!r}: expected a list of {wanted}")
         return tuple(value)
     if kind is bool:
         if isinstance(value, bool):
             return value
     elif type(value) in (int, kind) and isinstance(value, (int, float)) and 0 <= value < math.inf:
         return kind(value)
-    raise ConfigError(f"{place}: {value!r}: wanted {_WANTED[kind]}")
+    raise ConfigError(f"{place}: {value!r}: expected {_WANTED[kind]}")

@@ -74,7 +74,7 @@ def list_devices(files_present: bool) -> tuple[Device, ...]:
     except ImportError as error:
         if files_present:
             raise LaunchError(
-                "NVIDIA device found, but Python package nvidia-ml-py is missing; wanted `make setup`"
+                "NVIDIA device found, but Python package nvidia-ml-py is missing; expected `make setup`"
             ) from error
         return ()
     try:
@@ -87,12 +87,12 @@ def list_devices(files_present: bool) -> tuple[Device, ...]:
         if files_present:
             raise LaunchError(
                 f"NVIDIA device found, but its driver does not answer (NVML: {error}); "
-                "wanted a working driver, or --device cpu"
+                "expected a working driver, or --device cpu"
             ) from error
         return ()
     if files_present and not devices:
         raise LaunchError(
-            "NVIDIA device found, but NVML lists none; wanted a working driver, or --device cpu"
+            "NVIDIA device found, but NVML lists none; expected a working driver, or --device cpu"
         )
     return devices
 
@@ -131,9 +131,9 @@ def visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[s
     where = f"CUDA_VISIBLE_DEVICES={visible}"
     owners = [_owner(entry, devices, where) for entry in entries]
     if len(entries) > 1 and any(entry.startswith("MIG-") for entry in entries):
-        raise LaunchError(f"{where}: CUDA uses one MIG device a process; wanted that one alone")
+        raise LaunchError(f"{where}: CUDA uses one MIG device a process; expected that one alone")
     if len(set(owners)) < len(owners):
-        raise LaunchError(f"{where}: names a device twice; wanted each once")
+        raise LaunchError(f"{where}: names a device twice; expected each once")
     return tuple(entries)
 
 
@@ -141,7 +141,7 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     """Index of the device that `entry` means: an index, a GPU UUID or the beginning of one, a MIG UUID."""
     if entry.isdecimal():
         if int(entry) >= len(devices):
-            raise LaunchError(f"{where}: no device {entry} here; wanted indices below {len(devices)}")
+            raise LaunchError(f"{where}: no device {entry} here; expected indices below {len(devices)}")
         return int(entry)
     if entry.startswith("MIG-GPU-"):  # the form of drivers before 470: MIG-<GPU UUID>/<instances>
         found = [device for device in devices if entry[4:].startswith(device.uuid + "/")]
@@ -150,9 +150,9 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     elif entry.startswith("GPU-"):
         found = [device for device in devices if device.uuid.startswith(entry)]
     else:
-        raise LaunchError(f"{where}: {entry!r}: wanted an index, GPU-<uuid> or MIG-<uuid>")
+        raise LaunchError(f"{where}: {entry!r}: expected an index, GPU-<uuid> or MIG-<uuid>")
     if len(found) != 1:
-        raise LaunchError(f"{where}: {entry!r} means {len(found)} of the devices here; wanted one")
+        raise LaunchError(f"{where}: {entry!r} means {len(found)} of the devices here; expected one")
     return found[0].index
 
 
@@ -198,7 +198,7 @@ def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> s
         infos = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)
     except socket.gaierror as error:
         raise LaunchError(
-            f"--master-addr {address}: {error.strerror}; wanted the address of node 0"
+            f"--master-addr {address}: {error.strerror}; expected the address of node 0"
         ) from error
     for family, kind, protocol, _, target in infos:
         with socket.socket(family, kind, protocol) as probe:

@@ -129,7 +129,7 @@ class Generations:
             if self._lanes.num_rows != own.lanes:
                 raise_shared(
                     [
-                        f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; wanted as many, "
+                        f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; expected as many, "
                         "or --fresh-start"
                     ]
                 )
@@ -318,7 +318,7 @@ class Generations:
             raise_shared(
                 [
                     f"{self._job.run.games}: not the games of generation {standing.generation} that the "
-                    "checkpoint learned from; wanted them, or --fresh-start"
+                    "checkpoint learned from; expected them, or --fresh-start"
                 ]
             )
         self._send_games(holders[0], lacks=self._helpers.writes and held != standing.store_id)

@@ -110,7 +110,8 @@ def _train(config: Config, session: Session) -> int:
     on_every_writer(exchange, writes, lambda: start_directory(job, session, resumed))
     if resumed and resumed.state.step >= job.num_steps:
         console.say(
-            f"{run.path} is complete at step {resumed.state.step}; wanted --steps above it, or --fresh-start"
+            f"{run.path} is complete at step {resumed.state.step}; "
+            f"expected --steps above it, or --fresh-start"
         )
         return 0
     console.log_to(run.log)
@@ -201,7 +202,7 @@ def train_to_the_end(
     raise shared(
         TrainingError(
             f"training diverges: no finite gradients in {limit} steps in a row, after {most} returns to the "
-            "last checkpoint; wanted a lower --learning-rate or --clip-gradients, or another --precision"
+            "last checkpoint; expected a lower --learning-rate or --clip-gradients, or another --precision"
         )
     )
 
@@ -283,13 +284,13 @@ def open_data(config: Config, exchange: Exchange) -> tuple[Window | None, Window
     if mode == "selfplay":
         if config.data.data:
             raise shared(
-                ConfigError("--data: not with --mode selfplay; wanted --mode mixed, or --validation-data")
+                ConfigError("--data: not with --mode selfplay; expected --mode mixed, or --validation-data")
             )
         return None, held_out
     if not config.data.data and config.network.game != "chess":
         raise shared(
             ConfigError(
-                f"--mode {mode}: no games of {config.network.game}; wanted --data, or --mode selfplay"
+                f"--mode {mode}: no games of {config.network.game}; expected --data, or --mode selfplay"
             )
         )
     window = open_stores(config.data.data or (str(EMBEDDED_GAMES),))
@@ -352,7 +353,7 @@ def _require_same(run: RunDirectory, step: int, name: str, before: object, now: 
         raise shared(
             CheckpointError(
                 f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; "
-                "wanted the same, or --fresh-start"
+                "expected the same, or --fresh-start"
             )
         )
 

@@ -101,7 +101,7 @@ def _run(
     environment = os.environ if "RANK" in os.environ else {**os.environ, **lone_process_environment()}
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in environment:
-            raise LaunchError(f"{name} is not set; wanted a launch by torchrun, or RANK unset")
+            raise LaunchError(f"{name} is not set; expected a launch by torchrun, or RANK unset")
     runtime = read_runtime(environment, args.device, args.backend or "")
     roll_call = RollCall(
         lambda: open_store(environment, runtime.rank, thresholds.stage_timeout_s),
@@ -142,7 +142,7 @@ def _places(hosts: Sequence[str]) -> Callable[[int], str]:
     for entry in hosts:
         name, _, slots = entry.rpartition("=")
         if not name or not slots.isdecimal():
-            raise LaunchError(f"--hosts {entry}: wanted HOST=SLOTS, as node1=8")
+            raise LaunchError(f"--hosts {entry}: expected HOST=SLOTS, as node1=8")
         names += [name] * int(slots)
     return lambda rank: names[rank] if rank < len(names) else ""
 

@@ -39,7 +39,7 @@ def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> T
     except RuntimeError as error:
         server = "torchrun on node 0" if agent_serves else "rank 0"
         if rank == 0 and not agent_serves:
-            raise LaunchError(f"{address}:{port}: {_first_line(error)}; wanted a free port here") from error
+            raise LaunchError(f"{address}:{port}: {_first_line(error)}; expected a free port here") from error
         raise LaunchError(
             f"rank {rank}: {server} did not answer at {address}:{port} within {timeout_s:g} s"
         ) from error

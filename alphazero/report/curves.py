@@ -33,7 +33,7 @@ class RunFigures:
     def read(cls, run: RunDirectory) -> RunFigures:
         """Raises DataError where the run has no figures."""
         if not run.metrics.is_file():
-            raise DataError(f"{run.metrics}: no such file; wanted a run directory")
+            raise DataError(f"{run.metrics}: no such file; expected a run directory")
         kinds = ("step", "validation", "self_play", "speed")
         return cls(run.path.name, *(read_metrics(run, kind) for kind in kinds))
 
@@ -98,7 +98,7 @@ def draw(runs: Sequence[RunFigures]) -> Figure:
 
     panels = [panel for panel in PANELS if any(_has(run, panel) for run in runs)]
     if not panels:
-        raise DataError("no figures to draw yet; wanted runs that have logged steps")
+        raise DataError("no figures to draw yet; expected runs that have logged steps")
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(13, 3.6 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False).flatten()

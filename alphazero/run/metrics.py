@@ -70,7 +70,7 @@ class WandbWriter:
         try:
             import wandb
         except ImportError as error:
-            raise ConfigError("--wandb: the package is not installed; wanted pip install wandb") from error
+            raise ConfigError("--wandb: the package is not installed; expected pip install wandb") from error
         self._run: Any = wandb.init(
             project="alphazero", name=run.path.name, id=run.path.name, resume="allow", config=to_table(config)
         )

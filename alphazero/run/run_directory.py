@@ -67,7 +67,7 @@ def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
     """
     name = config.run.run_name or config.preset or "run"
     if "/" in name or name in (".", ".."):
-        raise ConfigError(f"--run-name {name!r}: wanted a name without '/'")
+        raise ConfigError(f"--run-name {name!r}: expected a name without '/'")
     base = Path(config.run.runs_dir)
     path = base / name
     if fresh_start:
@@ -76,7 +76,7 @@ def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
             path = base / f"{name}-{number}"
             number += 1
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path}: is a file; wanted a directory for the run")
+        raise ConfigError(f"{path}: is a file; expected a directory for the run")
     run = RunDirectory(path)
     for directory in (run.path, run.checkpoints):
         remove_unfinished(directory)

@@ -100,7 +100,7 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
     try:
         reader = pa.ipc.open_file(pa.py_buffer(content))
         if reader.num_record_batches != 1:
-            raise DataError(f"{what}: {reader.num_record_batches} record batches; wanted 1")
+            raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
         return reader.get_batch(0)
     except pa.ArrowException as error:
         raise DataError(f"{what}: {' '.join(str(error).split())}") from error

@@ -86,17 +86,17 @@ def plan_batches(
     """
     world_size = len(weights)
     if batch_size < world_size:
-        raise ConfigError(f"--batch-size {batch_size}: {world_size} ranks wanted at least {world_size}")
+        raise ConfigError(f"--batch-size {batch_size}: {world_size} ranks need at least {world_size}")
     if equal_passes and len({*weights}) > 1:
         raise ConfigError(
-            "--host-weights: ZeRO 2 and 3 make equal passes on all ranks; wanted --zero-stage 0 or 1"
+            "--host-weights: ZeRO 2 and 3 make equal passes on all ranks; expected --zero-stage 0 or 1"
         )
     if not micro_batch_size:
         share = min(LARGEST_MICRO_BATCH[device_type], batch_size // world_size)
         micro_batch_size = max(size for size in micro_batch_sizes(batch_size) if size <= share)
     if batch_size % micro_batch_size:
         raise ConfigError(
-            f"--micro-batch-size {micro_batch_size}: wanted a divisor of the batch size {batch_size}"
+            f"--micro-batch-size {micro_batch_size}: expected a divisor of the batch size {batch_size}"
         )
     return BatchPlan(batch_size, micro_batch_size, tuple(weights), equal_passes)
 

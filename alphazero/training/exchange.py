@@ -78,7 +78,7 @@ class Exchange:
                 ranks = ", ".join(map(str, odd))
                 error = DivergedRanksError(
                     f"{when}: {name} differs between ranks (rank {ranks}): their memory or arithmetic is "
-                    f"at fault; wanted equal weights on all {self.world_size}"
+                    f"at fault; expected equal weights on all {self.world_size}"
                 )
                 error.found_by_all_ranks = True
                 raise error

@@ -44,7 +44,7 @@ def nvidia_device_present() -> bool:
 
 
 def choose_device(wanted: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
-    """The device of a rank; `wanted` is auto, cuda or cpu.
+    """The device of a rank; `expected` is auto, cuda or cpu.
 
     Raises LaunchError where an NVIDIA device is there and CUDA cannot use it: a broken driver must
     never become a silent CPU run.
@@ -55,12 +55,12 @@ def choose_device(wanted: str, local_rank: int, environment: Mapping[str, str]) 
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"
         raise LaunchError(
-            f"--device {wanted}: CUDA does not work here ({built}); wanted a working driver or --device cpu"
+            f"--device {wanted}: CUDA does not work here ({built}); expected a working driver or --device cpu"
         )
     count = torch.cuda.device_count()
     if local_rank >= count:
         raise LaunchError(
-            f"local rank {local_rank}: there are {count} CUDA devices; wanted at most one process each"
+            f"local rank {local_rank}: there are {count} CUDA devices; expected at most one process each"
         )
     return torch.device("cuda", local_rank)
 
@@ -71,16 +71,16 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
     def number(name: str, default: int) -> int:
         text = environment.get(name, str(default))
         if not text.isdecimal():
-            raise LaunchError(f"{name}={text!r}: wanted a whole number")
+            raise LaunchError(f"{name}={text!r}: expected a whole number")
         return int(text)
 
     rank, world_size = number("RANK", 0), number("WORLD_SIZE", 1)
     if rank >= max(world_size, 1):
-        raise LaunchError(f"RANK={rank}: wanted less than WORLD_SIZE={world_size}")
+        raise LaunchError(f"RANK={rank}: expected less than WORLD_SIZE={world_size}")
     local_rank = number("LOCAL_RANK", 0)
     chosen = choose_device(device, local_rank, environment)
     if backend == "nccl" and chosen.type == "cpu":
-        raise LaunchError("--backend nccl: this run is on the CPU; wanted gloo")
+        raise LaunchError("--backend nccl: this run is on the CPU; expected gloo")
     return Runtime(
         rank=rank,
         local_rank=local_rank,

@@ -61,7 +61,7 @@ template <Game G>
 void set_noise(OneSearch<G>& self, const Noise& noise) {
   if (!noise) return;
   if (noise->size() != self.search.root_edges().size()) {
-    throw std::invalid_argument("noise: wanted a number for each legal move");
+    throw std::invalid_argument("noise: expected a number for each legal move");
   }
   self.search.set_noise(as_span(*noise));
 }

@@ -25,7 +25,7 @@ void ShardColumns::check() const {
   for (std::size_t game = 0; game < num_games(); ++game) {
     if (result_valid[game] && (result[game] < -1 || result[game] > 1)) {
       throw GameError(name + ": game " + std::to_string(game) + ": result " + std::to_string(result[game]) +
-                      "; wanted -1, 0 or 1");
+                      "; expected -1, 0 or 1");
     }
   }
   if (search) search->check(name, moves_offset);

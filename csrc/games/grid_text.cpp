@@ -21,7 +21,7 @@ Grid parse_grid(std::string_view text, int height, int width) {
     const std::uint64_t bit = std::uint64_t{1} << ((row * width + column) & 63);
     if (c == '/') {
       if (column != width || row == 0)
-        fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
+        fail(text, "expected " + std::to_string(height) + " rows of " + std::to_string(width));
       --row;
       column = 0;
       continue;
@@ -33,14 +33,14 @@ Grid parse_grid(std::string_view text, int height, int width) {
     } else if (c == 'o') {
       grid.second |= bit;
     } else if (c < '1' || c > '9') {
-      fail(text, std::string("'") + c + "': wanted x, o, / or a number of empty squares");
+      fail(text, std::string("'") + c + "': expected x, o, / or a number of empty squares");
     }
     column += step;
   }
   if (row != 0 || column != width)
-    fail(text, "wanted " + std::to_string(height) + " rows of " + std::to_string(width));
+    fail(text, "expected " + std::to_string(height) + " rows of " + std::to_string(width));
   const int lead = std::popcount(grid.first) - std::popcount(grid.second);
-  if (lead != 0 && lead != 1) fail(text, "wanted as many x as o, or one more");
+  if (lead != 0 && lead != 1) fail(text, "expected as many x as o, or one more");
   return grid;
 }
 

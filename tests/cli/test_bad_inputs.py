@@ -1,4 +1,4 @@
-"""What a user gets wrong: one line that names the place, the value and what was wanted; exit code 2."""
+"""What a user gets wrong: one line that names the place, the value and what was expected; exit code 2."""
 
 import gzip
 import os

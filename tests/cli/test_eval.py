@@ -110,7 +110,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: wanted a file that can be read"),
+        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: expected a file that can be read"),
         (["--weights", "one", "--data", "one"], "one.pgn: no weights file"),
         (["--weights", "net0", "--data", "none.pgn"], "none.pgn"),
         (["--weights", "net0", "--data", "broken"], "no game could be imported"),
@@ -119,9 +119,9 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
             ["--weights", "net0", "--data", "one", "--not-in", "one"],
             "--not-in: all 8 positions of --data occur",
         ),
-        (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': wanted a positive whole number"),
-        (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': wanted a whole number"),
-        (["--weights", "net0"], "wanted --data PATH... with known games, or --solved"),
+        (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': expected a positive whole number"),
+        (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': expected a whole number"),
+        (["--weights", "net0"], "expected --data PATH... with known games, or --solved"),
     ],
 )
 def test_a_wrong_file_or_flag_is_one_line_and_exit_code_2(

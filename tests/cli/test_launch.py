@@ -69,18 +69,18 @@ def test_the_device_is_told_to_the_trainer_where_it_was_asked_for(capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gpus", "x"], "argument --gpus: 'x': wanted a whole number"),
+        (["--gpus", "x"], "argument --gpus: 'x': expected a whole number"),
         (["--gpu", "2"], "unrecognized arguments: --gpu 2"),
         (["--batch-sise", "2"], "unrecognized arguments: --batch-sise 2"),
         (["--hostfile", "none"], "--hostfile none: cannot be read: No such file or directory"),
-        (["--nodes", "2"], "--nodes 2: wanted --node-rank beside it, 0 to 1"),
-        (["--node-rank", "first"], "argument --node-rank: 'first': wanted a whole number"),
-        (["--elastic", "2"], "argument --elastic: '2': wanted LEAST:MOST, as 1:4"),
-        (["--interface", "none0"], "--interface none0: is not here; wanted one of"),
+        (["--nodes", "2"], "--nodes 2: expected --node-rank beside it, 0 to 1"),
+        (["--node-rank", "first"], "argument --node-rank: 'first': expected a whole number"),
+        (["--elastic", "2"], "argument --elastic: '2': expected LEAST:MOST, as 1:4"),
+        (["--interface", "none0"], "--interface none0: is not here; expected one of"),
         (["--ssh-config", "none", "--dry-run"], "--ssh-config none: no such file"),
-        (["--ssh-port", "0", "--dry-run"], "--ssh-port 0: wanted 1 to 65535"),
+        (["--ssh-port", "0", "--dry-run"], "--ssh-port 0: expected 1 to 65535"),
         (["--launcher", "mpi"], "argument --launcher: invalid choice: 'mpi'"),
-        (["--device", "cuda"], "--device cuda: wanted an NVIDIA device, there is none on"),
+        (["--device", "cuda"], "--device cuda: expected an NVIDIA device, there is none on"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2_before_anything_starts(
@@ -198,7 +198,7 @@ def test_a_cluster_stands_in_the_toml_of_the_run(
     assert main(["launch", "--config", str(config), "--nodes", "3", "--dry-run"]) == 2
     assert capsys.readouterr().err == (
         f"alphazero: error: --nodes 3 contradicts [cluster] hosts ({config}:2) (2 hosts): "
-        "wanted one of them, or the same\n"
+        "expected one of them, or the same\n"
     )
 
 
@@ -249,7 +249,7 @@ def test_the_shell_launcher_works_from_anywhere_and_leaves_relative_paths_to_the
 def test_the_shell_launcher_passes_the_exit_status_on():
     run = run_script("--gpus", "none")
     assert run.returncode == 2
-    assert run.stderr == "alphazero: error: argument --gpus: 'none': wanted a whole number\n"
+    assert run.stderr == "alphazero: error: argument --gpus: 'none': expected a whole number\n"
 
 
 def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Path):
@@ -261,7 +261,7 @@ def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Pa
         (path / tool).symlink_to(shutil.which(tool))
     run = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="")
     assert (run.returncode, run.stdout) == (2, "")
-    assert "no python3 found; wanted Python 3.10 or newer" in run.stderr
+    assert "no python3 found; expected Python 3.10 or newer" in run.stderr
     (path / "python3").symlink_to(sys.executable)  # by another name it has none of the environment's packages
     bare = run_script(script=script, cwd=tmp_path, PATH=str(path), VIRTUAL_ENV="", PYTHONNOUSERSITE="1")
     assert bare.returncode == 2

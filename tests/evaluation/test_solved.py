@@ -183,7 +183,7 @@ def test_a_damaged_memory_of_outcomes_is_named(text: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("44 1\n45\n", ":2: '45': wanted 'moves score'"),
+        ("44 1\n45\n", ":2: '45': expected 'moves score'"),
         ("44 x\n", ":1: "),
         ("4a 1\n", ":1: '4a'"),
         ("48 1\n", ":1: '48'"),

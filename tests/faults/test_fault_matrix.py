@@ -212,17 +212,19 @@ def hide_checkout(hosts: list[Host]) -> None:
     [
         pytest.param(
             lambda hosts: hosts[1].cut_off(),
-            "host2: no answer; wanted a host that is up",
+            "host2: no answer; expected a host that is up",
             id="down",
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            spoil_known_hosts, "host2: its ssh host key is not the one in known_hosts; wanted", id="host key"
+            spoil_known_hosts,
+            "host2: its ssh host key is not the one in known_hosts; expected",
+            id="host key",
         ),
         pytest.param(
-            hide_checkout, f"host2: no checkout at {REPOSITORY}; wanted the same path", id="no checkout"
+            hide_checkout, f"host2: no checkout at {REPOSITORY}; expected the same path", id="no checkout"
         ),
-        pytest.param(give_another_torch, "host2: torch 9.9.9; wanted 2.", id="other torch"),
+        pytest.param(give_another_torch, "host2: torch 9.9.9; expected 2.", id="other torch"),
         pytest.param(
             name_host1_loopback,
             "host1: master address host1 is 127.0.1.1 there, which other hosts cannot reach",
@@ -253,7 +255,9 @@ def test_a_port_in_use_that_the_user_chose_is_an_error_that_suggests_another(sta
     job = start(before=take_port, port_is_chosen=True)
     status, said = job.end()
     assert status == 2
-    assert re.search("error: host1: port 23456 is in use; wanted a free one: --master-port [1-9][0-9]+", said)
+    assert re.search(
+        "error: host1: port 23456 is in use; expected a free one: --master-port [1-9][0-9]+", said
+    )
 
 
 @pytest.mark.slow
@@ -267,8 +271,8 @@ def test_fewer_gpus_than_slots_start_nothing(start):
     job = start(device="cuda")
     status, said = job.end()
     assert status == 2
-    assert "error: host1: slots=2, but 0 GPUs found; wanted at most as many slots" in said
-    assert "error: host2: slots=2, but 0 GPUs found; wanted at most as many slots" in said
+    assert "error: host1: slots=2, but 0 GPUs found; expected at most as many slots" in said
+    assert "error: host2: slots=2, but 0 GPUs found; expected at most as many slots" in said
     assert not job.run.exists()
 
 

@@ -21,7 +21,7 @@ def test_data_that_a_host_lacks_is_named_and_starts_nothing(start, data: Path):
     job = start(before=lambda hosts: hosts[1].make_private(data), data=[str(data)])
     status, said = job.end()
     assert status == 2
-    expected = f"error: host2: data {data} is not there; wanted the same: --sync-data sends it"
+    expected = f"error: host2: data {data} is not there; expected the same: --sync-data sends it"
     assert expected in said
     assert "nothing started" in error_line(said)
 

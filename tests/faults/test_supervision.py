@@ -72,7 +72,7 @@ def test_too_few_hosts_are_not_enough(start):
     job.hosts[2].cut_off()
     status, said = job.end(limit_s=60)
     assert status == 2
-    assert "error: 2 of 3 hosts can start; wanted 3: nothing started" in error_line(said)
+    assert "error: 2 of 3 hosts can start; expected 3: nothing started" in error_line(said)
     assert "host3: no answer" in said
 
 

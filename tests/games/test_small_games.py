@@ -152,16 +152,16 @@ def test_tic_tac_toe_has_255168_games_and_5478_positions():
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("connect4", "7/7/7/7/7", "wanted 6 rows of 7"),
+        ("connect4", "7/7/7/7/7", "expected 6 rows of 7"),
         ("connect4", "7/7/7/7/7/8", "longer than 7"),
         ("connect4", "7/7/7/7/7/6z", "'z'"),
         ("connect4", "7/7/7/7/7/oo5", "as many x as o"),
         ("connect4", "7/7/7/7/x6/7", "hangs in the air"),
         ("connect4", "7/7/7/7/ooo4/xxxxo2", "four in a row"),
-        ("tictactoe", "3/3", "wanted 3 rows of 3"),
+        ("tictactoe", "3/3", "expected 3 rows of 3"),
         ("tictactoe", "xxx/3/3", "as many x as o"),
         ("tictactoe", "xxx/oo1/1o1", "three in a row"),
-        ("tictactoe", "", "wanted 3 rows of 3"),
+        ("tictactoe", "", "expected 3 rows of 3"),
     ],
 )
 def test_boards_that_cannot_be_are_refused_with_the_reason(name: str, text: str, reason: str):
@@ -171,7 +171,7 @@ def test_boards_that_cannot_be_are_refused_with_the_reason(name: str, text: str,
 
 @pytest.mark.parametrize(("name", "text"), [("connect4", "8"), ("connect4", ""), ("tictactoe", "d1")])
 def test_moves_outside_the_board_are_refused(name: str, text: str):
-    with pytest.raises(_core.GameError, match="wanted a"):
+    with pytest.raises(_core.GameError, match="expected a"):
         make_line(name).push_text(text)
 
 

@@ -47,18 +47,18 @@ def test_a_file_changes_what_it_names_and_leaves_the_rest(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[gpu]\n\ntemperature = 3\n", 3, "'temperature': no such threshold; wanted one of ecc_unc"),
-        ("[collective]\nstage_timeout_s = 2\n[gpus]\n", 3, "'gpus': no such section; wanted [gpu], [host]"),
+        ("[gpu]\n\ntemperature = 3\n", 3, "'temperature': no such threshold; expected one of ecc_unc"),
+        ("[collective]\nstage_timeout_s = 2\n[gpus]\n", 3, "'gpus': no such section; expected [gpu], [host]"),
         ("interval_s = 3\n", 1, "'interval_s': no such section"),
         ("[host]\nload_per_core_warn = 1\n[collective]\nload_per_core_warn = 1\n", 4, "no such threshold"),
-        ('[gpu]\ntemperature_c_warn = "hot"\n', 2, "temperature_c_warn: 'hot': wanted a whole number"),
-        ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: wanted a whole number from 0"),
-        ("[gpu]\nwants_ecc = 1\n", 2, "wants_ecc: 1: wanted true or false"),
-        ("[gpu]\ntemperature_c_warn = true\n", 2, "True: wanted a whole number"),
-        ("[collective]\nstage_timeout_s = -1\n", 2, "-1: wanted a number from 0"),
-        ("[collective]\nstage_timeout_s = inf\n", 2, "inf: wanted a number"),
-        ("[gpu]\nxids_fail = [48, true]\n", 2, "[48, True]: wanted a list of whole numbers"),
-        ("[gpu]\nharmless_clock_reasons = 1\n", 2, "1: wanted a list of texts"),
+        ('[gpu]\ntemperature_c_warn = "hot"\n', 2, "temperature_c_warn: 'hot': expected a whole number"),
+        ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: expected a whole number from 0"),
+        ("[gpu]\nwants_ecc = 1\n", 2, "wants_ecc: 1: expected true or false"),
+        ("[gpu]\ntemperature_c_warn = true\n", 2, "True: expected a whole number"),
+        ("[collective]\nstage_timeout_s = -1\n", 2, "-1: expected a number from 0"),
+        ("[collective]\nstage_timeout_s = inf\n", 2, "inf: expected a number"),
+        ("[gpu]\nxids_fail = [48, true]\n", 2, "[48, True]: expected a list of whole numbers"),
+        ("[gpu]\nharmless_clock_reasons = 1\n", 2, "1: expected a list of texts"),
     ],
 )
 def test_a_mistake_names_file_line_and_what_was_wanted(tmp_path: Path, text: str, line: int, message: str):

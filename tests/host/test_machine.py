@@ -99,12 +99,12 @@ def test_a_machine_in_mig_mode_offers_what_cuda_can_use():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("0,4", "CUDA_VISIBLE_DEVICES=0,4: no device 4 here; wanted indices below 4"),
-        ("0,-1", "'-1': wanted an index"),
-        ("all", "'all': wanted an index, GPU-<uuid> or MIG-<uuid>"),
-        ("0,", "'': wanted an index"),
-        ("GPU-9", "'GPU-9' means 0 of the devices here; wanted one"),
-        ("GPU-", "'GPU-' means 4 of the devices here; wanted one"),
+        ("0,4", "CUDA_VISIBLE_DEVICES=0,4: no device 4 here; expected indices below 4"),
+        ("0,-1", "'-1': expected an index"),
+        ("all", "'all': expected an index, GPU-<uuid> or MIG-<uuid>"),
+        ("0,", "'': expected an index"),
+        ("GPU-9", "'GPU-9' means 0 of the devices here; expected one"),
+        ("GPU-", "'GPU-' means 4 of the devices here; expected one"),
         ("1,1", "names a device twice"),
         ("1,GPU-11", "names a device twice"),
     ],

@@ -154,7 +154,7 @@ def test_a_mistake_in_the_hosts_is_one_line(tmp_path: Path):
     assert results[0] == (
         2,
         "",
-        "alphazero: error: preflight: --hosts node1: wanted HOST=SLOTS, as node1=8\n",
+        "alphazero: error: preflight: --hosts node1: expected HOST=SLOTS, as node1=8\n",
     )
 
 

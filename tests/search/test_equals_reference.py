@@ -142,7 +142,9 @@ class Pair:
                 result, wanted = self.core.result(temperature, draw), self.reference.result(temperature, draw)
                 for name in (field.name for field in dataclasses.fields(Result)):
                     got, want = getattr(result, name), getattr(wanted, name)
-                    assert np.array_equal(got, want), f"{name} at {temperature}, {draw}: {got}, wanted {want}"
+                    assert np.array_equal(got, want), (
+                        f"{name} at {temperature}, {draw}: {got}, expected {want}"
+                    )
         assert result is not None
         return result
 
@@ -150,9 +152,9 @@ class Pair:
 def difference(got: np.ndarray, wanted: np.ndarray) -> str:
     """Where two arrays part, for a message."""
     if got.shape != wanted.shape:
-        return f"has shape {got.shape}, wanted {wanted.shape}"
+        return f"has shape {got.shape}, expected {wanted.shape}"
     place = int(np.flatnonzero(got != wanted)[0])
-    return f"[{place}] is {got[place]!r}, wanted {wanted[place]!r}"
+    return f"[{place}] is {got[place]!r}, expected {wanted[place]!r}"
 
 
 def assert_same_leaves(got: Leaves, wanted: Leaves, number: int) -> None:
@@ -293,7 +295,7 @@ def test_positions_searched_side_by_side_find_what_the_reference_finds_alone(
         wanted = alone.result(0.0, 0.0)
         for field in dataclasses.fields(Result):
             one, other = getattr(got, field.name), getattr(wanted, field.name)
-            assert np.array_equal(one, other), f"{field.name} of {line}: {one}, wanted {other}"
+            assert np.array_equal(one, other), f"{field.name} of {line}: {one}, expected {other}"
 
 
 def children(line: Line) -> list[Line]:

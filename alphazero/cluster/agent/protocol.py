@@ -117,7 +117,7 @@ def decode_job(line: bytes) -> NodeJob:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LaunchError(f"node agent: first line is no job ({error}); started by hand?") from error
     if version != VERSION:
-        raise LaunchError(f"node agent: protocol {version}; wanted {VERSION}: another commit on the head")
+        raise LaunchError(f"node agent: protocol {version}; expected {VERSION}: another commit on the head")
     return job
 
 

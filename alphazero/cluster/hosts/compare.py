@@ -131,16 +131,16 @@ def _counted(host: JobHost, probe: Probe) -> JobHost:
 
 def _explain(answer: Answer, python: str, checkout: Path) -> str:
     if answer.status is None:
-        return f"no answer within {PROBE_TIMEOUT_S:.0f} s; wanted a host that is up"
+        return f"no answer within {PROBE_TIMEOUT_S:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
-        return f"no checkout at {checkout}; wanted the same path as on the head"
+        return f"no checkout at {checkout}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:
-        return f"no interpreter {python}; wanted the same environment as on the head"
+        return f"no interpreter {python}; expected the same environment as on the head"
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     lines = answer.errors.strip().splitlines()
     last = lines[-1] if lines else "it said nothing"
-    return f"its probe ended with exit status {answer.status}: {last}; wanted `make setup` there"
+    return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
 
 
 def compare(examined: Sequence[Examined], question: Question) -> Iterator[Finding]:
@@ -184,22 +184,24 @@ def _check_host(one: Examined, question: Question) -> Iterator[Finding]:
     if probe.fault:
         yield _error(one, probe.fault)
     if not probe.has_directory:
-        yield _error(one, f"no directory {question.directory}; wanted the one the head was started in")
+        yield _error(one, f"no directory {question.directory}; expected the one the head was started in")
     for name, found in probe.versions.items():
         if found == "not installed":
-            yield _error(one, f"{probe.python} has no {name}; wanted `make setup` there")
+            yield _error(one, f"{probe.python} has no {name}; expected `make setup` there")
 
 
 def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
     probe, slots = _probe(one), max((one.host.num_ranks, *(place + 1 for place in one.host.chosen)))
     if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
-        yield _error(one, f"slots={slots}, but {len(probe.visible)} GPUs found; wanted at most as many slots")
+        yield _error(
+            one, f"slots={slots}, but {len(probe.visible)} GPUs found; expected at most as many slots"
+        )
 
 
 def _check_health(one: Examined, question: Question) -> Iterator[Finding]:
     probe, run = _probe(one), question.run_directory
     if not probe.run_writable:
-        yield _error(one, f"{run}: cannot be written; wanted a directory for the run")
+        yield _error(one, f"{run}: cannot be written; expected a directory for the run")
     for fault in probe.health:
         finding = _error if fault.is_failure else _warning
         yield finding(one, fault.text)
@@ -208,31 +210,31 @@ def _check_health(one: Examined, question: Question) -> Iterator[Finding]:
 def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
     probe, name = _probe(one), question.master_addr
     if name and not probe.master_addresses:
-        yield _error(one, f"master address {name} does not resolve; wanted --master-addr ADDRESS that does")
+        yield _error(one, f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
     for address in probe.master_addresses:
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             yield _error(
                 one,
                 f"master address {name} is {address} there, which other hosts cannot reach; "
-                "wanted --master-addr with the master's address in the network (or /etc/hosts mended)",
+                "expected --master-addr with the master's address in the network (or /etc/hosts mended)",
             )
             break
     if question.port_is_chosen and not probe.port_is_free:
         port = question.master_port
-        yield _error(one, f"port {port} is in use; wanted a free one: --master-port {probe.free_port}")
+        yield _error(one, f"port {port} is in use; expected a free one: --master-port {probe.free_port}")
 
 
 def _check_interface(one: Examined, question: Question) -> Iterator[Finding]:
     names = list(dict.fromkeys(name for name, _ in _probe(one).machine.addresses))
     if question.interface and question.interface not in names:
-        yield _error(one, f"no network interface {question.interface}; wanted one of {', '.join(names)}")
+        yield _error(one, f"no network interface {question.interface}; expected one of {', '.join(names)}")
 
 
 def _check_data(one: Examined, question: Question) -> Iterator[Finding]:
     for path, wanted in question.data.items():
         if (found := _probe(one).data.get(path, "")) != wanted:
             state = f"is {found[:12]} there, {wanted[:12]} on the head" if found else "is not there"
-            yield _error(one, f"data {path} {state}; wanted the same: --sync-data sends it")
+            yield _error(one, f"data {path} {state}; expected the same: --sync-data sends it")
 
 
 def lacks_data(one: Examined, question: Question) -> bool:
@@ -245,14 +247,14 @@ def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:
     for name, wanted in theirs.versions.items():
         found = ours.versions.get(name, "not installed")
         if found not in (wanted, "not installed"):
-            yield _error(one, f"{name} {found}; wanted {wanted} as on {other}")
+            yield _error(one, f"{name} {found}; expected {wanted} as on {other}")
     if ours.commit != theirs.commit:
-        yield _error(one, f"alphazero commit {ours.commit}; wanted {theirs.commit} as on {other}")
+        yield _error(one, f"alphazero commit {ours.commit}; expected {theirs.commit} as on {other}")
 
 
 def _check_clock(one: Examined) -> Iterator[Finding]:
     if abs(one.clock_ahead_s) > MAX_CLOCK_S:
-        yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; wanted within {MAX_CLOCK_S:.0f} s")
+        yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s")
 
 
 def table(report: Report) -> list[str]:

@@ -119,11 +119,11 @@ SSH_FAULTS = (
 
 
 def explain_ssh(errors: str) -> str:
-    """One phrase for what ssh said when it failed: what is the matter, and what was wanted."""
+    """One phrase for what ssh said when it failed: what is the matter, and what was expected."""
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
-            return f"{matter}; wanted {wanted} (ssh: {_last_line(errors)})"
-    return f"ssh failed: {_last_line(errors) or 'it said nothing'}; wanted a login without questions"
+            return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"
+    return f"ssh failed: {_last_line(errors) or 'it said nothing'}; expected a login without questions"
 
 
 def _last_line(text: str) -> str:

@@ -107,7 +107,7 @@ def _stream(entries: Sequence[FileEntry], remote: Remote, python: str, checkout:
         kill_group(process)
     received = _marked(output, f"{remote.name}: {_last(output)}")
     if len(received) != len(entries):
-        raise LaunchError(f"{remote.name}: took {len(received)} of {len(entries)} files; wanted all")
+        raise LaunchError(f"{remote.name}: took {len(received)} of {len(entries)} files; expected all")
 
 
 def _marked(output: str, fault: str) -> list[str]:
@@ -143,7 +143,7 @@ def receive(entries: Sequence[FileEntry], stream: IO[bytes]) -> list[str]:
         for entry, member in zip(entries, archive, strict=False):
             source = archive.extractfile(member)
             if source is None or member.name != str(len(received)):
-                raise LaunchError(f"{entry.path}: the stream holds {member.name!r}; wanted a file")
+                raise LaunchError(f"{entry.path}: the stream holds {member.name!r}; expected a file")
             _write(entry, source)
             received.append(entry.path)
     return received
@@ -162,7 +162,7 @@ def _write(entry: FileEntry, source: IO[bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         if digest.hexdigest() != entry.sha256:
-            raise LaunchError(f"{path}: arrived with another sha256; wanted {entry.sha256[:12]}...")
+            raise LaunchError(f"{path}: arrived with another sha256; expected {entry.sha256[:12]}...")
         temporary.replace(path)
         fsync_directory(path.parent)
     except OSError as error:

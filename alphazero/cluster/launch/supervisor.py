@@ -285,7 +285,7 @@ class Supervisor:
         needed = job.min_nodes or len(job.hosts)
         if len(fit) < needed:
             self._say(
-                f"error: {len(fit)} of {len(job.hosts)} hosts can start; wanted {needed}: nothing started"
+                f"error: {len(fit)} of {len(job.hosts)} hosts can start; expected {needed}: nothing started"
             )
             return None
         if len(fit) < len(report.examined):

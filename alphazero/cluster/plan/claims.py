@@ -65,7 +65,7 @@ def whole(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
     for claim in claims:
         assert isinstance(claim.value, int)
         if claim.value < least:
-            raise LaunchError(f"{claim.text}: wanted at least {least}")
+            raise LaunchError(f"{claim.text}: expected at least {least}")
         checked.append(Claim(claim.value, claim.text))
     return checked
 
@@ -88,7 +88,7 @@ def read_sources(
         exclude = file.config.exclude if "exclude" in places else None
     if not hosts and (include is not None or exclude is not None):
         flag = f"--include {include}" if include is not None else f"--exclude {exclude}"
-        raise LaunchError(f"{flag}: wanted --hostfile beside it")
+        raise LaunchError(f"{flag}: expected --hostfile beside it")
     hosts = _weighted(hosts, origin, file)
     chosen = choose_hosts(hosts, include, exclude, origin) if hosts else ()
     return Sources(request, file, chosen, origin, slurm, outer, machine)
@@ -98,13 +98,15 @@ def _read_hosts(request: LaunchRequest, file: ClusterFile | None) -> tuple[tuple
     """The hosts of --hostfile or [cluster], and what to call where they stand."""
     places = {} if file is None else file.places
     if file is not None and "hostfile" in places and "hosts" in places:
-        raise LaunchError(f"{file.said('hosts')} contradicts {file.said('hostfile')}: wanted one of the two")
+        raise LaunchError(
+            f"{file.said('hosts')} contradicts {file.said('hostfile')}: expected one of the two"
+        )
     if request.hostfile is not None:
         hosts = read_hostfile(request.hostfile)
         origin = f"--hostfile {request.hostfile}"
         for key in ("hostfile", "hosts"):
             if file is not None and key in places and _same_hosts(file, key, hosts) is False:
-                raise LaunchError(f"{origin} contradicts {file.said(key)}: wanted one of the two")
+                raise LaunchError(f"{origin} contradicts {file.said(key)}: expected one of the two")
         return hosts, origin
     if file is not None and "hosts" in places:
         return _listed_hosts(file), f"[cluster] hosts ({places['hosts']})"
@@ -117,7 +119,9 @@ def _listed_hosts(file: ClusterFile) -> tuple[Host, ...]:
     place = f"{file.places['hosts']}: [cluster] hosts"
     for entry in file.config.hosts:
         if "\n" in entry:
-            raise LaunchError(f"{place}: {entry!r}: wanted one host an entry, '<host> slots=<positive int>'")
+            raise LaunchError(
+                f"{place}: {entry!r}: expected one host an entry, '<host> slots=<positive int>'"
+            )
     return parse_hostfile("\n".join(file.config.hosts), place)
 
 
@@ -135,19 +139,19 @@ def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile | None) ->
     for entry in file.config.host_weights:
         name, _, number = entry.rpartition("=")
         if name in weights:
-            raise LaunchError(f"{place}: names {name} twice; wanted each host once")
+            raise LaunchError(f"{place}: names {name} twice; expected each host once")
         weights[name] = float(number)
     known = {host.address for host in hosts}
     if absent := sorted(weights.keys() - known):
         where = f"{origin} has no such host" if hosts else "there is no list of hosts"
-        raise LaunchError(f"{place}: {absent[0]}: {where}; wanted a hostfile that names it")
+        raise LaunchError(f"{place}: {absent[0]}: {where}; expected a hostfile that names it")
     weighted = []
     for host in hosts:
         weight = weights.get(host.address, host.weight)
         if host.weight not in (1.0, weight):
             raise LaunchError(
                 f"{place} contradicts weight={host.weight:g} of {origin}, line {host.line}: "
-                "wanted one of them, or the same"
+                "expected one of them, or the same"
             )
         weighted.append(replace(host, weight=weight))
     return tuple(weighted)
@@ -157,5 +161,5 @@ def agreed(claims: Sequence[Claim[T]]) -> Claim[T] | None:
     """The first claim, None where there is none; LaunchError where another one differs from it."""
     for other in claims[1:]:
         if other.value != claims[0].value:
-            raise LaunchError(f"{claims[0].text} contradicts {other.text}: wanted one of them, or the same")
+            raise LaunchError(f"{claims[0].text} contradicts {other.text}: expected one of them, or the same")
     return claims[0] if claims else None

@@ -167,7 +167,7 @@ def deepspeed_command(
         for entry in plan.visible:
             if not entry.isdecimal():
                 raise LaunchError(
-                    f"--launcher deepspeed: takes device indices, not {entry}; wanted --launcher torchrun"
+                    f"--launcher deepspeed: takes device indices, not {entry}; expected --launcher torchrun"
                 )
         reason = "the devices of this job"
         variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(plan.visible), reason),)

@@ -41,7 +41,7 @@ def choose_hosts(
     if include is None and exclude is None:
         return tuple(ChosenHost(host, tuple(range(host.slots))) for host in hosts)
     if include is not None and exclude is not None:
-        raise LaunchError(f"--include {include} contradicts --exclude {exclude}: wanted one of them")
+        raise LaunchError(f"--include {include} contradicts --exclude {exclude}: expected one of them")
     flag, text = ("--include", include) if include is not None else ("--exclude", exclude or "")
     named = _read_filter(f"{flag} {text}", text or "", whole, source)
     chosen = []
@@ -51,7 +51,7 @@ def choose_hosts(
         if left:
             chosen.append(ChosenHost(host, tuple(sorted(left))))
     if not chosen:
-        raise LaunchError(f"{flag} {text}: leaves no host of {source}; wanted at least one")
+        raise LaunchError(f"{flag} {text}: leaves no host of {source}; expected at least one")
     return tuple(chosen)
 
 
@@ -61,19 +61,19 @@ def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str)
     for part in text.split("@"):
         match = PART.fullmatch(part)
         if match is None:
-            raise LaunchError(f"{place}: {part!r}: wanted HOST or HOST:SLOT,SLOT, joined by @")
+            raise LaunchError(f"{place}: {part!r}: expected HOST or HOST:SLOT,SLOT, joined by @")
         key = _key(match[1])
         if key not in whole:
             known = ", ".join(whole)
-            raise LaunchError(f"{place}: {source} has no host {match[1]}; wanted some of {known}")
+            raise LaunchError(f"{place}: {source} has no host {match[1]}; expected some of {known}")
         if key in named:
-            raise LaunchError(f"{place}: names {match[1]} twice; wanted each host once")
+            raise LaunchError(f"{place}: names {match[1]} twice; expected each host once")
         slots = [int(slot) for slot in match[2].split(",")] if match[2] else sorted(whole[key])
         if len(set(slots)) < len(slots):
-            raise LaunchError(f"{place}: names a slot of {match[1]} twice; wanted each once")
+            raise LaunchError(f"{place}: names a slot of {match[1]} twice; expected each once")
         if absent := set(slots) - whole[key]:
             raise LaunchError(
-                f"{place}: {match[1]} has no slot {min(absent)}; wanted 0 to {len(whole[key]) - 1}, "
+                f"{place}: {match[1]} has no slot {min(absent)}; expected 0 to {len(whole[key]) - 1}, "
                 f"as {source} says"
             )
         named[key] = set(slots)

@@ -63,5 +63,5 @@ def refuse_loopback(
     here = f"; this machine has {', '.join(own)}" if own else ""
     raise LaunchError(
         f"--master-addr {master_addr}: {what}, which other machines cannot reach; "
-        f"wanted the address of node 0 in the network{here}"
+        f"expected the address of node 0 in the network{here}"
     )

@@ -38,7 +38,7 @@ def choose_limits(sources: Sources) -> Limits:
         for claim in claims:
             assert isinstance(claim.value, float)
             if not least_s <= claim.value < math.inf:
-                raise LaunchError(f"{claim.text}: wanted at least {least_s:g} seconds")
+                raise LaunchError(f"{claim.text}: expected at least {least_s:g} seconds")
         if claims:
             assert isinstance(claims[0].value, float)
             chosen[limit] = claims[0].value

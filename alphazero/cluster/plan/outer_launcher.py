@@ -59,11 +59,11 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         if here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
-                f"wanted it once a machine, or `alphazero train` (or unset {size} if it is a leftover)"
+                f"expected it once a machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
         node_rank = _number(environment, rank)
         if node_rank >= num_processes:
-            raise LaunchError(f"{rank}={node_rank}: wanted less than {size}={num_processes}")
+            raise LaunchError(f"{rank}={node_rank}: expected less than {size}={num_processes}")
         return OuterLauncher(
             num_processes,
             node_rank,
@@ -79,5 +79,5 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
 
 def _number(environment: Mapping[str, str], name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", environment[name]):
-        raise LaunchError(f"{name}={environment[name]!r}: wanted a whole number")
+        raise LaunchError(f"{name}={environment[name]!r}: expected a whole number")
     return int(environment[name])

@@ -99,9 +99,11 @@ def _count_nodes(sources: Sources) -> Claim[int]:
     if elastic is not None:
         least, most = elastic
         if not 1 <= least <= most:
-            raise LaunchError(f"--elastic {least}:{most}: wanted LEAST:MOST nodes, 1 <= LEAST <= MOST")
+            raise LaunchError(f"--elastic {least}:{most}: expected LEAST:MOST nodes, 1 <= LEAST <= MOST")
         if claims:
-            raise LaunchError(f"--elastic {least}:{most} contradicts {claims[0].text}: wanted one of the two")
+            raise LaunchError(
+                f"--elastic {least}:{most} contradicts {claims[0].text}: expected one of the two"
+            )
         return Claim(most, f"--elastic {least}:{most}")
     return agreed(claims) or Claim(1, "")
 
@@ -110,9 +112,11 @@ def _choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
     """What this process does, and which node of the job this machine is."""
     request, slurm = sources.request, sources.slurm
     if request.launcher == "slurm" and slurm is None:
-        raise LaunchError("--launcher slurm: wanted a SLURM allocation (sbatch, salloc), there is none here")
+        raise LaunchError(
+            "--launcher slurm: expected a SLURM allocation (sbatch, salloc), there is none here"
+        )
     if request.launcher == "slurm" and sources.chosen:
-        raise LaunchError(f"--launcher slurm contradicts {sources.origin}: wanted one of the two")
+        raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
     claims: list[Claim[int]] = []
     if request.node_rank == AUTO_RANK:
         claims.append(Claim(_own_line(sources), "--node-rank auto"))
@@ -125,7 +129,7 @@ def _choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
         claims.append(Claim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
     rank = agreed(claims)
     if rank is not None and not 0 <= rank.value < nodes.value:
-        raise LaunchError(f"{rank.text}: wanted 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
+        raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
     if rank is not None and nodes.value > 1:
         by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
         return (SLURM_TASK if by_slurm else NODE), rank.value
@@ -142,7 +146,7 @@ def _choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
             )
         return LOCAL, 0
     if nodes.value > 1:
-        raise LaunchError(f"{nodes.text}: wanted --node-rank beside it, 0 to {nodes.value - 1}")
+        raise LaunchError(f"{nodes.text}: expected --node-rank beside it, 0 to {nodes.value - 1}")
     return LOCAL, 0
 
 
@@ -158,18 +162,18 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
         if is_loopback_name(chosen.host.address):
             raise LaunchError(
                 f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
-                "every host; wanted the name or address that the other hosts reach it by"
+                "every host; expected the name or address that the other hosts reach it by"
             )
     if len(own) > 1:
         names = " and ".join(sources.chosen[rank].host.address for rank in own)
-        raise LaunchError(f"{sources.origin}: {names} are both this machine; wanted each machine once")
+        raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
     return HEAD, own[0] if own else None
 
 
 def _own_line(sources: Sources) -> int:
     """Which host of the list this machine is."""
     if not sources.chosen:
-        raise LaunchError("--node-rank auto: wanted --hostfile beside it, which names this machine")
+        raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
     machine = sources.machine
     own = [
         rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
@@ -179,7 +183,7 @@ def _own_line(sources: Sources) -> int:
         found = "does not name" if not own else f"names {len(own)} times"
         raise LaunchError(
             f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
-            "wanted it once, or --node-rank R"
+            "expected it once, or --node-rank R"
         )
     return own[0]
 
@@ -208,7 +212,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
     for claim in sources.claim("--gpus", "gpus"):
         assert isinstance(claim.value, int)
         if claim.value != ALL_GPUS and claim.value < 1:
-            raise LaunchError(f"{claim.text}: wanted a number of processes from 1, or -1 for all devices")
+            raise LaunchError(f"{claim.text}: expected a number of processes from 1, or -1 for all devices")
         asked.append(Claim(claim.value, claim.text))
     wanted = agreed(asked)
     slurm = sources.slurm
@@ -218,7 +222,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
         if sources.chosen:
             chosen = sources.chosen[rank]
             if wanted is not None and wanted.value == ALL_GPUS and not chosen.is_whole:
-                raise LaunchError(f"{wanted.text} contradicts --include or --exclude: wanted one of them")
+                raise LaunchError(f"{wanted.text} contradicts --include or --exclude: expected one of them")
             if wanted is None or wanted.value != ALL_GPUS:
                 count = len(chosen.slots)
                 claims.append(Claim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}"))
@@ -237,13 +241,13 @@ def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, .
         claims.append(Claim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
     found = agreed(claims)
     if found is not None and not found.value:
-        raise LaunchError("--master-addr '': wanted the address of node 0")
+        raise LaunchError("--master-addr '': expected the address of node 0")
     if found is not None:
         return found.value
     if nodes.value == 1:
         return LOOPBACK
     if not hosts[0].host.address:
-        raise LaunchError(f"{nodes.text}: wanted --master-addr beside it, the address of node 0")
+        raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
     return hosts[0].host.address
 
 
@@ -252,7 +256,7 @@ def _choose_port(sources: Sources) -> Claim[int]:
     for claim in sources.claim("--master-port", "master_port"):
         assert isinstance(claim.value, int)
         if not 1 <= claim.value <= 65535:
-            raise LaunchError(f"{claim.text}: wanted 1 to 65535")
+            raise LaunchError(f"{claim.text}: expected 1 to 65535")
         return Claim(claim.value, claim.text)
     if sources.outer.master_port is not None:
         return Claim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
@@ -268,7 +272,7 @@ def _choose_launcher(sources: Sources) -> str:
     if asked == "auto" and sources.file is not None and "launcher" in sources.file.places:
         asked = sources.file.config.launcher
     if asked == "deepspeed" and request.elastic is not None:
-        raise LaunchError("--launcher deepspeed contradicts --elastic: wanted --launcher torchrun")
+        raise LaunchError("--launcher deepspeed contradicts --elastic: expected --launcher torchrun")
     return "deepspeed" if asked == "deepspeed" else "torchrun"
 
 
@@ -278,7 +282,7 @@ def _choose_restarts(sources: Sources, role: str) -> int:
     by_hand = role == SLURM_TASK or (role == NODE and sources.request.elastic is None)
     if number and by_hand and sources.request.max_restarts is not None:
         raise LaunchError(
-            f"--max-restarts {number}: all machines start again together; wanted --hostfile, a SLURM "
+            f"--max-restarts {number}: all machines start again together; expected --hostfile, a SLURM "
             "allocation or --elastic"
         )
     return 0 if by_hand else number
@@ -288,7 +292,7 @@ def _choose_min_nodes(sources: Sources, num_nodes: int) -> int:
     """0 for all."""
     claims = whole(sources.claim("--min-nodes", "min_nodes"), 0)
     if claims and claims[0].value > num_nodes:
-        raise LaunchError(f"{claims[0].text}: wanted at most {num_nodes}, as many as hosts")
+        raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")
     return claims[0].value if claims else 0
 
 
@@ -341,7 +345,7 @@ def _share(sources: Sources, own: HostPlan) -> Share:
         limit = slurm.gpus_on_node if slurm is not None else None
         if limit and own.num_processes > limit and sources.request.device != "cpu":
             raise LaunchError(
-                f"{asked.source} contradicts SLURM_GPUS_ON_NODE={limit}: wanted at most as many"
+                f"{asked.source} contradicts SLURM_GPUS_ON_NODE={limit}: expected at most as many"
             )
         return asked
     return Share(own.num_processes, f"{own.num_processes} tasks a node by SLURM")

@@ -50,7 +50,7 @@ def resolve_devices(
             notices.append(f"CUDA_VISIBLE_DEVICES={setting or ''} hides all NVIDIA devices")
     if device == "cuda" and not visible:
         reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
-        raise LaunchError(f"--device cuda: wanted an NVIDIA device, {reason} on {machine.host_name}")
+        raise LaunchError(f"--device cuda: expected an NVIDIA device, {reason} on {machine.host_name}")
     if not visible:
         num_processes = len(share.slots) or share.num_processes or 1
         notices.append(_cpu_notice(device, machine, num_processes, share.source))
@@ -60,7 +60,7 @@ def resolve_devices(
         limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
         raise LaunchError(
             f"{share.source}: this machine has {len(visible)} NVIDIA devices{limit}; "
-            "wanted at most as many, or --device cpu"
+            "expected at most as many, or --device cpu"
         )
     chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:wanted]
     return NodeDevices("cuda", len(chosen), chosen, tuple(notices))

@@ -67,7 +67,7 @@ def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
         counts.insert(0, "SLURM_STEP_NUM_NODES")
     source = next((name for name in names if environment.get(name)), "")
     if not source:
-        raise LaunchError(f"{id_name}={environment[id_name]}, but no {names[0]}: wanted both, or neither")
+        raise LaunchError(f"{id_name}={environment[id_name]}, but no {names[0]}: expected both, or neither")
     hosts = expand_hosts(environment[source], source)
     job = SlurmJob(
         job_id=_number(environment, id_name),
@@ -84,14 +84,14 @@ def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
     count = next((name for name in counts if name in environment), "")
     if count and "SLURM_PTY_PORT" not in environment and _number(environment, count) != len(hosts):
         raise LaunchError(
-            f"{count}={environment[count]} contradicts {job.source} ({len(hosts)} nodes): wanted the same"
+            f"{count}={environment[count]} contradicts {job.source} ({len(hosts)} nodes): expected the same"
         )
     if job.node_rank is not None and job.node_rank >= len(hosts):
-        raise LaunchError(f"SLURM_NODEID={job.node_rank}: wanted less than {len(hosts)} ({job.source})")
+        raise LaunchError(f"SLURM_NODEID={job.node_rank}: expected less than {len(hosts)} ({job.source})")
     if in_step and max(job.tasks_per_node) > 1:
         raise LaunchError(
             f"SLURM_STEP_TASKS_PER_NODE={environment['SLURM_STEP_TASKS_PER_NODE']}: the launcher starts the "
-            "processes of a node itself; wanted one task a node (srun --ntasks-per-node=1), or no srun"
+            "processes of a node itself; expected one task a node (srun --ntasks-per-node=1), or no srun"
         )
     return job
 
@@ -119,7 +119,7 @@ def _tasks_per_node(environment: Mapping[str, str], num_nodes: int, in_step: boo
         return ()
     counts = expand_counts(environment[name], name)
     if "SLURM_PTY_PORT" not in environment and len(counts) != num_nodes:
-        raise LaunchError(f"{name}={environment[name]}: is for {len(counts)} nodes; wanted {num_nodes}")
+        raise LaunchError(f"{name}={environment[name]}: is for {len(counts)} nodes; expected {num_nodes}")
     return counts if len(counts) == num_nodes else ()
 
 
@@ -130,7 +130,7 @@ def expand_counts(text: str, name: str) -> tuple[int, ...]:
         match = COUNTS.fullmatch(part)
         repeat = int(match[2] or 1) if match else 0
         if match is None or not 0 < repeat <= MAX_HOSTS - len(counts):
-            raise LaunchError(f"{name}={text!r}: wanted counts as 8(x2),4")
+            raise LaunchError(f"{name}={text!r}: expected counts as 8(x2),4")
         counts += [int(match[1])] * repeat
     return tuple(counts)
 
@@ -141,15 +141,15 @@ def expand_hosts(text: str, name: str) -> tuple[str, ...]:
     for part in _split_list(text, name):
         for host in _expand_part(part, text, name):
             if len(hosts) == MAX_HOSTS:
-                raise LaunchError(f"{name}: wanted at most {MAX_HOSTS} hosts")
+                raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
             hosts.append(host)
     if len(set(hosts)) < len(hosts):
-        raise LaunchError(f"{name}={text!r}: names a host twice; wanted each once")
+        raise LaunchError(f"{name}={text!r}: names a host twice; expected each once")
     return tuple(hosts)
 
 
 def _bad_list(text: str, name: str) -> LaunchError:
-    return LaunchError(f"{name}={text!r}: wanted a node list as gpu[01-04,7],login1")
+    return LaunchError(f"{name}={text!r}: expected a node list as gpu[01-04,7],login1")
 
 
 def _split_list(text: str, name: str) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _expand_ranges(inside: str, text: str, name: str) -> Iterator[str]:
             raise _bad_list(text, name)
         first, last = match[1], match[2] or match[1]
         if int(last) - int(first) >= MAX_HOSTS:
-            raise LaunchError(f"{name}: wanted at most {MAX_HOSTS} hosts")
+            raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 
@@ -194,5 +194,5 @@ def _expand_ranges(inside: str, text: str, name: str) -> Iterator[str]:
 def _number(environment: Mapping[str, str], name: str) -> int:
     text = environment.get(name, "")
     if not re.fullmatch(r"[0-9]{1,10}", text):
-        raise LaunchError(f"{name}={text!r}: wanted a whole number")
+        raise LaunchError(f"{name}={text!r}: expected a whole number")
     return int(text)

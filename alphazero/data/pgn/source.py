@@ -59,7 +59,7 @@ def find_sources(arguments: Sequence[Path]) -> list[Source]:
             inside = _files_below(argument)
             if not inside:
                 wanted = ", ".join(SUFFIXES)
-                raise DataError(f"{argument}: no PGN files below this directory; wanted names in {wanted}")
+                raise DataError(f"{argument}: no PGN files below this directory; expected names in {wanted}")
             found += [(path, path.relative_to(argument).as_posix()) for path in inside]
         else:
             found.append((argument, argument.name))
@@ -144,7 +144,7 @@ class SourceReader:
             for magic, what in _REFUSED.items():
                 if head.startswith(magic):
                     raise DataError(
-                        f"{self.source.path}: this is {what}; wanted PGN text: plain, gzip, bzip2 or zstd"
+                        f"{self.source.path}: this is {what}; expected PGN text: plain, gzip, bzip2 or zstd"
                     )
             packing, opened = self._unpack(head, block_bytes)
             for block in opened:

@@ -1,7 +1,7 @@
 """PGN sources parsed on all cores, told in order: one decompressing task a file, many parsing tasks.
 
 Memory is bounded however large the files are: only so many chunks of text are in flight. The file
-whose games are wanted next has a share of its own, so that files read ahead cannot starve it.
+whose games are needed next has a share of its own, so that files read ahead cannot starve it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _ClosedError(Exception):
 
 
 class _ChunkBudget:
-    """How many chunks may be in flight: `limit`, and as many again for the source that is wanted next."""
+    """How many chunks may be in flight: `limit`, and as many again for the source that is needed next."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -47,9 +47,9 @@ class WindowEncoder:
         if window.game_name != spec.name:
             raise ConfigError(f"the data is {window.game_name}, the network plays {spec.name}")
         if num_threads < 1:
-            raise ConfigError(f"{num_threads} loader threads: wanted at least 1")
+            raise ConfigError(f"{num_threads} loader threads: expected at least 1")
         if not 0 <= value_q_ratio <= 1:
-            raise ConfigError(f"value_q_ratio {value_q_ratio}: wanted 0 to 1")
+            raise ConfigError(f"value_q_ratio {value_q_ratio}: expected 0 to 1")
         self._window = window
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
@@ -140,7 +140,7 @@ class Loader:
         """
         if micro_batch_size < 1 or batch_size % micro_batch_size != 0:
             raise ConfigError(
-                f"micro-batch size {micro_batch_size}: wanted a divisor of the batch size {batch_size}"
+                f"micro-batch size {micro_batch_size}: expected a divisor of the batch size {batch_size}"
             )
         if window.num_samples == 0:
             raise DataError("the data holds no positions: no game with a result and a move")

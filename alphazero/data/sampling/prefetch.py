@@ -69,7 +69,7 @@ def prefetched(items: Iterator[T], depth: int) -> Iterator[T]:
     (raised here), or when the iterator is closed or dropped.
     """
     if depth < 1:
-        raise ConfigError(f"prefetch {depth}: wanted at least 1")
+        raise ConfigError(f"prefetch {depth}: expected at least 1")
     return _drain(items, depth)
 
 

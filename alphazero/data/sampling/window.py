@@ -199,7 +199,7 @@ class Window:
             if self.num_games < 2:
                 raise ConfigError(
                     f"validation_share {validation_share}: {self.num_games} games with a result; "
-                    "wanted at least 2 to split"
+                    "expected at least 2 to split"
                 )
             num_validation = min(max(num_validation, 1), self.num_games - 1)
         boundary = self.num_games - num_validation
@@ -246,7 +246,7 @@ class Mixture:
     def __post_init__(self) -> None:
         """Raises ConfigError."""
         if not 0 <= self.first_share <= 1:
-            raise ConfigError(f"historical share {self.first_share}: wanted 0 to 1")
+            raise ConfigError(f"historical share {self.first_share}: expected 0 to 1")
 
     def num_from_first(self, batch_size: int) -> int:
         """Samples of each batch that come from the first part."""

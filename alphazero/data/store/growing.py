@@ -52,11 +52,11 @@ class GrowingStore:
         if (path / MANIFEST_NAME).exists():
             self.manifest = GameStore.open(path).manifest
             if self.manifest.game != game:
-                raise DataError(f"{path}: holds games of {self.manifest.game}; wanted {game}")
+                raise DataError(f"{path}: holds games of {self.manifest.game}; expected {game}")
             if self.manifest.sources or self.manifest.quarantine_size_bytes:
-                raise DataError(f"{path}: holds games read from files; wanted a store that grows")
+                raise DataError(f"{path}: holds games read from files; expected a store that grows")
         elif path.exists() and not (path.is_dir() and _is_unfinished(path)):
-            raise DataError(f"{path}: is there and no game store; wanted a new or an existing store")
+            raise DataError(f"{path}: is there and no game store; expected a new or an existing store")
         self._attempted = self.manifest  # may be on disk although writing it failed
         if path.is_dir():
             self._settle()
@@ -86,7 +86,7 @@ class GrowingStore:
         view = view_of(batch, self.path / name)
         others = sorted({str(game) for game in batch.column("game").unique().to_pylist()} - {self.game})
         if others:
-            raise DataError(f"{self.path}: games of {', '.join(others)} to add; wanted {self.game}")
+            raise DataError(f"{self.path}: games of {', '.join(others)} to add; expected {self.game}")
         entry = ShardEntry(name, view.num_games, view.num_plies, len(content), digest)
         with self._named_faults():
             _make_directory(self.path)
@@ -102,7 +102,7 @@ class GrowingStore:
         Raises DataError where there are not as many, or files cannot be moved: the store is one of the two.
         """
         if not 0 <= num_shards <= len(self.shards):
-            raise DataError(f"{self.path}: {len(self.shards)} shards; wanted at least {num_shards}")
+            raise DataError(f"{self.path}: {len(self.shards)} shards; expected at least {num_shards}")
         if num_shards == len(self.shards):
             return
         self._check_is_current()
@@ -129,7 +129,7 @@ class GrowingStore:
         path = self.path / MANIFEST_NAME
         found = Manifest.from_json(path) if path.exists() else None
         if found not in (self.manifest, self._attempted):
-            raise DataError(f"{self.path}: another process has written to it; wanted one writer a store")
+            raise DataError(f"{self.path}: another process has written to it; expected one writer a store")
 
     def _settle(self) -> None:
         """Remove files that were never finished, and set aside the shards that the manifest does not know."""

@@ -111,7 +111,7 @@ def _check_lengths(columns: dict[str, ListView], moves_offset: npt.NDArray[np.in
         wrong = np.flatnonzero(where & (found != wanted))
         if len(wrong):
             game = wrong[0]
-            raise ValueError(f"game {game}: {found[game]} entries of {name}; wanted {wanted[game]}")
+            raise ValueError(f"game {game}: {found[game]} entries of {name}; expected {wanted[game]}")
 
     for name in _A_PLY:
         expect(name, plies * is_searched, np.ones_like(is_searched))
@@ -131,4 +131,4 @@ def check_values(view: SearchView) -> None:
         if len(outside):
             game = int(np.searchsorted(view.ply_offset, outside[0], side="right")) - 1
             ply = outside[0] - view.ply_offset[game]
-            raise ValueError(f"game {game}, ply {ply}: {name} {values[outside[0]]}; wanted {low:g} to 1")
+            raise ValueError(f"game {game}, ply {ply}: {name} {values[outside[0]]}; expected {low:g} to 1")

@@ -175,7 +175,7 @@ class Manifest:
         except json.JSONDecodeError as error:
             raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
         if not isinstance(body, dict) or body.get("magic") != MAGIC:
-            raise DataError(f"{path}: no manifest of a game store; wanted magic {MAGIC!r}")
+            raise DataError(f"{path}: no manifest of a game store; expected magic {MAGIC!r}")
         if body.get("version") != VERSION:
             raise DataError(f"{path}: version {body.get('version')!r}; this program reads version {VERSION}")
         recorded = body.pop("manifest_sha256", None)
@@ -246,7 +246,7 @@ def shard_batch(source: pa.NativeFile | pa.Buffer, path: Path) -> pa.RecordBatch
         if not reader.schema.equals(SCHEMA):
             raise DataError(f"{path}: its columns are not those of a version {VERSION} shard")
         if reader.num_record_batches != 1:
-            raise DataError(f"{path}: {reader.num_record_batches} record batches; wanted 1")
+            raise DataError(f"{path}: {reader.num_record_batches} record batches; expected 1")
         return reader.get_batch(0)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
@@ -372,7 +372,7 @@ def verify_shard(shard: ShardView, game: str) -> None:
         "tictactoe": _core.find_illegal_tictactoe_game,
     }
     if game not in checks:
-        raise DataError(f"{shard.path}: game {game!r}: wanted one of {', '.join(checks)}")
+        raise DataError(f"{shard.path}: game {game!r}: expected one of {', '.join(checks)}")
     search = None if shard.search is None else shard.search.core_arrays()
     try:
         fault = checks[game](shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset, search)

@@ -125,11 +125,11 @@ class NetworkEvaluator:
         num_positions, num_moves = len(packed), len(legal_index)
         if num_positions > self.batch_size or num_moves > self.max_moves:
             raise ValueError(
-                f"{num_positions} positions with {num_moves} moves: wanted at most {self.batch_size} "
+                f"{num_positions} positions with {num_moves} moves: expected at most {self.batch_size} "
                 f"with {self.max_moves}"
             )
         if len(legal_offset) != num_positions + 1 or legal_offset[0] != 0 or legal_offset[-1] != num_moves:
-            raise ValueError(f"legal_offset: wanted {num_positions + 1} numbers from 0 to {num_moves}")
+            raise ValueError(f"legal_offset: expected {num_positions + 1} numbers from 0 to {num_moves}")
         lane = next((lane for lane in self.lanes if not lane.busy), None)
         if lane is None:
             raise RuntimeError(f"{len(self.lanes)} batches in flight: take a result() first")
@@ -155,7 +155,7 @@ def make_forward(
     if device.type == "cuda":
         return ModuleForward(network, device, dtype, compiled=compiled)
     if compiled:
-        raise ValueError("compiled: wanted a CUDA device; the CPU has fused convolutions")
+        raise ValueError("compiled: expected a CUDA device; the CPU has fused convolutions")
     reason = why_not_onednn(dtype)
     if reason:
         return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")

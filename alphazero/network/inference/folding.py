@@ -59,7 +59,7 @@ def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor
         if name not in named:
             raise ValueError(f"{name}: missing from the new weights")
         if named[name].shape != wanted.shape:
-            raise ValueError(f"{name}: shape {list(named[name].shape)}, wanted {list(wanted.shape)}")
+            raise ValueError(f"{name}: shape {list(named[name].shape)}, expected {list(wanted.shape)}")
     for name in named:
         if name not in network_tensors:
             raise ValueError(f"{name}: not part of this network")

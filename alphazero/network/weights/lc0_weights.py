@@ -143,7 +143,7 @@ def parse_lc0(data: bytes) -> Lc0Network:
     """An unpacked lc0 network file. Raises WeightsError without the file's name."""
     # fixed32 magic is the first field of every file lc0's tools write; checked before the rest is parsed.
     if data[:5] != b"\x0d" + MAGIC.to_bytes(4, "little"):
-        raise WeightsError("no lc0 network: wanted the magic number 0x1c0 at the start")
+        raise WeightsError("no lc0 network: expected the magic number 0x1c0 at the start")
     net = Message(memoryview(data), "Net")
     check_format(net)
     weights = net.message(10, "weights")
@@ -171,7 +171,7 @@ def check_format(net: Message) -> None:
         raise WeightsError("ONNX network: only lc0's own weights can be read")
     layout = net.message(4, "format")
     if layout.integer(1) != 1:
-        raise WeightsError(f"weights encoding {layout.integer(1)}: wanted 1 (LINEAR16)")
+        raise WeightsError(f"weights encoding {layout.integer(1)}: expected 1 (LINEAR16)")
     network_format = layout.message(2, "network_format")
     weights = net.message(10, "weights")
     # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
@@ -189,7 +189,7 @@ def check_format(net: Message) -> None:
     for refused, what in refusals:
         if refused:
             raise WeightsError(
-                f"{what}: wanted a convolutional tower with ReLU, the classical 112 input planes, a "
+                f"{what}: expected a convolutional tower with ReLU, the classical 112 input planes, a "
                 "convolutional policy head and a WDL value head"
             )
 
@@ -204,7 +204,7 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
     squares = spec.board_height * spec.board_width
     blocks = weights.messages(RESIDUAL, "residual")
     if not 1 <= len(blocks) <= 256:
-        raise WeightsError(f"{len(blocks)} residual blocks: wanted 1 to 256")
+        raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to 256")
     filters = _quotient(
         layer_size(weights.message(INPUT, "input").message(WEIGHTS, "weights")),
         9 * spec.num_planes,
@@ -212,12 +212,12 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
     )
     with_se = {block.has(SE) for block in blocks}
     if len(with_se) != 1:
-        raise WeightsError("squeeze-excitation in some blocks only: wanted in all or none")
+        raise WeightsError("squeeze-excitation in some blocks only: expected in all or none")
     se_ratio = 0
     if with_se == {True}:
         units = layer_size(blocks[0].message(SE, "se").message(SE_B1, "b1"))
         if units == 0 or filters % units:
-            raise WeightsError(f"{units} squeeze units: wanted a divisor of the {filters} filters")
+            raise WeightsError(f"{units} squeeze units: expected a divisor of the {filters} filters")
         se_ratio = filters // units
     value_hidden = layer_size(weights.message(IP1_VAL_B, "ip1_val_b"))
     moves_left_hidden = layer_size(weights.message(IP1_MOV_B, "ip1_mov_b")) if moves_left else 1
@@ -243,7 +243,7 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
 
 def _quotient(size: int, divisor: int, what: str) -> int:
     if size == 0 or divisor == 0 or size % divisor:
-        raise WeightsError(f"{what}: {size} weights, wanted a positive multiple of {divisor}")
+        raise WeightsError(f"{what}: {size} weights, expected a positive multiple of {divisor}")
     return size // divisor
 
 
@@ -319,10 +319,10 @@ def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray
     weight = layer_values(block, WEIGHTS, f"{prefix}.conv")
     for field, name in ((BN_MEANS, "bn_means"), (BN_VARIANCES, "bn_stddivs")):
         if not block.has(field):
-            raise WeightsError(f"{prefix}: no {name}, wanted BatchNorm after the convolution")
+            raise WeightsError(f"{prefix}: no {name}, expected BatchNorm after the convolution")
     variance = read(BN_VARIANCES, "bn_stddivs", 1.0)
     if variance.min() < 0:
-        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: wanted variances, at least 0")
+        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances, at least 0")
     return {
         f"{prefix}.conv.weight": shaped(weight, place.shape, f"{prefix}.conv"),
         f"{prefix}.norm.weight": read(BN_GAMMAS, "bn_gammas", 1.0),
@@ -336,7 +336,7 @@ def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
     """The values in `shape`. Raises WeightsError when there are more or fewer."""
     if len(values) != math.prod(shape):
         raise WeightsError(
-            f"{name}: {len(values)} numbers, wanted {math.prod(shape)} for shape {list(shape)}"
+            f"{name}: {len(values)} numbers, expected {math.prod(shape)} for shape {list(shape)}"
         )
     return values.reshape(shape)
 
@@ -350,7 +350,7 @@ def layer_dtype(layer: Message) -> np.dtype[Any]:
     """How the numbers of a Layer are stored. Raises WeightsError."""
     encoding = layer.integer(ENCODING, LINEAR16)
     if encoding not in ENCODING_DTYPES:
-        raise WeightsError(f"{layer.name}: encoding {encoding}: wanted one of {list(ENCODING_DTYPES)}")
+        raise WeightsError(f"{layer.name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
     return np.dtype(ENCODING_DTYPES[encoding])
 
 
@@ -359,7 +359,7 @@ def layer_values(message: Message, field: int, name: str) -> FloatArray:
     layer = message.message(field, name)
     params, dtype = layer.bytes(PARAMS), layer_dtype(layer)
     if len(params) % dtype.itemsize:
-        raise WeightsError(f"{name}: {len(params)} bytes, wanted a multiple of {dtype.itemsize}")
+        raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
     raw = np.frombuffer(params, dtype)
     encoding = layer.integer(ENCODING, LINEAR16)
     values: FloatArray

@@ -113,7 +113,7 @@ def read_pt(path: Path) -> WeightsFile:
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
     if not isinstance(content, dict):
-        raise WeightsError(f"{path}: holds a {type(content).__name__}, wanted alphazero weights")
+        raise WeightsError(f"{path}: holds a {type(content).__name__}, expected alphazero weights")
     header = check_header(path, content)
     return WeightsFile(
         header, check_state_dict(path, content.get("state_dict")), check_metadata(path, content)
@@ -130,7 +130,7 @@ def read_safetensors(path: Path) -> WeightsFile:
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
     if not isinstance(content, dict):
-        raise WeightsError(f"{path}: header holds a {type(content).__name__}, wanted a JSON object")
+        raise WeightsError(f"{path}: header holds a {type(content).__name__}, expected a JSON object")
     header = check_header(path, content)
     return WeightsFile(header, check_state_dict(path, state_dict), check_metadata(path, content))
 
@@ -138,12 +138,14 @@ def read_safetensors(path: Path) -> WeightsFile:
 def check_header(path: Path, content: Mapping[str, Any]) -> NetworkConfig:
     """Check magic and version; the network's shape. Raises WeightsError."""
     if content.get("magic") != MAGIC:
-        raise WeightsError(f"{path}: magic {content.get('magic')!r}: wanted {MAGIC!r}, written by alphazero")
+        raise WeightsError(
+            f"{path}: magic {content.get('magic')!r}: expected {MAGIC!r}, written by alphazero"
+        )
     if content.get("version") != VERSION:
         raise WeightsError(f"{path}: version {content.get('version')!r}: this program reads {VERSION}")
     network = content.get("network")
     if not isinstance(network, dict):
-        raise WeightsError(f"{path}: network {network!r}: wanted the network's shape")
+        raise WeightsError(f"{path}: network {network!r}: expected the network's shape")
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
     for name, value in network.items():
         if name not in fields:
@@ -152,9 +154,9 @@ def check_header(path: Path, content: Mapping[str, Any]) -> NetworkConfig:
         choices = field.metadata["choices"]
         low, high = field.metadata["minimum"], field.metadata["maximum"]
         if type(value) is not type(field.default):
-            raise WeightsError(f"{path}: network.{name} {value!r}: wanted {type(field.default).__name__}")
+            raise WeightsError(f"{path}: network.{name} {value!r}: expected {type(field.default).__name__}")
         if choices and value not in choices:
-            raise WeightsError(f"{path}: network.{name} {value!r}: wanted one of {', '.join(choices)}")
+            raise WeightsError(f"{path}: network.{name} {value!r}: expected one of {', '.join(choices)}")
         if (low is not None and value < low) or (high is not None and value > high):
             raise WeightsError(f"{path}: network.{name} {value}: out of range")
     return NetworkConfig(**network)
@@ -165,7 +167,7 @@ def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
     if not isinstance(state_dict, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
     ):
-        raise WeightsError(f"{path}: state_dict: wanted tensors by name")
+        raise WeightsError(f"{path}: state_dict: expected tensors by name")
     return state_dict
 
 
@@ -173,7 +175,7 @@ def check_metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
     """The metadata: plain values by name. Raises WeightsError."""
     metadata = content.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise WeightsError(f"{path}: metadata {metadata!r}: wanted values by name")
+        raise WeightsError(f"{path}: metadata {metadata!r}: expected values by name")
     return metadata
 
 
@@ -193,9 +195,9 @@ def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
             raise WeightsError(f"{path}: {key}: not part of this network")
         got, want = weights.state_dict[key], wanted[key]
         if got.shape != want.shape:
-            raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, wanted {list(want.shape)}")
+            raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(want.shape)}")
         if got.dtype != want.dtype:
-            raise WeightsError(f"{path}: {key}: {got.dtype}, wanted {want.dtype}")
+            raise WeightsError(f"{path}: {key}: {got.dtype}, expected {want.dtype}")
     network.load_state_dict(weights.state_dict, assign=True)
     return network
 

@@ -71,7 +71,7 @@ def find_micro_batch_size(
         where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
     if found is None:
         raise ConfigError(
-            f"--micro-batch-size auto: not even {sizes[0]} fits ({where}); wanted a smaller network or "
+            f"--micro-batch-size auto: not even {sizes[0]} fits ({where}); expected a smaller network or "
             "--zero-stage 1 and more"
         )
     return found
@@ -246,4 +246,4 @@ def _peak_bytes() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
-    raise ConfigError("/proc/self/status: no VmHWM here; wanted --micro-batch-size as a number")
+    raise ConfigError("/proc/self/status: no VmHWM here; expected --micro-batch-size as a number")

@@ -35,7 +35,7 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
         name, _, number = entry.partition("=")
         by_flag[name] = float(number)
         if not by_flag[name]:
-            raise ConfigError(f"--host-weights {entry}: wanted a weight above 0")
+            raise ConfigError(f"--host-weights {entry}: expected a weight above 0")
     told = environment.get(WEIGHT_VARIABLE)
     if told is None:
         return by_flag.get(host, 1.0)
@@ -44,11 +44,11 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise ConfigError(f"{WEIGHT_VARIABLE}={told!r}: wanted a number above 0")
+        raise ConfigError(f"{WEIGHT_VARIABLE}={told!r}: expected a number above 0")
     if by_flag.get(host, weight) != weight:
         raise ConfigError(
             f"--host-weights {host}={by_flag[host]:g} contradicts weight={told} of the hostfile: "
-            f"wanted one of them"
+            f"expected one of them"
         )
     return weight
 

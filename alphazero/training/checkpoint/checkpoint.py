@@ -142,7 +142,7 @@ def load(path: Path) -> Checkpoint:
         try:
             tensors[name] = load_file(path / name)
         except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"{path / name}: {error}; wanted a safetensors file") from error
+            raise CheckpointError(f"{path / name}: {error}; expected a safetensors file") from error
     lanes = (path / LANES).read_bytes() if LANES in names else None
     return Checkpoint(
         state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes, tensors.get(CHAMPION)

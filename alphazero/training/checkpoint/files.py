@@ -67,26 +67,26 @@ def verify(path: Path, *, hash_files: bool = True) -> None:
     for name, expected in read_manifest(path).items():
         file = path / name
         if not file.is_file():
-            raise CheckpointError(f"{file}: missing; wanted {expected['size_bytes']} bytes")
+            raise CheckpointError(f"{file}: missing; expected {expected['size_bytes']} bytes")
         if file.stat().st_size != expected["size_bytes"]:
-            raise CheckpointError(f"{file}: {file.stat().st_size} bytes; wanted {expected['size_bytes']}")
+            raise CheckpointError(f"{file}: {file.stat().st_size} bytes; expected {expected['size_bytes']}")
         if hash_files and (digest := sha256_of(file)) != expected["sha256"]:
-            raise CheckpointError(f"{file}: sha256 {digest[:12]}...; wanted {expected['sha256'][:12]}...")
+            raise CheckpointError(f"{file}: sha256 {digest[:12]}...; expected {expected['sha256'][:12]}...")
 
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     """size_bytes and sha256 of every file of a checkpoint."""
     manifest = read_json(path / MANIFEST)
     if manifest.get("magic") != MAGIC:
-        raise CheckpointError(f"{path / MANIFEST}: magic {manifest.get('magic')!r}: wanted {MAGIC!r}")
+        raise CheckpointError(f"{path / MANIFEST}: magic {manifest.get('magic')!r}: expected {MAGIC!r}")
     if manifest.get("version") != VERSION:
-        raise CheckpointError(f"{path / MANIFEST}: version {manifest.get('version')!r}: wanted {VERSION}")
+        raise CheckpointError(f"{path / MANIFEST}: version {manifest.get('version')!r}: expected {VERSION}")
     files = manifest.get("files")
     if not isinstance(files, dict) or not {WEIGHTS, OPTIMIZER, STATE} <= files.keys():
-        raise CheckpointError(f"{path / MANIFEST}: files {files!r}: wanted {WEIGHTS}, {OPTIMIZER}, {STATE}")
+        raise CheckpointError(f"{path / MANIFEST}: files {files!r}: expected {WEIGHTS}, {OPTIMIZER}, {STATE}")
     for name, entry in files.items():
         if name not in (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
-            raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: wanted size_bytes and sha256")
+            raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: expected size_bytes and sha256")
     return files
 
 
@@ -114,9 +114,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CheckpointError(f"{path}: {error}; wanted JSON") from error
+        raise CheckpointError(f"{path}: {error}; expected JSON") from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: wanted a JSON object")
+        raise CheckpointError(f"{path}: expected a JSON object")
     return value
 
 
@@ -157,7 +157,7 @@ def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tupl
 def find_best(directory: Path, metric: str) -> Path:
     """The complete checkpoint marked best in `metric`; CheckpointError where there is none."""
     if metric not in BEST_METRICS:
-        raise CheckpointError(f"best-{metric}: no such metric; wanted one of {', '.join(BEST_METRICS)}")
+        raise CheckpointError(f"best-{metric}: no such metric; expected one of {', '.join(BEST_METRICS)}")
     if not (directory / f"best-{metric}").exists():
         marked = [name for name in BEST_METRICS if (directory / f"best-{name}").exists()]
         raise CheckpointError(f"{directory}: no best-{metric}; there is {', '.join(marked) or 'none yet'}")
@@ -172,7 +172,7 @@ def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
     name, value = pointer.get("checkpoint"), pointer.get("value")
     is_name = isinstance(name, str) and name.startswith(PREFIX) and "/" not in name
     if pointer.get("magic") != BEST_MAGIC or not is_name or not isinstance(value, (int, float)):
-        raise CheckpointError(f"{file}: {pointer!r}: wanted {BEST_MAGIC!r} with checkpoint and value")
+        raise CheckpointError(f"{file}: {pointer!r}: expected {BEST_MAGIC!r} with checkpoint and value")
     return directory / str(name), float(value)
 
 

@@ -62,7 +62,7 @@ class Contradiction:
 
 
 def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
-    """Read and check ds_config.json; ConfigError names file, line, key, value and what was wanted."""
+    """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
     file = read_json_file(path)
     file = dataclasses.replace(file, table=_without_auto(file.table))
     _check_top(file)
@@ -167,7 +167,7 @@ def _contradicts_file(
 ) -> ConfigError:
     return ConfigError(
         f"{settings.source}: {said} contradicts {name} = {current!r} of {config.preset}.toml; "
-        "wanted one of them absent"
+        "expected one of them absent"
     )
 
 
@@ -197,7 +197,7 @@ def _unknown(file: JsonFile, keys: KeyPath, value: object, known: Iterable[str])
     names = list(known)
     near = difflib.get_close_matches(keys[-1], names, n=1, cutoff=0.7)
     wanted = near[0] if near else f"one of {', '.join(names)}"
-    return file.error(keys, value, f"no such key; wanted {wanted}")
+    return file.error(keys, value, f"no such key; expected {wanted}")
 
 
 def _check_top(file: JsonFile) -> None:
@@ -206,9 +206,9 @@ def _check_top(file: JsonFile) -> None:
             _require(file, (key,), value, {**PASSED_ON, **FIXED}[key])
         elif key in REFUSED:
             if not _is_off(value):
-                raise file.error((key,), value, f"wanted it absent: {REFUSED[key]}")
+                raise file.error((key,), value, f"remove it: {REFUSED[key]}")
         elif key in OLD_NAMES:
-            raise file.error((key,), value, f"an old name; wanted {OLD_NAMES[key]}")
+            raise file.error((key,), value, f"an old name; expected {OLD_NAMES[key]}")
         elif key not in TRANSLATED:
             raise _unknown(file, (key,), value, (*TRANSLATED, *PASSED_ON))
 
@@ -217,7 +217,7 @@ def _zero_options(file: JsonFile) -> dict[str, Any]:
     """The keys of zero_optimization that DeepSpeed is to get, numbers as whole numbers."""
     if isinstance(file.table.get("zero_optimization"), bool):
         value = file.table["zero_optimization"]
-        raise file.error(("zero_optimization",), value, 'an old form; wanted an object, as {"stage": 1}')
+        raise file.error(("zero_optimization",), value, 'an old form; expected an object, as {"stage": 1}')
     options: dict[str, Any] = {}
     for key, value in file.block("zero_optimization").items():
         keys = ("zero_optimization", key)
@@ -227,11 +227,11 @@ def _zero_options(file: JsonFile) -> dict[str, Any]:
         elif key in ZERO_FIXED:
             _require(file, keys, value, ZERO_FIXED[key])
         elif key in ZERO_OLD_NAMES:
-            raise file.error(keys, value, f"an old name; wanted {ZERO_OLD_NAMES[key]}")
+            raise file.error(keys, value, f"an old name; expected {ZERO_OLD_NAMES[key]}")
         elif key not in ZERO_REFUSED:
             raise _unknown(file, keys, value, ZERO_KEYS)
         elif not _is_off(value):
-            raise file.error(keys, value, f"wanted it absent: {ZERO_REFUSED[key]}")
+            raise file.error(keys, value, f"remove it: {ZERO_REFUSED[key]}")
     return options
 
 
@@ -254,7 +254,7 @@ def _precision(file: JsonFile) -> tuple[str | None, frozenset[str]]:
             off.add(name)
     if len(on) > 1:
         first, second = list(on)[:2]
-        raise file.error((second, "enabled"), True, f"{first} is enabled too; wanted one of the two")
+        raise file.error((second, "enabled"), True, f"{first} is enabled too; expected one of the two")
     return next(iter(on.values()), None), frozenset(off)
 
 
@@ -267,7 +267,7 @@ def _require_switched_on(file: JsonFile, name: str) -> None:
     state = "false" if written else "absent, which is false"
     for key, value in block.items():
         if key != "enabled":
-            raise file.error((name, key), value, f"wanted it absent: {name}.enabled is {state}")
+            raise file.error((name, key), value, f"remove it: {name}.enabled is {state}")
 
 
 def _combination(settings: DeepSpeedSettings, stage: int | None) -> Contradiction | None:
@@ -276,14 +276,14 @@ def _combination(settings: DeepSpeedSettings, stage: int | None) -> Contradictio
     divided = passed_on.get("gradient_predivide_factor", 1) != 1
     prescaled = passed_on.get("prescale_gradients", False)
     if divided and prescaled:
-        wanted = "wanted it absent: prescale_gradients divides by the ranks, and by nothing else"
+        wanted = "remove it: prescale_gradients divides by the ranks, and by nothing else"
         return Contradiction(("gradient_predivide_factor",), passed_on["gradient_predivide_factor"], wanted)
     if options.get("overlap_comm") and options.get("contiguous_gradients") is False:
-        wanted = "wanted contiguous_gradients true or absent: overlapping needs its two buffers"
+        wanted = "expected contiguous_gradients true or absent: overlapping needs its two buffers"
         return Contradiction(("zero_optimization", "overlap_comm"), True, wanted)
     if (divided or prescaled) and stage in (2, 3) and options.get("reduce_scatter", True):
         key = "prescale_gradients" if prescaled else "gradient_predivide_factor"
-        wanted = f"wanted it absent, or zero_optimization.reduce_scatter false, at ZeRO stage {stage}"
+        wanted = f"remove it, or zero_optimization.reduce_scatter false, at ZeRO stage {stage}"
         return Contradiction((key,), passed_on[key], wanted)
     return None
 
@@ -293,6 +293,6 @@ def _out_of_place(settings: DeepSpeedSettings, stage: int) -> Contradiction | No
     for key, value in settings.zero_options.items():
         stages = ZERO_KEYS[key].stages
         if stage not in stages and value is not False:
-            wanted = f"wanted stage {' or '.join(map(str, stages))}, which is {stage}, or this key absent"
+            wanted = f"expected stage {' or '.join(map(str, stages))}, which is {stage}, or this key absent"
             return Contradiction(("zero_optimization", key), value, wanted)
     return None

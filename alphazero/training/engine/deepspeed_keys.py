@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Key:
-    """What a key may hold: `accepts` a value, `wanted` says it to people."""
+    """What a key may hold: `accepts` a value, `expected` says it to people."""
 
     wanted: str
     accepts: Callable[[Any], bool]
@@ -36,7 +36,7 @@ def whole(minimum: int, maximum: int | None = None) -> Key:
         return value >= minimum and (maximum is None or value <= maximum)
 
     bounds = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-    return Key(f"wanted a whole number {bounds}", accepts)
+    return Key(f"expected a whole number {bounds}", accepts)
 
 
 def only(value: bool | int | str, reason: str) -> Key:
@@ -46,12 +46,12 @@ def only(value: bool | int | str, reason: str) -> Key:
     def accepts(got: object) -> bool:
         return got == value and isinstance(got, bool) == isinstance(value, bool)
 
-    return Key(f"wanted {shown} or absent: {reason}", accepts)
+    return Key(f"expected {shown} or absent: {reason}", accepts)
 
 
 def word(*words: str) -> Key:
     """One of some texts."""
-    return Key(f"wanted one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
+    return Key(f"expected one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
 
 
 def number(minimum: float, *, above: bool = False) -> Key:
@@ -62,10 +62,10 @@ def number(minimum: float, *, above: bool = False) -> Key:
             return False
         return value > minimum if above else value >= minimum
 
-    return Key(f"wanted a number {'above' if above else 'of at least'} {minimum:g}", accepts)
+    return Key(f"expected a number {'above' if above else 'of at least'} {minimum:g}", accepts)
 
 
-TRUTH = Key("wanted true or false", lambda value: isinstance(value, bool))
+TRUTH = Key("expected true or false", lambda value: isinstance(value, bool))
 
 OUR_CHECKPOINTS = "checkpoints are this program's own, whole and for any stage"
 _NO_TIMERS = "DeepSpeed 0.19.8's timers fail on a module that returns more than a loss"
@@ -147,7 +147,7 @@ OLD_NAMES = {"bfloat16": "bf16", "allgather_size": "zero_optimization.allgather_
 
 _AT_ANY = (0, 1, 2, 3)  # says how large buckets are where there are some
 ZERO_KEYS: dict[str, ZeroKey] = {
-    "stage": ZeroKey(Key("wanted 0, 1, 2 or 3", whole(0, 3).accepts), _AT_ANY),
+    "stage": ZeroKey(Key("expected 0, 1, 2 or 3", whole(0, 3).accepts), _AT_ANY),
     "reduce_bucket_size": ZeroKey(whole(1), _AT_ANY),
     "allgather_bucket_size": ZeroKey(whole(1), _AT_ANY),
     "contiguous_gradients": ZeroKey(TRUTH, (1, 2, 3)),
@@ -244,6 +244,6 @@ AUTOCAST_DTYPES = {
 AUTOCAST_KEYS: dict[str, Key] = {
     "enabled": TRUTH,
     "dtype": Key(
-        "wanted bfloat16 or float16", lambda value: isinstance(value, str) and value in AUTOCAST_DTYPES
+        "expected bfloat16 or float16", lambda value: isinstance(value, str) and value in AUTOCAST_DTYPES
     ),
 }

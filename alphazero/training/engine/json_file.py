@@ -34,7 +34,7 @@ class JsonFile:
         """The object under `key`, empty where there is none; ConfigError where it is no object."""
         value = self.table.get(key, {})
         if not isinstance(value, dict):
-            raise self.error((key,), value, "wanted an object")
+            raise self.error((key,), value, "expected an object")
         return value
 
 
@@ -45,18 +45,18 @@ def read_json_file(path: Path) -> JsonFile:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; wanted JSON") from error
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected JSON") from error
     try:
         table = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: {error.msg}; wanted JSON") from error
+        raise ConfigError(f"{path}:{error.lineno}: {error.msg}; expected JSON") from error
     except _NoNumberError as error:
         line = _line(text, _place_of_literal(text, str(error)))
-        raise ConfigError(f"{path}:{line}: {error}: wanted a finite number") from error
+        raise ConfigError(f"{path}:{line}: {error}: expected a finite number") from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deeply; wanted an object of settings") from error
+        raise ConfigError(f"{path}: nested too deeply; expected an object of settings") from error
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {_shown(table)}: wanted an object")
+        raise ConfigError(f"{path}: {_shown(table)}: expected an object")
     return JsonFile(path, table, _lines_of_keys(path, text))
 
 
@@ -105,7 +105,7 @@ def _lines_of_keys(path: Path, text: str) -> dict[KeyPath, int]:
             if keys in lines:
                 raise ConfigError(
                     f"{path}:{line}: {'.'.join(keys)}: a second time, first on line {lines[keys]}; "
-                    "wanted each key once"
+                    "expected each key once"
                 )
             lines[keys] = line
         else:

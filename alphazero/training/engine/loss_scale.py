@@ -65,7 +65,7 @@ class LossScale:
         scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)
         if not MINIMUM <= scale <= MAXIMUM or scale != power_of_two_below(scale) or good_steps < 0:
             raise CheckpointError(
-                f"loss scale {dict(state)!r}: wanted a power of two from 1 to {MAXIMUM:.0f} as 'scale' "
+                f"loss scale {dict(state)!r}: expected a power of two from 1 to {MAXIMUM:.0f} as 'scale' "
                 "and steps as 'good_steps'"
             )
         self.scale = float(scale)

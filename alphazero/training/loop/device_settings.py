@@ -58,6 +58,6 @@ def _set_deterministic(device: torch.device) -> str:
     if workspace not in DETERMINISTIC_WORKSPACES:
         wanted = " or ".join(DETERMINISTIC_WORKSPACES)
         raise ConfigError(
-            f"CUBLAS_WORKSPACE_CONFIG={workspace}: contradicts --deterministic; wanted {wanted}, or unset"
+            f"CUBLAS_WORKSPACE_CONFIG={workspace}: contradicts --deterministic; expected {wanted}, or unset"
         )
     return f"deterministic: operations that could give other bits are refused, cuBLAS workspace {workspace}"

@@ -61,7 +61,7 @@ Move Chess::move_from_string(const State& state, std::string_view text) {
   const Move move = parse_uci(state, text);
   if (move == 0) {
     throw GameError("'" + std::string(text) + "': no legal move in '" + state.fen() +
-                    "'; wanted UCI such as e2e4, e7e8q, e1g1");
+                    "'; expected UCI such as e2e4, e7e8q, e1g1");
   }
   return move;
 }

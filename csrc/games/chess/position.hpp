@@ -35,7 +35,7 @@ class Position {
 
   static Position initial();
   // FEN with four to six fields; castling as KQkq, X-FEN or Shredder-FEN. Throws GameError naming the
-  // field, the value got and the value wanted for text that is no position, or one that cannot be
+  // field, the value got and the value expected for text that is no position, or one that cannot be
   // played: not one king a side, more than 16 pieces or 8 pawns a side, pawns on the back ranks, the
   // side to move able to take the king. As python-chess does when it writes a FEN, castling rights
   // without king and rook in place and en passant squares without a legal capture are dropped.

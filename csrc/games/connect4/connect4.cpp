@@ -117,7 +117,7 @@ std::string Connect4::move_to_string(const State&, Move column) { return std::to
 
 Move Connect4::move_from_string(const State& state, std::string_view text) {
   const bool is_column = text.size() == 1 && text[0] >= '1' && text[0] <= '7';
-  if (!is_column) throw GameError("'" + std::string(text) + "': wanted a column from 1 to 7");
+  if (!is_column) throw GameError("'" + std::string(text) + "': expected a column from 1 to 7");
   const Move column = static_cast<Move>(text[0] - '1');
   if (!can_apply(state, column) || has_four(state.opponent())) {
     throw GameError("'" + std::string(text) + "': no legal move in '" + to_string(state) + "'");

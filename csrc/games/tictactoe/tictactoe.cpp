@@ -108,7 +108,7 @@ std::string TicTacToe::move_to_string(const State&, Move square) {
 Move TicTacToe::move_from_string(const State& state, std::string_view text) {
   const bool is_square =
       text.size() == 2 && text[0] >= 'a' && text[0] <= 'c' && text[1] >= '1' && text[1] <= '3';
-  if (!is_square) throw GameError("'" + std::string(text) + "': wanted a square from a1 to c3");
+  if (!is_square) throw GameError("'" + std::string(text) + "': expected a square from a1 to c3");
   const Move square = static_cast<Move>((text[1] - '1') * 3 + text[0] - 'a');
   if (!can_apply(state, square) || has_three(state.opponent)) {
     throw GameError("'" + std::string(text) + "': no legal move in '" + to_string(state) + "'");

@@ -44,7 +44,7 @@ def test_a_job_arrives_as_it_was_and_another_version_is_refused():
     job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/srv/az", "/srv/az/runs/x", 2, 2)
     line = encode_job(job)
     assert decode_job(line) == job
-    with pytest.raises(LaunchError, match="protocol 2; wanted 1"):
+    with pytest.raises(LaunchError, match="protocol 2; expected 1"):
         decode_job(line.replace(b'"version": 1', b'"version": 2'))
     with pytest.raises(LaunchError, match="first line is no job"):
         decode_job(b"hello\n")

@@ -49,17 +49,20 @@ def test_hosts_alike_have_no_findings():
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"visible": ("0",)}, "E b: slots=2, but 1 GPUs found; wanted at most as many slots"),
+        ({"visible": ("0",)}, "E b: slots=2, but 1 GPUs found; expected at most as many slots"),
         (
             {"versions": {"python": "3.11.2", "torch": "2.12.0", "deepspeed": "0.19.8"}},
-            "E b: torch 2.12.0; wanted 2.13.0 as on a",
+            "E b: torch 2.12.0; expected 2.13.0 as on a",
         ),
-        ({"commit": "0123456789ab+ff"}, "E b: alphazero commit 0123456789ab+ff; wanted 0123456789ab as on a"),
-        ({"has_directory": False}, "E b: no directory /srv/az; wanted the one the head was started in"),
-        ({"run_writable": False}, "E b: /srv/az/runs/x: cannot be written; wanted a directory for the run"),
+        (
+            {"commit": "0123456789ab+ff"},
+            "E b: alphazero commit 0123456789ab+ff; expected 0123456789ab as on a",
+        ),
+        ({"has_directory": False}, "E b: no directory /srv/az; expected the one the head was started in"),
+        ({"run_writable": False}, "E b: /srv/az/runs/x: cannot be written; expected a directory for the run"),
         (
             {"master_addresses": ()},
-            "E b: master address a does not resolve; wanted --master-addr ADDRESS that does",
+            "E b: master address a does not resolve; expected --master-addr ADDRESS that does",
         ),
         ({"fault": "the driver does not answer"}, "E b: the driver does not answer"),
         ({"health": (HealthFault("GPU 0 is hot", False),)}, "W b: GPU 0 is hot"),
@@ -71,7 +74,7 @@ def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: d
 
 
 def test_a_clock_that_differs_is_a_warning():
-    assert found(probe(), clock_ahead_s=-9.0) == ["W b: clock is -9.0 s off; wanted within 2 s"]
+    assert found(probe(), clock_ahead_s=-9.0) == ["W b: clock is -9.0 s off; expected within 2 s"]
 
 
 def test_a_host_without_gpus_fails_a_job_on_gpus_and_not_one_on_cpus():
@@ -83,7 +86,7 @@ def test_a_host_without_gpus_fails_a_job_on_gpus_and_not_one_on_cpus():
 def test_data_that_differs_is_named_with_the_flag_that_sends_it():
     question = replace(QUESTION, data={"games": "aa"})
     first_too = found(probe(data={"games": "bb"}), question)
-    assert "E b: data games is bb there, aa on the head; wanted the same: --sync-data sends it" in first_too
+    assert "E b: data games is bb there, aa on the head; expected the same: --sync-data sends it" in first_too
 
 
 def test_a_probe_survives_the_way_to_the_head_and_login_scripts_around_it():

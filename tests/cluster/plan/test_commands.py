@@ -69,7 +69,7 @@ def test_deepspeed_on_gpus_gets_them_through_the_environment_alone():
     command = build(replace(GPU, launcher="deepspeed"), CUDA_VISIBLE_DEVICES="2,3,4")
     assert not any(word.startswith("--num_gpus") for word in command.argv)
     assert command.environment({"CUDA_VISIBLE_DEVICES": "2,3,4"})["CUDA_VISIBLE_DEVICES"] == "2,3"
-    with pytest.raises(LaunchError, match="takes device indices, not GPU-aa; wanted --launcher torchrun"):
+    with pytest.raises(LaunchError, match="takes device indices, not GPU-aa; expected --launcher torchrun"):
         build(replace(GPU, launcher="deepspeed", visible=("GPU-aa",)))
 
 

@@ -59,13 +59,13 @@ def test_deepspeed_understands_the_same(flag: str, spec: str):
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ({"include": "remote"}, "--include remote: --hostfile hostfile has no host remote; wanted some of"),
-        ({"include": "worker-0:2"}, "--include worker-0:2: worker-0 has no slot 2; wanted 0 to 1"),
-        ({"exclude": "worker-0:7"}, "--exclude worker-0:7: worker-0 has no slot 7; wanted 0 to 1"),
-        ({"include": ""}, "--include : '': wanted HOST or HOST:SLOT,SLOT"),
-        ({"include": "worker-0@"}, "--include worker-0@: '': wanted HOST or HOST:SLOT,SLOT"),
-        ({"include": "worker-0:x"}, "--include worker-0:x: 'worker-0:x': wanted HOST or HOST:SLOT,SLOT"),
-        ({"include": "worker-0:"}, "--include worker-0:: 'worker-0:': wanted HOST or HOST:SLOT,SLOT"),
+        ({"include": "remote"}, "--include remote: --hostfile hostfile has no host remote; expected some of"),
+        ({"include": "worker-0:2"}, "--include worker-0:2: worker-0 has no slot 2; expected 0 to 1"),
+        ({"exclude": "worker-0:7"}, "--exclude worker-0:7: worker-0 has no slot 7; expected 0 to 1"),
+        ({"include": ""}, "--include : '': expected HOST or HOST:SLOT,SLOT"),
+        ({"include": "worker-0@"}, "--include worker-0@: '': expected HOST or HOST:SLOT,SLOT"),
+        ({"include": "worker-0:x"}, "--include worker-0:x: 'worker-0:x': expected HOST or HOST:SLOT,SLOT"),
+        ({"include": "worker-0:"}, "--include worker-0:: 'worker-0:': expected HOST or HOST:SLOT,SLOT"),
         ({"include": "worker-0:1@worker-0:0"}, "--include worker-0:1@worker-0:0: names worker-0 twice"),
         ({"include": "worker-0:1,1"}, "--include worker-0:1,1: names a slot of worker-0 twice"),
         (
@@ -74,7 +74,7 @@ def test_deepspeed_understands_the_same(flag: str, spec: str):
         ),
         (
             {"include": "worker-0", "exclude": "worker-1"},
-            "--include worker-0 contradicts --exclude worker-1: wanted one of them",
+            "--include worker-0 contradicts --exclude worker-1: expected one of them",
         ),
     ],
 )

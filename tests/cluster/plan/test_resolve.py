@@ -62,40 +62,44 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
 @pytest.mark.parametrize(
     ("request_", "machine", "message"),
     [
-        (LaunchRequest(gpus=8), GPUS, "--gpus 8: this machine has 4 NVIDIA devices; wanted at most as many"),
-        (LaunchRequest(gpus=0), CPU, "--gpus 0: wanted a number of processes from 1, or -1"),
-        (LaunchRequest(gpus=-2), CPU, "--gpus -2: wanted a number of processes from 1, or -1"),
-        (LaunchRequest(device="cuda"), CPU, "--device cuda: wanted an NVIDIA device, there is none on box"),
-        (LaunchRequest(nodes=0), CPU, "--nodes 0: wanted at least 1"),
-        (LaunchRequest(nodes=2), CPU, "--nodes 2: wanted --node-rank beside it, 0 to 1"),
-        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: wanted --master-addr beside it"),
-        (LaunchRequest(node_rank=1), CPU, "--node-rank 1: wanted 0 to 0 (--nodes 1)"),
-        (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: wanted 0 to 1"),
-        (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: wanted 0 to 1"),
-        (LaunchRequest(master_port=0), CPU, "--master-port 0: wanted 1 to 65535"),
-        (LaunchRequest(master_port=65536), CPU, "--master-port 65536: wanted 1 to 65535"),
-        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: wanted --master-addr beside it"),
-        (LaunchRequest(nodes=2, node_rank=0, master_addr=""), CPU, "--master-addr '': wanted the address"),
-        (LaunchRequest(node_rank="auto"), CPU, "--node-rank auto: wanted --hostfile beside it"),
-        (LaunchRequest(include="a:0"), CPU, "--include a:0: wanted --hostfile beside it"),
-        (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: wanted a SLURM allocation"),
-        (LaunchRequest(max_restarts=-1), CPU, "--max-restarts -1: wanted at least 0"),
-        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: wanted at least 1 seconds"),
-        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: wanted at least 1 seconds"),
-        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: wanted at least 1 seconds"),
-        (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: wanted at least 3 seconds"),
+        (
+            LaunchRequest(gpus=8),
+            GPUS,
+            "--gpus 8: this machine has 4 NVIDIA devices; expected at most as many",
+        ),
+        (LaunchRequest(gpus=0), CPU, "--gpus 0: expected a number of processes from 1, or -1"),
+        (LaunchRequest(gpus=-2), CPU, "--gpus -2: expected a number of processes from 1, or -1"),
+        (LaunchRequest(device="cuda"), CPU, "--device cuda: expected an NVIDIA device, there is none on box"),
+        (LaunchRequest(nodes=0), CPU, "--nodes 0: expected at least 1"),
+        (LaunchRequest(nodes=2), CPU, "--nodes 2: expected --node-rank beside it, 0 to 1"),
+        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
+        (LaunchRequest(node_rank=1), CPU, "--node-rank 1: expected 0 to 0 (--nodes 1)"),
+        (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: expected 0 to 1"),
+        (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: expected 0 to 1"),
+        (LaunchRequest(master_port=0), CPU, "--master-port 0: expected 1 to 65535"),
+        (LaunchRequest(master_port=65536), CPU, "--master-port 65536: expected 1 to 65535"),
+        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
+        (LaunchRequest(nodes=2, node_rank=0, master_addr=""), CPU, "--master-addr '': expected the address"),
+        (LaunchRequest(node_rank="auto"), CPU, "--node-rank auto: expected --hostfile beside it"),
+        (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
+        (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: expected a SLURM allocation"),
+        (LaunchRequest(max_restarts=-1), CPU, "--max-restarts -1: expected at least 0"),
+        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: expected at least 1 seconds"),
+        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: expected at least 1 seconds"),
+        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: expected at least 1 seconds"),
+        (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: expected at least 3 seconds"),
         (
             LaunchRequest(elastic=(1, 2), master_addr="a", hang_timeout=9.0),
             CPU,
             "--hang-timeout contradicts --elastic",
         ),
-        (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: wanted at most 1, as many as hosts"),
+        (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: expected at most 1, as many as hosts"),
         (
             LaunchRequest(nodes=2, node_rank=0, master_addr="a", max_restarts=3),
             CPU,
-            "--max-restarts 3: all machines start again together; wanted --hostfile",
+            "--max-restarts 3: all machines start again together; expected --hostfile",
         ),
-        (LaunchRequest(elastic=(3, 2), master_addr="a"), CPU, "--elastic 3:2: wanted LEAST:MOST nodes"),
+        (LaunchRequest(elastic=(3, 2), master_addr="a"), CPU, "--elastic 3:2: expected LEAST:MOST nodes"),
         (LaunchRequest(elastic=(1, 2), nodes=2), CPU, "--elastic 1:2 contradicts --nodes 2"),
         (
             LaunchRequest(elastic=(1, 2), master_addr="a", launcher="deepspeed"),
@@ -189,9 +193,9 @@ def test_by_hand_with_a_hostfile_each_machine_finds_its_own_line(hostfile):
         ("box slots=2", {"nodes": 2}, "--nodes 2 contradicts --hostfile"),
         ("a slots=2\nb slots=2", {"nodes": 3}, "--nodes 3 contradicts --hostfile"),
         ("a slots=2\nb slots=3", {"gpus": 2}, "--gpus 2 contradicts slots=3 of --hostfile"),
-        ("a slots=2\nb slots=2", {"node_rank": 2}, "--node-rank 2: wanted 0 to 1 (--hostfile"),
-        ("a slots=2\nb slots=2", {"min_nodes": 3}, "--min-nodes 3: wanted at most 2"),
-        ("a slots=2\nb slots=2", {"launcher": "slurm"}, "--launcher slurm: wanted a SLURM allocation"),
+        ("a slots=2\nb slots=2", {"node_rank": 2}, "--node-rank 2: expected 0 to 1 (--hostfile"),
+        ("a slots=2\nb slots=2", {"min_nodes": 3}, "--min-nodes 3: expected at most 2"),
+        ("a slots=2\nb slots=2", {"launcher": "slurm"}, "--launcher slurm: expected a SLURM allocation"),
     ],
 )
 def test_flags_that_contradict_the_hostfile_are_errors_that_name_both(
@@ -210,7 +214,7 @@ def test_flags_that_say_the_same_as_the_hostfile_do_no_harm(hostfile):
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
 def test_localhost_among_several_hosts_is_an_error_with_advice(hostfile, name: str):
-    with pytest.raises(LaunchError, match=r"line 2: .* is another machine on every host; wanted the name"):
+    with pytest.raises(LaunchError, match=r"line 2: .* is another machine on every host; expected the name"):
         cluster(LaunchRequest(hostfile=hostfile(f"a slots=1\n{name} slots=1\n")))
 
 
@@ -226,7 +230,7 @@ def test_a_loopback_master_of_several_machines_is_an_error_with_advice(address: 
         cluster(by_hand)
     assert str(caught.value) == (
         f"--master-addr {address}: is the loopback, which other machines cannot reach; "
-        "wanted the address of node 0 in the network; this machine has 10.0.0.5"
+        "expected the address of node 0 in the network; this machine has 10.0.0.5"
     )
     assert cluster(replace(by_hand, nodes=1)).master_addr == address
 
@@ -359,9 +363,9 @@ def test_mpirun_inside_an_allocation_numbers_the_nodes_itself():
 def test_another_launcher_that_starts_us_once_a_device_is_an_error():
     with pytest.raises(LaunchError, match="LOCAL_WORLD_SIZE=8: another launcher has started this one 8 t"):
         cluster(LaunchRequest(), WORLD_SIZE="8", RANK="3", LOCAL_WORLD_SIZE="8")
-    with pytest.raises(LaunchError, match="RANK=2: wanted less than WORLD_SIZE=2"):
+    with pytest.raises(LaunchError, match="RANK=2: expected less than WORLD_SIZE=2"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="2")
-    with pytest.raises(LaunchError, match="RANK='x': wanted a whole number"):
+    with pytest.raises(LaunchError, match="RANK='x': expected a whole number"):
         cluster(LaunchRequest(), WORLD_SIZE="2", RANK="x")
 
 

@@ -64,7 +64,7 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
         ),
         ('hosts = ["a slots=0"]', {}, {}, "{path}:5: [cluster] hosts:1: 'a slots=0': expected"),
         ('hosts = ["a slots=1\\nb slots=1"]', {}, {}, "{path}:5: [cluster] hosts: 'a slots=1\\nb slots=1'"),
-        ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): wanted a number of processes from 1"),
+        ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): expected a number of processes from 1"),
         (
             'host_weights = ["a=2"]',
             {},
@@ -77,12 +77,12 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
             {},
             "[cluster] host_weights=a=2 ({path}:6) contradicts weight=3",
         ),
-        ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; wanted one of nodes, gpus, hostfile"),
-        ("nodes = 0", {}, {}, "{path}:5: nodes: 0: wanted at least 1"),
-        ('nodes = "x"', {}, {}, "{path}:5: nodes: 'x': wanted a whole number"),
-        ("master_port = 65536", {}, {}, "{path}:5: master_port: 65536: wanted 1 to 65535"),
-        ('launcher = "mpi"', {}, {}, "{path}:5: launcher: 'mpi': wanted one of auto, torchrun"),
-        ('host_weights = ["a=0.0"]', {}, {}, "{path}:5: host_weights: 'a=0.0': wanted HOST=WEIGHT with"),
+        ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; expected one of nodes, gpus, hostfile"),
+        ("nodes = 0", {}, {}, "{path}:5: nodes: 0: expected at least 1"),
+        ('nodes = "x"', {}, {}, "{path}:5: nodes: 'x': expected a whole number"),
+        ("master_port = 65536", {}, {}, "{path}:5: master_port: 65536: expected 1 to 65535"),
+        ('launcher = "mpi"', {}, {}, "{path}:5: launcher: 'mpi': expected one of auto, torchrun"),
+        ('host_weights = ["a=0.0"]', {}, {}, "{path}:5: host_weights: 'a=0.0': expected HOST=WEIGHT with"),
     ],
 )
 def test_a_section_that_cannot_be_is_an_error_with_its_line(

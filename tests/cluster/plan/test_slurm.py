@@ -60,7 +60,9 @@ def test_node_lists_expand_as_scontrol_shows_them(text: str, hosts: tuple[str, .
     ],
 )
 def test_what_is_no_node_list_is_an_error_that_names_the_variable(text: str):
-    with pytest.raises(LaunchError, match=r"SLURM_NODELIST=.*: wanted a node list as gpu\[01-04,7\],login1"):
+    with pytest.raises(
+        LaunchError, match=r"SLURM_NODELIST=.*: expected a node list as gpu\[01-04,7\],login1"
+    ):
         expand_hosts(text, "SLURM_NODELIST")
 
 
@@ -82,7 +84,7 @@ def test_counts_are_written_out(text: str, counts: tuple[int, ...]):
 
 @pytest.mark.parametrize("text", ["", "x", "8(x0)", "8(2)", "8(x2", "8,,4", "-1", "1(x999999999)"])
 def test_what_is_no_count_is_an_error(text: str):
-    with pytest.raises(LaunchError, match=r"SLURM_TASKS_PER_NODE=.*: wanted counts as"):
+    with pytest.raises(LaunchError, match=r"SLURM_TASKS_PER_NODE=.*: expected counts as"):
         expand_counts(text, "SLURM_TASKS_PER_NODE")
 
 
@@ -132,20 +134,23 @@ def test_tasks_count_only_where_somebody_asked_for_them():
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"SLURM_JOB_ID": "7"}, "SLURM_JOB_ID=7, but no SLURM_JOB_NODELIST: wanted both, or neither"),
-        ({**BATCH, "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID='x': wanted a whole number"),
+        ({"SLURM_JOB_ID": "7"}, "SLURM_JOB_ID=7, but no SLURM_JOB_NODELIST: expected both, or neither"),
+        ({**BATCH, "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID='x': expected a whole number"),
         (
             {**BATCH, "SLURM_NNODES": "3"},
             "SLURM_NNODES=3 contradicts SLURM_JOB_NODELIST=gnode[10,20,25,37] (4",
         ),
-        ({**STEP, "SLURM_NODEID": "2"}, "SLURM_NODEID=2: wanted less than 2"),
+        ({**STEP, "SLURM_NODEID": "2"}, "SLURM_NODEID=2: expected less than 2"),
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_STEP_NUM_TASKS": "16"},
             "SLURM_STEP_TASKS_PER_NODE=8(x2): the launcher starts the processes of a node itself; "
-            "wanted one task a node (srun --ntasks-per-node=1)",
+            "expected one task a node (srun --ntasks-per-node=1)",
         ),
-        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "1"}, "SLURM_STEP_TASKS_PER_NODE=1: is for 1 nodes; wanted 2"),
-        ({**BATCH, "SLURM_GPUS_ON_NODE": "many"}, "SLURM_GPUS_ON_NODE='many': wanted a whole number"),
+        (
+            {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1"},
+            "SLURM_STEP_TASKS_PER_NODE=1: is for 1 nodes; expected 2",
+        ),
+        ({**BATCH, "SLURM_GPUS_ON_NODE": "many"}, "SLURM_GPUS_ON_NODE='many': expected a whole number"),
     ],
 )
 def test_what_slurm_would_not_write_is_an_error(environment: dict[str, str], message: str):

@@ -346,7 +346,7 @@ def test_places_that_do_not_exist_are_refused(place: tuple[int, int, int]):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"micro_batch_size": 36}, "micro-batch size 36: wanted a divisor of the batch size 96"),
+        ({"micro_batch_size": 36}, "micro-batch size 36: expected a divisor of the batch size 96"),
         ({"micro_batch_size": 0}, "micro-batch size 0"),
         ({"num_threads": 0}, "0 loader threads"),
         ({"prefetch": 0}, "prefetch 0"),

@@ -186,7 +186,7 @@ def test_a_loader_passes_the_ratio_on(tmp_path: Path):
     window = window_of_rows(tmp_path / "s", [game])
     loader = Loader(window, CONNECT4, seed=0, batch_size=2, micro_batch_size=2, value_q_ratio=0.25)
     assert loader.step(0)[0].batch.wdl.tolist() == [[0.75, 0.25, 0]] * 2
-    with pytest.raises(ConfigError, match=r"value_q_ratio 1\.5: wanted 0 to 1"):
+    with pytest.raises(ConfigError, match=r"value_q_ratio 1\.5: expected 0 to 1"):
         WindowEncoder(window, CONNECT4, num_threads=1, value_q_ratio=1.5)
 
 

@@ -264,7 +264,7 @@ def test_a_mixture_is_a_function_of_its_arguments():
 
 
 def test_a_mixture_that_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match=r"historical share 1\.5: wanted 0 to 1"):
+    with pytest.raises(ConfigError, match=r"historical share 1\.5: expected 0 to 1"):
         Mixture(10, 1.5)
     with pytest.raises(DataError, match="16 of 64 positions a batch are historical, but there are none"):
         Mixture(0, 0.25).check(64, 100)

@@ -109,7 +109,7 @@ def test_going_back_sets_newer_shards_aside_until_they_are_made_again(tmp_path: 
 @pytest.mark.parametrize("number", [-1, 3, 9])
 def test_one_cannot_go_back_to_shards_that_are_not_there(tmp_path: Path, number: int):
     store = grow(tmp_path / "s", 2)
-    with pytest.raises(DataError, match=f"2 shards; wanted at least {number}"):
+    with pytest.raises(DataError, match=f"2 shards; expected at least {number}"):
         store.truncate_to(number)
     assert len(digests(tmp_path / "s")) == 2
 
@@ -158,7 +158,7 @@ def put_something_else(path: Path) -> None:
     [
         (
             lambda path: grow(path, 1) and GrowingStore(path, "tictactoe"),
-            "holds games of tictactoe; wanted chess",
+            "holds games of tictactoe; expected chess",
         ),
         (lambda path: write(path, ROWS), "holds games read from files"),
         (put_something_else, "is there and no game store"),
@@ -186,7 +186,7 @@ def test_what_is_no_growing_store_of_this_game_is_left_alone(
         (bytes(encode_shard([generation(0)]))[:-40], "no readable shard"),
         (
             bytes(encode_shard([batch([row("connect4", [3], 1)])])),
-            "games of connect4 to add; wanted tictactoe",
+            "games of connect4 to add; expected tictactoe",
         ),
     ],
 )
@@ -206,13 +206,13 @@ def broken(**changes: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"flags": [1]}, "game 1: 0 entries of root_q|game 1: 1 entries of flags; wanted 2"),
-        ({"root_q": [0.0, 0.0, 0.0]}, "game 1: 3 entries of root_q; wanted 2"),
-        ({"visits": None}, "game 1: 0 entries of visits; wanted 2"),
+        ({"flags": [1]}, "game 1: 0 entries of root_q|game 1: 1 entries of flags; expected 2"),
+        ({"root_q": [0.0, 0.0, 0.0]}, "game 1: 3 entries of root_q; expected 2"),
+        ({"visits": None}, "game 1: 0 entries of visits; expected 2"),
         ({"best_q": [0.0, None]}, "1 null entries in the lists of best_q"),
-        ({"policy_offsets": [0, 1]}, "game 1: 2 entries of policy_offsets; wanted 3"),
-        ({"policy_prob": [1]}, "game 1: 1 entries of policy_prob; wanted 2"),
-        ({"flags": None}, "game 1: 2 entries of root_q; wanted 0"),
+        ({"policy_offsets": [0, 1]}, "game 1: 2 entries of policy_offsets; expected 3"),
+        ({"policy_prob": [1]}, "game 1: 1 entries of policy_prob; expected 2"),
+        ({"flags": None}, "game 1: 2 entries of root_q; expected 0"),
     ],
 )
 def test_searches_that_do_not_fit_their_game_never_enter(tmp_path: Path, changes: dict[str, Any], words: str):
@@ -231,9 +231,9 @@ def test_searches_that_do_not_fit_their_game_never_enter(tmp_path: Path, changes
         ({"policy_move": [4, 9]}, "row 0, ply 1: move 9 of the policy is not legal"),
         ({"policy_move": [4, 4]}, "row 0, ply 1: move 4 of the policy is not legal"),
         ({"moves": [4, 4]}, "row 0, ply 1: move 4 is not legal"),
-        ({"root_q": [0.0, 1.5]}, r"game 0, ply 1: root_q 1\.5; wanted -1 to 1"),
-        ({"best_q": [float("nan"), 0.0]}, "game 0, ply 0: best_q nan; wanted -1 to 1"),
-        ({"root_d": [0.0, -0.5]}, r"game 0, ply 1: root_d -0\.5; wanted 0 to 1"),
+        ({"root_q": [0.0, 1.5]}, r"game 0, ply 1: root_q 1\.5; expected -1 to 1"),
+        ({"best_q": [float("nan"), 0.0]}, "game 0, ply 0: best_q nan; expected -1 to 1"),
+        ({"root_d": [0.0, -0.5]}, r"game 0, ply 1: root_d -0\.5; expected 0 to 1"),
     ],
 )
 def test_verify_finds_what_a_search_cannot_have_said(tmp_path: Path, changes: dict[str, Any], words: str):

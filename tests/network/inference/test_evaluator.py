@@ -97,7 +97,7 @@ def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
     with torch.no_grad():
         output = network.eval()(expand_planes(torch.from_numpy(packed), network.spec))
     np.testing.assert_allclose(result.legal_logits, output.policy_BA.flatten(), rtol=1e-3, atol=1e-4)
-    with pytest.raises(ValueError, match="4 positions with 29 moves: wanted at most 4 with 28"):
+    with pytest.raises(ValueError, match="4 positions with 29 moves: expected at most 4 with 28"):
         evaluator.submit(packed, np.zeros(29, np.int32), np.array([0, 7, 14, 21, 29], np.int32))
     with pytest.raises(ValueError, match="5 positions"):
         evaluator.submit(*positions("connect4", 5))
@@ -107,7 +107,7 @@ def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
 def test_offsets_that_do_not_span_the_moves_are_refused(offset):
     network = trained_like("connect4")
     evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 4)
-    with pytest.raises(ValueError, match="legal_offset: wanted 3 numbers from 0 to 2"):
+    with pytest.raises(ValueError, match="legal_offset: expected 3 numbers from 0 to 2"):
         evaluator.submit(positions("connect4", 2)[0], np.zeros(2, np.int32), np.array(offset, np.int32))
 
 
@@ -115,7 +115,7 @@ def test_offsets_that_do_not_span_the_moves_are_refused(offset):
 @pytest.mark.parametrize("onednn", [True, False], ids=["onednn", "modules"])
 def test_new_weights_give_what_a_new_evaluator_gives(monkeypatch, precision, onednn):
     if not onednn:
-        monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not wanted here")
+        monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not expected here")
     old, new = trained_like("chess", seed=4), trained_like("chess", seed=5)
     arrays = positions("chess", 6)
     evaluator = NetworkEvaluator(old, old.spec, CPU, precision, 8)
@@ -133,7 +133,7 @@ def test_new_weights_give_what_a_new_evaluator_gives(monkeypatch, precision, one
 @pytest.mark.parametrize("onednn", [True, False], ids=["onednn", "modules"])
 def test_the_evaluator_does_not_follow_the_network_it_came_from(monkeypatch, onednn):
     if not onednn:
-        monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not wanted here")
+        monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not expected here")
     network = trained_like("connect4")
     arrays = positions("connect4", 6)
     evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
@@ -160,7 +160,7 @@ def test_averaged_weights_without_the_counters_are_taken():
     [
         (lambda named: named.pop("blocks.1.first.norm.running_var"), "running_var: missing"),
         (lambda named: named.update({"more": torch.zeros(1)}), "more: not part of this network"),
-        (lambda named: named.update({"value.output.bias": torch.zeros(4)}), r"shape \[4\], wanted \[3\]"),
+        (lambda named: named.update({"value.output.bias": torch.zeros(4)}), r"shape \[4\], expected \[3\]"),
     ],
 )
 def test_weights_of_another_network_are_refused_and_nothing_changes(change, message):
@@ -195,5 +195,5 @@ def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
 
 def test_compiling_for_the_cpu_is_refused():
     network = trained_like("connect4")
-    with pytest.raises(ValueError, match="compiled: wanted a CUDA device"):
+    with pytest.raises(ValueError, match="compiled: expected a CUDA device"):
         NetworkEvaluator(network, network.spec, CPU, "fp32", 8, compiled=True)

@@ -188,14 +188,14 @@ def bad_files() -> dict[str, bytes]:
         "filters of the input": net_file(changed(fields, 1, None)),
         "channels of the value head": net_file(changed(fields, 7, layer(torch.rand(13)))),
         "policy.hidden: layer missing": net_file(changed(fields, 11, None)),
-        "value.output.weight: 23 numbers, wanted 24": net_file(changed(fields, 9, layer(torch.rand(23)))),
+        "value.output.weight: 23 numbers, expected 24": net_file(changed(fields, 9, layer(torch.rand(23)))),
         "policy.output: 7 weights for 3 planes": net_file(
             changed(fields, 3, message((1, layer(torch.rand(7))), (2, layer(torch.rand(3)))))
         ),
-        "wanted variances": net_file(changed(fields, 1, negative)),
+        "expected variances": net_file(changed(fields, 1, negative)),
         "no bn_means": net_file(changed(fields, 1, message((1, layer(torch.rand(16, 112, 3, 3)))))),
         "not finite": net_file(changed(fields, 10, infinite)),
-        "3 bytes, wanted a multiple of 2": net_file(changed(fields, 10, message((3, b"abc")))),
+        "3 bytes, expected a multiple of 2": net_file(changed(fields, 10, message((3, b"abc")))),
         "encoding 9": net_file(changed(fields, 10, message((3, b"abcdef"), (4, 9)))),
         "announced": net_file(fields)[:-40],
     }

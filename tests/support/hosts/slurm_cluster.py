@@ -189,7 +189,7 @@ class SlurmCluster:
         return listed == ["idle"] * len(self.network.hosts)
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Until the cluster is as wanted; its logs where it does not get there."""
+        """Until the cluster is as expected; its logs where it does not get there."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
             assert time.monotonic() < deadline, f"no {what} after {LIMIT_S:.0f} s:\n{self.logs()}"

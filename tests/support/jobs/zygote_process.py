@@ -40,7 +40,7 @@ def import_what_ranks_need() -> None:
     gc.freeze()  # what a collection in a rank does not touch stays shared memory
     threads = {path.name: (path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()}
     if len(threads) != 1:
-        sys.exit(f"zygote: threads {threads} run before the first fork: wanted one")
+        sys.exit(f"zygote: threads {threads} run before the first fork: expected one")
 
 
 def die_with_parent(parent: int) -> None:

@@ -38,8 +38,8 @@ def test_the_weight_of_a_host_comes_from_flag_or_hostfile(flags, told, weight):
     ("flags", "told", "message"),
     [
         (("a=2",), "3", "--host-weights a=2 contradicts weight=3"),
-        (("a=0",), None, "wanted a weight above 0"),
-        ((), "inf", "wanted a number above 0"),
+        (("a=0",), None, "expected a weight above 0"),
+        ((), "inf", "expected a number above 0"),
         ((), "x", "ALPHAZERO_HOST_WEIGHT='x'"),
     ],
 )
@@ -51,7 +51,7 @@ def test_weights_that_cannot_be_are_refused(flags, told, message):
 
 @pytest.mark.parametrize("entry", ["a", "a=", "=2", "a=x", "a=-1"])
 def test_a_weight_of_another_form_is_refused_with_the_flag(entry):
-    with pytest.raises(ConfigError, match=r"--host-weights: .*wanted HOST=WEIGHT"):
+    with pytest.raises(ConfigError, match=r"--host-weights: .*expected HOST=WEIGHT"):
         load_config("", {"host_weights": [entry]})
 
 

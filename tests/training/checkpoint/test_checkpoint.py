@@ -74,13 +74,13 @@ def test_the_newest_complete_one_is_found_and_the_others_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("manifest.json", "[]", "wanted a JSON object"),
+        ("manifest.json", "[]", "expected a JSON object"),
         ("manifest.json", '{"magic": "other"}', "magic 'other'"),
         ("manifest.json", '{"magic": "alphazero-checkpoint", "version": 9}', "version 9"),
-        ("manifest.json", '{"magic": "alphazero-checkpoint", "version": 1, "files": {}}', "wanted weights"),
+        ("manifest.json", '{"magic": "alphazero-checkpoint", "version": 1, "files": {}}', "expected weights"),
         ("state.json", '{"step": 1}', "missing"),
         ("state.json", '{"surprise": 1}', "surprise"),
-        ("weights.safetensors", "no tensors", "wanted a safetensors file"),
+        ("weights.safetensors", "no tensors", "expected a safetensors file"),
     ],
 )
 def test_a_checkpoint_with_other_content_is_one_line_that_names_the_file(tmp_path, file, content, message):
@@ -111,7 +111,7 @@ def test_a_better_figure_moves_the_pointer_of_its_metric_alone(tmp_path):
     assert checkpoint_files.mark_best(tmp_path, two, better_loss) == ("policy_loss",)
     assert checkpoint_files.find_best(tmp_path, "policy_loss") == two
     assert checkpoint_files.find_best(tmp_path, "policy_top1") == one
-    with pytest.raises(CheckpointError, match="no such metric; wanted one of policy_top1"):
+    with pytest.raises(CheckpointError, match="no such metric; expected one of policy_top1"):
         checkpoint_files.find_best(tmp_path, "elo")
 
 

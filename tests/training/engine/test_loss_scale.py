@@ -98,5 +98,5 @@ def test_a_smaller_window_after_a_resume_still_grows():
     ],
 )
 def test_a_state_that_cannot_be_is_refused(state):
-    with pytest.raises(CheckpointError, match="wanted a power of two"):
+    with pytest.raises(CheckpointError, match="expected a power of two"):
         LossScale(4.0, 1).load(state)

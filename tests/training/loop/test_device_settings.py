@@ -96,7 +96,7 @@ def test_deterministic_turns_autotune_off_and_fixes_cublas(found):
 def test_a_deterministic_workspace_of_the_user_is_kept_and_another_refused(found):
     assert found["small workspace"]["workspace"] == ":16:8"
     assert found["wrong workspace"] == (
-        "CUBLAS_WORKSPACE_CONFIG=:0:0: contradicts --deterministic; wanted :4096:8 or :16:8, or unset"
+        "CUBLAS_WORKSPACE_CONFIG=:0:0: contradicts --deterministic; expected :4096:8 or :16:8, or unset"
     )
 
 
