@@ -1,43 +1,88 @@
 """Typed errors, each shown as one line: what a user can cause (exit code 2), what ends training (3)."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
 
 class AlphaZeroError(Exception):
-    """A mistake outside this program: its message is one line, naming place, value and what was expected."""
+    """A mistake outside this program: its message is one line, naming place, value and what was expected.
 
-    exit_code = 2
-    # Every rank of a job found the same: rank 0 alone shows it.
-    found_by_all_ranks = False
+    kind: the word by which other processes know this class, in a rank's failure file and between ranks.
+    ranks: the ranks at fault, where they are known and the process that raises is not the one.
+    found_by_all_ranks: every rank of the job raises the same, so rank 0 alone shows it.
+    """
+
+    exit_code: ClassVar[int] = 2
+    kind: ClassVar[str] = "input"
+
+    def __init__(self, text: str, *, ranks: Sequence[int] = (), found_by_all_ranks: bool = False) -> None:
+        super().__init__(text)
+        self.ranks = tuple(ranks)
+        self.found_by_all_ranks = found_by_all_ranks
 
 
 class ConfigError(AlphaZeroError):
     """A flag, TOML file or ds_config.json that cannot be used."""
 
+    kind = "config"
+
 
 class DataError(AlphaZeroError):
     """A PGN file, training chunk or game store that cannot be used."""
+
+    kind = "data"
 
 
 class GameInputError(AlphaZeroError):
     """A FEN, move or position text that a game cannot read."""
 
+    kind = "position"
+
 
 class WeightsError(AlphaZeroError):
     """A weights file that cannot be read or does not fit."""
+
+    kind = "weights"
 
 
 class CheckpointError(AlphaZeroError):
     """A checkpoint that is missing, incomplete or does not fit."""
 
+    kind = "checkpoint"
+
 
 class LaunchError(AlphaZeroError):
     """Nodes, devices, ports or hostfile that cannot be used."""
+
+    kind = "launch"
 
 
 class TrainingError(AlphaZeroError):
     """Training that began well and cannot go on; its last checkpoint remains."""
 
     exit_code = 3
+    kind = "training"
 
 
 class DivergedRanksError(TrainingError):
     """Ranks that should hold the same numbers do not."""
+
+    kind = "diverged ranks"
+
+
+ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
+    error.kind: error
+    for error in (
+        AlphaZeroError,
+        ConfigError,
+        DataError,
+        GameInputError,
+        WeightsError,
+        CheckpointError,
+        LaunchError,
+        TrainingError,
+        DivergedRanksError,
+    )
+}
