@@ -59,6 +59,12 @@ class LaunchError(AlphaZeroError):
     kind = "launch"
 
 
+class BusyError(AlphaZeroError):
+    """A directory that another process writes to."""
+
+    kind = "busy"
+
+
 class TrainingError(AlphaZeroError):
     """Training that began well and cannot go on; its last checkpoint remains."""
 
@@ -82,6 +88,7 @@ ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
         WeightsError,
         CheckpointError,
         LaunchError,
+        BusyError,
         TrainingError,
         DivergedRanksError,
     )
