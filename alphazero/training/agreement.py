@@ -1,0 +1,98 @@
+"""What all ranks must have alike before they train: settings that change the arithmetic, and versions.
+
+Nodes that people start by hand may be told unlike things. Some differences would train to the end and mean
+nothing (another batch size or seed), others hang in a collective (another precision or interval).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from alphazero.config import Config, json_ready
+from alphazero.errors import ConfigError
+from alphazero.text import counted
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+
+Facts = Mapping[str, Any]
+
+# Paths, workers and loggers may be a node's own. All else changes what is computed, or when ranks meet.
+OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
+    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir"}),
+    "run": frozenset({"runs_dir", "tensorboard", "wandb", "health_interval"}),
+}
+# A difference here is said and no more.
+ONLY_WARNED_OF = frozenset({"commit"})
+MOST_NAMED = 8
+
+
+def facts_of(
+    config: Config, settings: DeepSpeedSettings, start: Mapping[str, object], versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """The facts of this rank, flat: a setting by its flag's name, the rest by names of their own.
+
+    start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
+    """
+    facts: dict[str, Any] = {}
+    for section, values in asdict(config).items():
+        if isinstance(values, dict):
+            own = OWN_TO_A_NODE.get(section, frozenset())
+            facts |= {name: value for name, value in values.items() if name not in own}
+    said = {**asdict(settings), "precisions_off": sorted(settings.precisions_off)}
+    del said["source"]  # a path
+    facts |= {f"ds_config.json {name}": value for name, value in said.items()}
+    return json_ready({**facts, **start, **versions})  # type: ignore[no-any-return]
+
+
+def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str, str]]:
+    """(key, line) of each fact that ranks have unlike; the line names the values and who has them.
+
+    facts, hosts: of every rank, by rank.
+    """
+    keys = dict.fromkeys(key for one in facts for key in one)
+    found = []
+    for key in keys:
+        ranks_by_value: dict[str, list[int]] = {}
+        for rank, one in enumerate(facts):
+            ranks_by_value.setdefault(_shown(one.get(key)), []).append(rank)
+        if len(ranks_by_value) > 1:
+            told = [f"{value} on {_who(ranks, hosts)}" for value, ranks in ranks_by_value.items()]
+            found.append((key, f"{key}: {', '.join(told)}"))
+    return found
+
+
+def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool) -> list[str]:
+    """Warnings for people. Raises ConfigError where ranks differ in more than what is only warned of.
+
+    check: False turns that error into warnings (--no-preflight).
+    """
+    found = differences(facts, hosts)
+    grave = [line for key, line in found if key not in ONLY_WARNED_OF]
+    if grave and check:
+        more = len(grave) - MOST_NAMED
+        rest = f"; and {counted(more, 'other setting')}" if more > 0 else ""
+        raise ConfigError(
+            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node",
+            found_by_all_ranks=True,
+        )
+    return [f"warning: nodes differ: {line}" for _, line in found]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value if value else "''"
+    if isinstance(value, list) and not value:
+        return "none"
+    return "none" if value is None else str(value)
+
+
+def _who(ranks: Iterable[int], hosts: Sequence[str]) -> str:
+    """The hosts of these ranks, each with its ranks: 'gpu1 (ranks 0, 1)'."""
+    by_host: dict[str, list[int]] = {}
+    for rank in ranks:
+        by_host.setdefault(hosts[rank], []).append(rank)
+    return " and ".join(
+        f"{host} (rank{'s' if len(own) > 1 else ''} {', '.join(map(str, own))})"
+        for host, own in by_host.items()
+    )
