@@ -19,6 +19,15 @@ def boot_id() -> str:
         return ""
 
 
+@cache
+def pid_namespace() -> str:
+    """Within which processes have their pids: another container of the same machine counts on its own."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def process_started(pid: int) -> int:
     """When process `pid` began, in clock ticks since the boot; -1 where there is no such process."""
     try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from alphazero.errors import BusyError
-from alphazero.host.boot import boot_id, process_started
+from alphazero.host.boot import boot_id, pid_namespace, process_started
 
 LOCK_FILE = ".alphazero.lock"
 HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
@@ -44,6 +44,7 @@ class Holder:
 
     host: str
     boot: str
+    namespace: str
     pid: int
     started: int
     purpose: str
@@ -54,7 +55,9 @@ class Holder:
 
     def is_gone(self) -> bool:
         """True where this host can tell that the process has ended."""
-        if self.host != socket.gethostname():
+        if self.host != socket.gethostname() or (
+            self.boot == boot_id() and self.namespace != pid_namespace()
+        ):
             return False
         return self.boot != boot_id() or process_started(self.pid) != self.started
 
@@ -63,7 +66,7 @@ def this_process(purpose: str) -> Holder:
     """The Holder that this process is."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     started = process_started(os.getpid())
-    return Holder(socket.gethostname(), boot_id(), os.getpid(), started, purpose, since)
+    return Holder(socket.gethostname(), boot_id(), pid_namespace(), os.getpid(), started, purpose, since)
 
 
 class DirectoryLock:
@@ -169,7 +172,7 @@ def holder_of(directory: Path) -> Holder | None:
         # A shared lock of a moment: it only fails where somebody holds the exclusive one.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(path) or Holder("an unknown host", "", 0, 0, "writing", "an unknown time")
+        return _read(path) or Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
     except OSError:
         return None
     finally:
@@ -200,7 +203,7 @@ def _read(path: Path) -> Holder | None:
         with path.open("rb") as file:
             told = json.loads(file.read(LARGEST_RECORD_BYTES))
         numbers = {name: int(told[name]) for name in ("pid", "started")}
-        words = {name: str(told[name])[:200] for name in ("host", "boot", "purpose", "since")}
+        words = {name: str(told[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}
         return Holder(**numbers, **words)  # type: ignore[arg-type]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -129,10 +129,11 @@ def test_without_locks_what_a_dead_process_of_this_host_left_is_taken_away(tmp_p
     DirectoryLock.acquire(tmp_path, "training", lambda text: None).release()
 
 
-def test_without_locks_a_process_of_another_host_counts_as_alive(tmp_path, no_locks):
-    record = {**vars(this_process("training")), "host": "elsewhere", "pid": 1}
+@pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"namespace": "pid:[1]"}], ids=str)
+def test_without_locks_a_process_that_cannot_be_seen_from_here_counts_as_alive(tmp_path, no_locks, change):
+    record = {**vars(this_process("training")), "pid": 2**22 - 3, **change}
     (tmp_path / HELD_FILE).write_text(json.dumps(record))
-    with pytest.raises(BusyError, match="process 1 on elsewhere"):
+    with pytest.raises(BusyError, match="process 4194301 on"):
         DirectoryLock.acquire(tmp_path, "training", lambda text: None)
 
 
