@@ -1,22 +1,26 @@
-# Set-up, training, tests, checks. `make help` lists the targets.
+# Set-up, training, tests and checks. `make help` lists the targets.
 PYTHON ?= python3
 BIN := .venv/bin
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 # More flags for `make train`, e.g. ARGS="--steps 100".
 ARGS ?=
-# Compilers side by side.
+# How many compilers run in parallel.
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup train demo test test-slow lint format sanitize bench clean
+.PHONY: help setup train demo test test-slow lint format sanitize bench architecture clean
 
 help:
-	@echo "make train      set up, then train on the embedded games (ARGS=... adds flags)"
-	@echo "make demo       Connect Four from zero in some ten minutes on two cores, with a plot"
-	@echo "make test       set up, then the fast tier of the tests"
-	@echo "make test-slow  the slow tier"
-	@echo "make lint       style, types, imports, shell"
-	@echo "make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers"
-	@echo "make bench      the figures of docs/performance.md"
+	@echo "make setup         create .venv, install the dependencies, build the C++ core"
+	@echo "make train         set up, then train on the embedded games (ARGS=... adds flags)"
+	@echo "make demo          learn Connect Four from zero in about ten minutes on two cores, and plot it"
+	@echo "make test          set up, then run the fast tests"
+	@echo "make test-slow     run the slow tests"
+	@echo "make lint          check style, types, imports and shell scripts"
+	@echo "make format        format the Python and C++ sources"
+	@echo "make sanitize      run the C++ tests under the address, undefined-behaviour and thread sanitizers"
+	@echo "make bench         measure the figures of docs/performance.md"
+	@echo "make architecture  draw docs/images/architecture.svg from the imports"
+	@echo "make clean         delete .venv and everything that was built"
 
 setup: .venv/core.stamp
 
@@ -29,7 +33,7 @@ setup: .venv/core.stamp
 		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
-	@# torch first: DeepSpeed's build imports it, and without the pin pip takes the newest one.
+	@# torch first: DeepSpeed's build imports it, and without the pin pip would take the newest version.
 	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
 	@touch $@
@@ -41,7 +45,7 @@ setup: .venv/core.stamp
 train: setup
 	./launch_distributed_training.sh $(ARGS)
 
-# Connect Four from zero in some ten minutes on two cores, and a plot of how it learned.
+# Connect Four from zero in about ten minutes on two cores, and a plot of how it learned.
 demo: setup
 	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 18 --run-name demo $(ARGS)
 	$(BIN)/alphazero report runs/demo
@@ -75,6 +79,9 @@ sanitize: setup
 
 bench: setup
 	$(BIN)/alphazero bench all
+
+architecture: setup
+	$(BIN)/python -m tools.draw_architecture
 
 clean:
 	rm -rf .venv build alphazero/_core*.so alphazero/_core.pyi
