@@ -45,8 +45,10 @@ from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import SourceState, Weights
 from alphazero.training.loop.job import Job
+from alphazero.training.loop.position import Position
+from alphazero.training.loop.services import RankServices
 from alphazero.training.loop.stop import StopRequest
-from alphazero.training.loop.trainer import Crew, Position, Trainer
+from alphazero.training.loop.trainer import Trainer
 from alphazero.training.runtime import Runtime, default_threads, lone_process_environment, read_runtime
 
 SPEC = get_spec("chess")
@@ -245,18 +247,17 @@ def checkpoint_pause(bench: Bench, steps: int, directory: Path) -> dict[str, obj
             lambda text: ended.append(time.perf_counter()),
         )
     job = Job(config, bench.runtime, run, steps, 10**9)
-    crew = Crew(
-        RepeatedBatches(bench, steps),
-        lambda network: {},
-        bench.exchange,
-        AllWriters([]),
-        clock,
-        HeartbeatWriter(run.heartbeats, bench.runtime.rank, bench.runtime.host),
-        StopRequest(),
-        writer,
-        HostMemory(host=bench.runtime.host),
+    services = RankServices(
+        exchange=bench.exchange,
+        console=clock,
+        metrics=AllWriters([]),
+        heartbeat=HeartbeatWriter(run.heartbeats, bench.runtime.rank, bench.runtime.host),
+        stop=StopRequest(),
+        host_memory=HostMemory(host=bench.runtime.host),
+        writer=writer,
     )
-    Trainer(job, bench.plan, Position(0), make_engine(bench, 0), crew).run()
+    engine, source = make_engine(bench, 0), RepeatedBatches(bench, steps)
+    Trainer(job, bench.plan, Position(0), engine, source, lambda network: {}, services).run()
     pauses = [number * interval - 1 for number in (1, 2, 3)]
     return pause_figures(clock.times, pauses, list(zip(begun, ended, strict=True)))
 

@@ -275,7 +275,8 @@ def _choose_run(arguments: list[str], device: str) -> ChosenRun:
     from alphazero.run.run_directory import choose_run_directory
 
     fresh_start = "--fresh-start" in arguments
-    path = choose_run_directory(_settings(arguments, device), fresh_start=fresh_start).path
+    settings = _settings(arguments, device)
+    path = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start).path
     named = [argument for argument in arguments if argument != "--fresh-start"]
     if fresh_start:
         named += ["--run-name", path.name]

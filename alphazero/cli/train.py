@@ -118,7 +118,8 @@ def _train(args: argparse.Namespace) -> int:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
         notices.append(f"the full network is --config {GPU_PRESET}")
 
-    from alphazero.pipeline.train import Request, train
+    from alphazero.pipeline.run_start import Request
+    from alphazero.pipeline.train import train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
     request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))

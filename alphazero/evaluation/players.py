@@ -36,12 +36,17 @@ def network_player(
 
 
 def search_player(
-    evaluator: NetworkEvaluator, settings: _core.SearchSettings, *, num_threads: int = 1
+    evaluator: NetworkEvaluator,
+    settings: _core.SearchSettings,
+    *,
+    num_threads: int = 1,
+    after_batch: Callable[[int], None] = lambda size: None,
 ) -> Player:
-    """Plays the search's best move, without noise."""
+    """Plays the search's best move, without noise. after_batch: as search_lines has it."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        return [found.move for found in search_lines(lines, evaluator, settings, num_threads=num_threads)]
+        found = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
+        return [result.move for result in found]
 
     return choose
 

@@ -9,9 +9,10 @@ from alphazero.data.sampling.window import Window
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.run_directory import read_metrics
+from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.loop.job import Job
-from alphazero.training.loop.trainer import describe_validation
+from alphazero.training.loop.progress import describe_validation
 
 RULE = "=" * 78
 
@@ -37,7 +38,7 @@ def banner(
         f"distributed type  {kind}",
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
-        f"threads a rank    {threads}",
+        f"threads per rank  {threads}",
         f"precision         {training.precision}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",
@@ -53,25 +54,27 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
     lines = []
     if window is not None:
         lines.append(
-            f"data              {window.num_games:,} games, {window.num_samples:,} positions "
+            f"data              {counted(window.num_games, 'game')}, "
+            f"{counted(window.num_samples, 'position')} "
             f"(window {window.id[:12]})"
         )
     if held_out is not None:
-        lines.append(f"held out          {held_out.num_games:,} games")
+        lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
         lines.append(
-            f"self-play         {games.generations:,} generations, {games.lanes:,} lanes, "
-            f"{search.algorithm} with {search.simulations:,} simulations a move, "
+            f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
+            f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
             f"batches of {games.evaluation_batch}"
         )
     return lines
 
 
 def _length(job: Job) -> str:
-    text = f"length            {job.num_steps:,} steps, {job.num_steps * job.batch_size:,} positions"
+    num_positions = job.num_steps * job.batch_size
+    text = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
     if job.num_samples:
-        text += f" ({job.num_steps * job.batch_size / job.num_samples:.2f} epochs)"
+        text += f" ({num_positions / job.num_samples:.2f} epochs)"
     return text
 
 
@@ -97,7 +100,10 @@ def summary(job: Job, seconds: float) -> str:
     """Where the result is, how good it is, what to do next."""
     weights = job.run.path / weights_file_name(job.config.network)
     validations = read_metrics(job.run, "validation")
-    lines = [RULE, f"finished          {job.num_steps:,} steps; this start took {seconds / 60:.1f} minutes"]
+    lines = [
+        RULE,
+        f"finished          {counted(job.num_steps, 'step')}; this start took {seconds / 60:.1f} minutes",
+    ]
     for when, figures in (("first", validations[:1]), ("last", validations[-1:])):
         lines += [
             f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 from alphazero.evaluation.match import MatchScore, play_match, random_openings
 from alphazero.evaluation.players import Player, search_player
 from alphazero.games.spec import GameSpec
-from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.pipeline.playing_network import make_evaluator
+from alphazero.run.heartbeat import Phase
 from alphazero.search.settings import search_settings
-from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
+from alphazero.training.loop.services import RankServices
 
 Tensors = dict[str, torch.Tensor]
 
@@ -21,10 +21,10 @@ Tensors = dict[str, torch.Tensor]
 class Gate:
     """Holds the weights that play. AlphaGo Zero (Silver et al. 2017, Methods): 55 % of 400 games."""
 
-    def __init__(self, job: Job, spec: GameSpec, exchange: Exchange) -> None:
+    def __init__(self, job: Job, spec: GameSpec, services: RankServices) -> None:
         self._job = job
         self._spec = spec
-        self._exchange = exchange
+        self._services = services
         self.champion: Tensors | None = None  # on the CPU
 
     @property
@@ -33,24 +33,27 @@ class Gate:
         assert self.champion is not None
         return self.champion
 
-    def decide(self, candidate: Mapping[str, torch.Tensor], generation: int) -> str:
+    def decide(self, candidate: Mapping[str, torch.Tensor], generation: int, step: int) -> str:
         """Let `candidate` take over if it wins its match, or is the first; what to tell people. Collective.
 
-        The games are a function of both weights, the seed and the generation; ranks share them out.
+        The games are a function of both weights, the seed and the generation; ranks share them out. step:
+        for the heartbeat.
         """
         own = self._job.config.self_play
         if self.champion is None:
             self.champion = _copied(candidate)
             return "gate: the first weights play"
-        score = self._match(candidate, self.champion, generation)
+        score = self._match(candidate, self.champion, generation, step)
         takes_over = score.share >= own.gate_score
         if takes_over:
             self.champion = _copied(candidate)
         verdict = "they play now" if takes_over else f"below {own.gate_score:.0%}, the old ones play on"
         return f"gate: new weights won {score.share:.1%} of {score.games} games: {verdict}"
 
-    def _match(self, candidate: Mapping[str, torch.Tensor], champion: Tensors, generation: int) -> MatchScore:
-        config, exchange = self._job.config, self._exchange
+    def _match(
+        self, candidate: Mapping[str, torch.Tensor], champion: Tensors, generation: int, step: int
+    ) -> MatchScore:
+        config, exchange = self._job.config, self._services.exchange
         own = config.self_play
         openings = random_openings(
             self._spec.name, own.gate_games // 2, own.gate_opening_plies, config.training.seed + generation
@@ -58,24 +61,39 @@ class Gate:
         mine = openings[exchange.rank :: exchange.world_size]
         score = MatchScore(0, 0, 0)
         if mine:
-            score = play_match(self._player(candidate), self._player(champion), mine, max_plies=own.max_plies)
+            beat = self._beats(step)
+            score = play_match(
+                self._player(candidate, beat), self._player(champion, beat), mine, max_plies=own.max_plies
+            )
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))
 
-    def _player(self, tensors: Mapping[str, torch.Tensor]) -> Player:
+    def _beats(self, step: int) -> Callable[[int], None]:
+        """Tells the supervisor of every batch that was searched; progress is positions evaluated."""
+        positions = 0
+
+        def beat(size: int) -> None:
+            nonlocal positions
+            positions += size
+            self._services.heartbeat.beat(Phase.GATE, step, positions)
+
+        beat(0)
+        return beat
+
+    def _player(self, tensors: Mapping[str, torch.Tensor], after_batch: Callable[[int], None]) -> Player:
         config = self._job.config
-        with torch.device("meta"):
-            network = AlphaZeroNet(config.network, self._spec)
-        network.load_state_dict(dict(tensors), assign=True)
-        evaluator = NetworkEvaluator(
-            network.eval(),
+        evaluator = make_evaluator(
+            tensors,
+            config.network,
             self._spec,
             self._job.runtime.device,
             config.training.precision,
             config.self_play.evaluation_batch,
         )
         settings = search_settings(config.search)
-        return search_player(evaluator, settings, num_threads=torch.get_num_threads())
+        return search_player(
+            evaluator, settings, num_threads=torch.get_num_threads(), after_batch=after_batch
+        )
 
 
 def _copied(tensors: Mapping[str, torch.Tensor]) -> Tensors:

@@ -19,7 +19,7 @@ from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 from alphazero.network.precision import autocast
-from alphazero.pipeline.given_games import loader_threads
+from alphazero.pipeline.loading import loader_threads
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.trainer import Validate
@@ -46,7 +46,7 @@ def _held_out_validation(job: Job, held_out: Window, spec: GameSpec, exchange: E
     if not len(ids):
         return None
     encoder = WindowEncoder(
-        held_out, spec, num_threads=loader_threads(config, runtime), fill=config.data.history_fill
+        held_out, spec, num_threads=loader_threads(config.data, runtime), fill=config.data.history_fill
     )
     starts = range(0, len(ids), BATCH_SIZE)
     chunks = [ids[start : start + BATCH_SIZE] for start in starts]

@@ -6,9 +6,24 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 
 SHORTEST_INTERVAL_S = 1.0
+
+
+class Phase(str, Enum):
+    """What a rank is doing."""
+
+    START = "start"
+    DATA = "data"
+    STEP = "step"
+    PLAN = "plan"  # the first step of a plan: compiled, tuned, perhaps cut again
+    VALIDATE = "validate"
+    CHECKPOINT = "checkpoint"
+    SELF_PLAY = "self-play"
+    GATE = "gate"
+    END = "end"
 
 
 @dataclass(frozen=True)
@@ -21,6 +36,7 @@ class Heartbeat:
     step: int
     phase: str
     time_s: float
+    progress: int = 0  # within the phase, such as the moves of self-play
 
 
 class HeartbeatWriter:
@@ -33,12 +49,12 @@ class HeartbeatWriter:
         self._host = host
         self._last = Heartbeat(rank, host, os.getpid(), -1, "", 0.0)
 
-    def beat(self, step: int, phase: str) -> None:
-        """Say that step `step` is in `phase` (start, data, step, validate, checkpoint, end)."""
+    def beat(self, phase: Phase, step: int, progress: int = 0) -> None:
+        """Say that step `step` is in `phase`, `progress` of it done."""
         now = time.time()
-        if phase == self._last.phase and now - self._last.time_s < SHORTEST_INTERVAL_S:
+        if phase.value == self._last.phase and now - self._last.time_s < SHORTEST_INTERVAL_S:
             return
-        self._last = Heartbeat(self._rank, self._host, os.getpid(), step, phase, now)
+        self._last = Heartbeat(self._rank, self._host, os.getpid(), step, phase.value, now, progress)
         # No fsync: a heartbeat matters only while the machine runs.
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(self._last)), encoding="utf-8")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphazero.config import Config, to_table
+from alphazero.config import RunConfig
 from alphazero.errors import ConfigError
 from alphazero.files import cut_unfinished_line
 from alphazero.run.run_directory import RunDirectory
@@ -66,13 +66,13 @@ class TensorBoardWriter:
 class WandbWriter:
     """Weights & Biases, resumed under the run's own name."""
 
-    def __init__(self, run: RunDirectory, config: Config) -> None:
+    def __init__(self, run: RunDirectory, settings: Mapping[str, Any]) -> None:
         try:
             import wandb
         except ImportError as error:
             raise ConfigError("--wandb: the package is not installed; expected pip install wandb") from error
         self._run: Any = wandb.init(
-            project="alphazero", name=run.path.name, id=run.path.name, resume="allow", config=to_table(config)
+            project="alphazero", name=run.path.name, id=run.path.name, resume="allow", config=dict(settings)
         )
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
@@ -113,11 +113,13 @@ class AllWriters:
                 writer.close()
 
 
-def open_writers(run: RunDirectory, config: Config, first_step: int) -> AllWriters:
-    """The writers of rank 0."""
+def open_writers(
+    run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], first_step: int
+) -> AllWriters:
+    """The writers of rank 0. settings: all of the run's, by section."""
     writers: list[MetricWriter] = [JsonLinesWriter(run)]
-    if config.run.tensorboard:
+    if config.tensorboard:
         writers.append(TensorBoardWriter(run, first_step))
-    if config.run.wandb:
-        writers.append(WandbWriter(run, config))
+    if config.wandb:
+        writers.append(WandbWriter(run, settings))
     return AllWriters(writers, first_step)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from alphazero.config import Config, to_table
+from alphazero.config import Config, RunConfig, to_table
 from alphazero.errors import ConfigError
 from alphazero.files import complete_lines, remove_unfinished, write_json
 
@@ -60,15 +60,16 @@ class RunDirectory:
         return self.path / "config.json"
 
 
-def choose_run_directory(config: Config, *, fresh_start: bool) -> RunDirectory:
+def choose_run_directory(config: RunConfig, preset: str, *, fresh_start: bool) -> RunDirectory:
     """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...).
 
+    preset: names a run that has no name of its own.
     What killed writers left in a run that is continued is removed.
     """
-    name = config.run.run_name or config.preset or "run"
+    name = config.run_name or preset or "run"
     if "/" in name or name in (".", ".."):
         raise ConfigError(f"--run-name {name!r}: expected a name without '/'")
-    base = Path(config.run.runs_dir)
+    base = Path(config.runs_dir)
     path = base / name
     if fresh_start:
         number = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from alphazero import _core
@@ -17,18 +17,29 @@ _LINE_SEARCHES: dict[type, Any] = {
 
 
 def search_lines(
-    lines: Sequence[Line], evaluator: Evaluator, settings: _core.SearchSettings, *, num_threads: int = 1
+    lines: Sequence[Line],
+    evaluator: Evaluator,
+    settings: _core.SearchSettings,
+    *,
+    num_threads: int = 1,
+    after_batch: Callable[[int], None] = lambda size: None,
 ) -> list[_core.SearchResult]:
     """The search of the position at the end of each line, in this order; no noise, the best move.
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees. The results do not depend on the number of threads.
+    after_batch is told the number of positions of each batch that was evaluated.
     """
     if not lines:
         return []
     leaves = settings.leaves if settings.algorithm is _core.SearchAlgorithm.PUCT else 1
     slots = max(1, evaluator.batch_size // leaves)
     search = _LINE_SEARCHES[type(lines[0])](list(lines), settings, slots, NUM_GROUPS, num_threads)
-    run_pool(search, evaluator, lambda size: True)
+
+    def go_on(size: int) -> bool:
+        after_batch(size)
+        return True
+
+    run_pool(search, evaluator, go_on)
     found: list[_core.SearchResult] = search.found()
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from alphazero.errors import ConfigError
+from alphazero.text import counted
 
 # Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches;
 # CUDA: fills an 80 GB device with room to spare at 20x256. See docs/performance.md.
@@ -64,10 +65,14 @@ class BatchPlan:
     def __str__(self) -> str:
         passes = [len(self.passes_of(rank)) for rank in range(self.world_size)]
         unlike = len({*passes}) > 1
-        each = f"{', '.join(map(str, passes))} passes by rank" if unlike else f"{passes[0]} passes a rank"
+        each = (
+            f"{', '.join(map(str, passes))} passes by rank"
+            if unlike
+            else f"{counted(passes[0], 'pass', 'passes')} per rank"
+        )
         return (
-            f"{self.batch_size} = {self.num_micro_batches} micro-batches of {self.micro_batch_size} "
-            f"over {self.world_size} ranks, {each}"
+            f"{self.batch_size} = {counted(self.num_micro_batches, 'micro-batch', 'micro-batches')} "
+            f"of {self.micro_batch_size} over {counted(self.world_size, 'rank')}, {each}"
         )
 
 
@@ -86,7 +91,9 @@ def plan_batches(
     """
     world_size = len(weights)
     if batch_size < world_size:
-        raise ConfigError(f"--batch-size {batch_size}: {world_size} ranks need at least {world_size}")
+        raise ConfigError(
+            f"--batch-size {batch_size}: expected at least {world_size}, one position for each rank"
+        )
     if equal_passes and len({*weights}) > 1:
         raise ConfigError(
             "--host-weights: ZeRO 2 and 3 make equal passes on all ranks; expected --zero-stage 0 or 1"

@@ -1,15 +1,14 @@
 """`--precision auto`: what all devices of a job compute in, as ds_config.json allows."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from alphazero.config import Config
+from alphazero.config import TrainingConfig
 from alphazero.network import precision
 from alphazero.network.precision import fast_precisions
-from alphazero.pipeline.train import choose_precision
+from alphazero.pipeline.precision_choice import choose_precision
 from tests.support.jobs.jobs import state_of
 
 NEW_GPU, OLD_GPU = ("bf16", "fp16", "fp32"), ("fp16", "fp32")
@@ -17,15 +16,10 @@ NEW_CPU, OLD_CPU = ("bf16", "fp32"), ("fp32",)
 
 
 def chosen(asked: str, ranks: tuple[tuple[str, ...], ...], off: frozenset[str] = frozenset()):
-    config = Config()
-    config = dataclasses.replace(config, training=dataclasses.replace(config.training, precision=asked))
-    session = SimpleNamespace(
-        runtime=SimpleNamespace(device=torch.device("cpu")),
-        exchange=SimpleNamespace(gather=lambda own: list(ranks)),
-        settings=SimpleNamespace(precisions_off=off),
-    )
-    config, notices = choose_precision(config, session)
-    return config.training.precision, notices
+    training = TrainingConfig(precision=asked)
+    exchange = SimpleNamespace(gather=lambda own: [list(names) for names in ranks])
+    training, notices = choose_precision(training, off, torch.device("cpu"), exchange)
+    return training.precision, notices
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping
 
 from alphazero.config import AUTO, Config, TrainingConfig
-from alphazero.errors import AlphaZeroError, ConfigError, TrainingError
-from alphazero.games.spec import GameSpec
+from alphazero.errors import ConfigError, TrainingError
 from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.training.batch.memory_probe import (
@@ -17,6 +17,7 @@ from alphazero.training.batch.memory_probe import (
     reserve_bytes,
 )
 from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.checkpoint.checkpoint import TrainingState
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
 from alphazero.training.runtime import Runtime
@@ -57,47 +58,66 @@ def choose_plan(
     config: Config,
     runtime: Runtime,
     network: AlphaZeroNet,
-    spec: GameSpec,
     settings: DeepSpeedSettings,
-    saved_size: int,
-    weights: Sequence[float],
+    saved: TrainingState | None,
     exchange: Exchange,
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """The plan all ranks agree on, and what people must be told of it. Collective.
 
-    saved_size: micro-batch size of the checkpoint, 0 without one. weights: of every rank. Raises
-    ConfigError or TrainingError on all ranks alike.
+    saved: of the checkpoint that the run goes on from. Raises ConfigError or TrainingError on all ranks
+    alike.
     """
     training = config.training
+    weights = exchange.gather(exchange.on_each(lambda: host_weight(training, runtime.host, os.environ)))
+    saved_size = saved.micro_batch_size if saved else 0
+    notices: tuple[str, ...] = ()
     is_to_be_found = training.micro_batch_size == AUTO and not saved_size
-    plan = plan_batches(
-        training.batch_size,
-        saved_size if training.micro_batch_size in (0, AUTO) else training.micro_batch_size,
-        weights,
-        runtime.device.type,
-        equal_passes=training.zero_stage >= 2,
+    plan = exchange.on_each(
+        lambda: plan_batches(
+            training.batch_size,
+            saved_size if training.micro_batch_size in (0, AUTO) else training.micro_batch_size,
+            weights,
+            runtime.device.type,
+            equal_passes=training.zero_stage >= 2,
+        )
     )
     if is_to_be_found:
         memory = HostMemory(host=runtime.host)
-        size = _agreed(
-            lambda: find_micro_batch_size(network, spec, config, settings, runtime, memory), exchange
+        size = _smallest(
+            lambda: find_micro_batch_size(network, network.spec, config, settings, runtime, memory), exchange
         )
-        return plan.with_micro_batch_size(size), (f"micro-batch size {size}: the most that fit into memory",)
-    if runtime.device.type == "cpu":
-        return plan, ()  # the host has virtual memory: nothing would show
+        plan = plan.with_micro_batch_size(size)
+        notices = (f"micro-batch size {size}: the most that fit into memory",)
+    elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
+        plan, notices = _cut_to_fit(plan, config, runtime, network, settings, exchange)
+    return plan, (*notices, *_changes(plan, training, saved))
+
+
+def _cut_to_fit(
+    plan: BatchPlan,
+    config: Config,
+    runtime: Runtime,
+    network: AlphaZeroNet,
+    settings: DeepSpeedSettings,
+    exchange: Exchange,
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
     reserve = reserve_bytes(network, config, plan.world_size, settings)
     sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
 
-    def largest() -> int:
-        def fits_here(size: int) -> bool:
-            return fits(network, spec, config, runtime.device, size, reserve)
+    def fits_here(size: int) -> bool:
+        return fits(network, network.spec, config, runtime.device, size, reserve)
 
+    def largest() -> int:
         found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
         if not found:
-            raise TrainingError(f"{runtime.host} {runtime.device}: not even micro-batches of {sizes[0]} fit")
+            raise TrainingError(
+                f"{runtime.host} {runtime.device}: not even micro-batches of {sizes[0]} fit; "
+                "expected a smaller network or a GPU with more memory"
+            )
         return found
 
-    size = _agreed(largest, exchange)
+    size = _smallest(largest, exchange)
     if size == plan.micro_batch_size:
         return plan, ()
     notice = (
@@ -107,15 +127,18 @@ def choose_plan(
     return plan.with_micro_batch_size(size), (notice,)
 
 
-def _agreed(find: Callable[[], int], exchange: Exchange) -> int:
-    """The smallest of all ranks' sizes; the first rank's AlphaZeroError is raised on all of them."""
-    size, fault = 0, None
-    try:
-        size = find()
-    except AlphaZeroError as error:
-        fault = error
-    for found in exchange.gather(fault):
-        if found is not None:
-            found.found_by_all_ranks = True
-            raise found
-    return min(exchange.numbers(size))
+def _changes(plan: BatchPlan, training: TrainingConfig, saved: TrainingState | None) -> list[str]:
+    """What is computed in another way than before the checkpoint."""
+    changes = []
+    if saved and saved.micro_batch_size != plan.micro_batch_size:
+        changes.append(
+            f"changed arithmetic: micro-batches of {plan.micro_batch_size}, were {saved.micro_batch_size}"
+        )
+    if saved and saved.precision != training.precision:
+        changes.append(f"changed arithmetic: {training.precision}, was {saved.precision}")
+    return changes
+
+
+def _smallest(find: Callable[[], int], exchange: Exchange) -> int:
+    """The smallest of all ranks' sizes, so that every rank can hold it. Collective."""
+    return min(exchange.numbers(exchange.on_each(find)))

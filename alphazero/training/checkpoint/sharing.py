@@ -6,16 +6,17 @@ on the newest complete one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from alphazero.errors import AlphaZeroError, CheckpointError
 from alphazero.files import sha256_of
 from alphazero.training.checkpoint import files as checkpoint_files
-from alphazero.training.checkpoint.checkpoint import Checkpoint, load, read_state
+from alphazero.training.checkpoint.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
 from alphazero.training.checkpoint.files import MANIFEST
-from alphazero.training.exchange import Exchange
+from alphazero.training.exchange import Exchange, Json
 
 Say = Callable[[str], None]
 
@@ -29,13 +30,16 @@ def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     # The directory of a new run is not there yet, and nothing is made before all else is checked.
     place = next(path for path in (directory, *directory.absolute().parents) if path.is_dir())
     token = place / f".alphazero-rank-{exchange.rank}"
-    fault = ""
-    if local_rank == 0:
+
+    def leave_token() -> None:
+        if local_rank:
+            return
         try:
             token.touch()
         except OSError as error:
-            fault = f"{place}: cannot be written: {error.strerror}"
-    raise_shared(exchange.gather(fault))
+            raise CheckpointError(f"{place}: cannot be written: {error.strerror}") from error
+
+    exchange.on_each(leave_token)
     seen = [rank for rank in range(exchange.world_size) if (place / f".alphazero-rank-{rank}").exists()]
     exchange.barrier()
     if local_rank == 0:
@@ -52,6 +56,15 @@ class Offer:
     digest: str  # sha256 of the manifest, which holds those of all files
     path: Path
 
+    def to_json(self) -> dict[str, Json]:
+        """As it crosses between ranks."""
+        return {"step": self.step, "seed": self.seed, "digest": self.digest, "path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Offer:
+        """Of `to_json`."""
+        return cls(record["step"], record["seed"], record["digest"], Path(record["path"]))
+
 
 def load_shared(
     directory: Path, resume: str, writes: bool, exchange: Exchange, say: Say
@@ -62,18 +75,21 @@ def load_shared(
     read where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on
     all ranks where one was asked for and none is complete. `say` gets a line about each one passed over.
     """
-    offer, fault = None, ""
+    offer, fault = None, None
     if writes:
         try:
             offer = _find(directory, resume, say)
         except AlphaZeroError as error:
-            fault = str(error)
-    offers = exchange.gather(offer)
+            fault = error
+    records = exchange.gather(offer.to_json() if offer else None)
+    offers = [record and Offer.from_json(record) for record in records]
     chosen = max((entry for entry in offers if entry), key=lambda entry: entry.step, default=None)
     if chosen is None:
-        raise_shared(exchange.gather(fault))
+        exchange.raise_any(fault)
         if resume:
-            raise_shared([f"--resume {resume}: {directory} holds no complete checkpoint"])
+            raise CheckpointError(
+                f"--resume {resume}: {directory} holds no complete checkpoint", found_by_all_ranks=True
+            )
         return None
     if exchange.rank == 0:
         for rank, entry in enumerate(offers):
@@ -99,34 +115,45 @@ def _find(directory: Path, resume: str, say: Say) -> Offer | None:
 def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoint:
     """The chosen checkpoint from this rank's disk, or from rank `source`."""
     manifest = chosen.path / MANIFEST
-    checkpoint, fault = None, ""
+    checkpoint, fault = None, None
     if manifest.is_file() and sha256_of(manifest) == chosen.digest:
         try:
             checkpoint = load(chosen.path)
         except CheckpointError as error:
             # Damaged here, as `_find` said: it comes from the rank that found it whole.
-            fault = str(error) if exchange.rank == source else ""
-    raise_shared(exchange.gather(fault))
+            fault = error if exchange.rank == source else None
+    exchange.raise_any(fault)
     has_it = [bool(number) for number in exchange.numbers(int(checkpoint is not None))]
     if checkpoint and all(has_it):
         return checkpoint
-    own = checkpoint or Checkpoint(None, {}, {})  # type: ignore[arg-type]
-    has = (own.ema is not None, own.champion is not None)
-    state, has_ema, has_champion = exchange.from_rank(source, (own.state, *has))
-    received = Checkpoint(
-        state,
-        exchange.tensors_from(source, own.weights),
-        exchange.tensors_from(source, own.optimizer),
-        exchange.tensors_from(source, own.ema or {}) if has_ema else None,
-        exchange.from_rank(source, own.lanes),
-        exchange.tensors_from(source, own.champion or {}) if has_champion else None,
-    )
+    received = _received(checkpoint, source, exchange)
     return checkpoint or received
 
 
-def raise_shared(faults: list[str]) -> None:
-    """Raise the first of all ranks' faults on all ranks alike."""
-    if found := [fault for fault in faults if fault]:
-        error = CheckpointError(found[0])
-        error.found_by_all_ranks = True
-        raise error
+def _received(own: Checkpoint | None, source: int, exchange: Exchange) -> Checkpoint:
+    """The checkpoint of rank `source`, sent piece by piece. `own`: what this rank has read, if anything."""
+    tensors: dict[str, Tensors | None] = {}
+    record: dict[str, Any] = {}
+    if own is not None:
+        tensors = {
+            "weights": own.weights,
+            "optimizer": own.optimizer,
+            "ema": own.ema,
+            "champion": own.champion,
+        }
+        record = {
+            "state": asdict(own.state),
+            "tensors": [name for name, content in tensors.items() if content is not None],
+            "has_lanes": own.lanes is not None,
+        }
+    record = exchange.from_rank(source, record)
+    lanes = exchange.bytes_from(source, (own and own.lanes) or b"") if record["has_lanes"] else None
+    received = {name: exchange.tensors_from(source, tensors.get(name) or {}) for name in record["tensors"]}
+    return Checkpoint(
+        TrainingState(**record["state"]),
+        received["weights"],
+        received["optimizer"],
+        received.get("ema"),
+        lanes,
+        received.get("champion"),
+    )

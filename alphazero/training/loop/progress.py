@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
 
-from alphazero.config import Config
+from alphazero.config import LossConfig
 from alphazero.network.model.loss import SUM_NAMES
-from alphazero.run.console import Console
-from alphazero.run.metrics import MetricWriter
-from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.schedule import learning_rate
+from alphazero.training.loop.services import RankServices
 
 # Of a step: SUM_NAMES, then the sum of its sample ids (so that two runs can be told apart).
 NUM_SUMS = len(SUM_NAMES) + 1
@@ -36,17 +34,15 @@ class Progress:
     def __init__(
         self,
         job: Job,
-        exchange: Exchange,
-        writer: MetricWriter,
-        console: Console,
+        services: RankServices,
         elapsed_s: Callable[[], float],
     ) -> None:
         """elapsed_s: wall time of the run so far."""
         self._elapsed_s = elapsed_s
         self._job = job
-        self._exchange = exchange
-        self._writer = writer
-        self._console = console
+        self._exchange = services.exchange
+        self._metrics = services.metrics
+        self._console = services.console
         self._pending: list[StepSums] = []
         self._epoch = torch.zeros(NUM_SUMS, dtype=torch.float64)  # sums since its first step here
         self.restart_clock()
@@ -74,10 +70,10 @@ class Progress:
         if not self._job.runtime.is_main:
             return
         for entry, row in zip(pending, sums, strict=True):
-            figures = step_figures(row.tolist(), self._job.config)
+            figures = step_figures(row.tolist(), self._job.config.loss)
             figures["learning_rate"] = self._learning_rate(entry.step)
             figures["sample_id_sum"] = float(row[-1])
-            self._writer.write("step", entry.step, figures | entry.figures)
+            self._metrics.write("step", entry.step, figures | entry.figures)
             self._count_epoch(entry.step, row)
         self._say(step, sums, seconds)
 
@@ -89,8 +85,8 @@ class Progress:
         batch_size, num_samples = self._job.batch_size, self._job.num_samples
         epoch = step * batch_size // num_samples
         if epoch > (step - 1) * batch_size // num_samples:
-            figures = step_figures(self._epoch.tolist(), self._job.config)
-            self._writer.write("epoch", epoch, figures)
+            figures = step_figures(self._epoch.tolist(), self._job.config.loss)
+            self._metrics.write("epoch", epoch, figures)
             self._console.say(
                 f"epoch {epoch} ended in step {step} | mean over all ranks: loss {figures['loss']:.4f} "
                 f"policy {figures['policy_loss']:.4f} value {figures['value_loss']:.4f} | "
@@ -105,10 +101,10 @@ class Progress:
 
     def _say(self, step: int, sums: torch.Tensor, seconds: float) -> None:
         """One line over the steps whose `sums` these are, and their speed."""
-        mean = step_figures(sums.sum(0).tolist(), self._job.config)
+        mean = step_figures(sums.sum(0).tolist(), self._job.config.loss)
         speed = len(sums) * self._job.batch_size / max(seconds, 1e-9)
         world_size = self._job.runtime.world_size
-        self._writer.write(
+        self._metrics.write(
             "speed",
             step,
             {
@@ -127,11 +123,10 @@ class Progress:
         )
 
 
-def step_figures(sums: list[float], config: Config) -> dict[str, float]:
+def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
     """Means over positions from sums in SUM_NAMES' order, and the weighted loss."""
     named = dict(zip(SUM_NAMES, sums, strict=False))
     count = named["positions"]
-    loss = config.loss
     total = (
         loss.policy_weight * named["policy"]
         + loss.value_weight * named["value"]
@@ -145,3 +140,17 @@ def step_figures(sums: list[float], config: Config) -> dict[str, float]:
         "policy_top1": named["top1"] / count,
         "value_mse": named["value_squared_error"] / count,
     }
+
+
+def describe_validation(figures: Mapping[str, float]) -> str:
+    """The figures of a validation in a line."""
+    parts = []
+    if "policy_loss" in figures:
+        parts = [
+            f"top-1 {figures['policy_top1']:.2%} top-5 {figures['policy_top5']:.2%}",
+            f"policy loss {figures['policy_loss']:.4f}",
+            f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}",
+        ]
+    if "move_error" in figures:
+        parts.append(f"moves that err against exact truth {figures['move_error']:.2%}")
+    return " | ".join(parts)

@@ -24,10 +24,10 @@ class StopRequest:
 
     def exit_status(self, exchange: Exchange) -> int:
         """After a stop with a checkpoint: 128 + signal, but 0 under a launcher (it says why it ended)."""
-        number = max(exchange.gather(self.signal))
+        number = max(exchange.numbers(self.signal))
         # Set by torchrun and by deepspeed's launch.py; another status than 0 they take for a failure.
         launched = "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_SIZE" in os.environ
-        return 0 if launched else 128 + int(number)
+        return 0 if launched else 128 + number
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.signal and number == signal.SIGINT:

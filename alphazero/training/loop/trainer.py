@@ -4,101 +4,58 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, IntFlag, auto
 
 import torch
 
-from alphazero.config import to_table
-from alphazero.errors import CheckpointError, TrainingError
+from alphazero.errors import TrainingError
 from alphazero.games.batch import MicroBatch
-from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.console import Console
-from alphazero.run.heartbeat import HeartbeatWriter
-from alphazero.run.metrics import MetricWriter
+from alphazero.run.heartbeat import Phase
 from alphazero.training.batch.memory_probe import is_out_of_memory
 from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
 from alphazero.training.checkpoint import files as checkpoint_files
-from alphazero.training.checkpoint.checkpoint import Checkpoint, TrainingState
-from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.engine.engine import Engine
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.data_source import DataSource, SourceState
+from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.job import Job
-from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums
+from alphazero.training.loop.position import Outcome, Position
+from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums, describe_validation
 from alphazero.training.loop.schedule import Rhythm, learning_rate
-from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.services import RankServices
+from alphazero.training.loop.snapshot import snapshot, training_state
+from alphazero.training.loop.wishes import LAST_WISHES, Wish, ranks_by_wish
 
 # Figures of the network on positions held out, by name.
 Validate = Callable[[AlphaZeroNet], Mapping[str, float]]
 
 
-class Outcome(Enum):
-    """How a run of the trainer ended."""
-
-    FINISHED = auto()
-    STOPPED = auto()  # by a signal, after a checkpoint
-    DIVERGED = auto()  # too many steps in a row without finite gradients
-
-
-class Wish(IntFlag):
-    """What a rank wants the others to know at the end of its passes of a step."""
-
-    NOTHING = 0
-    STOP = auto()  # a signal came
-    SAVE = auto()  # rank 0's clock: a checkpoint is due
-    FAULT = auto()  # its last checkpoint could not be written
-    MEMORY = auto()  # the device's memory did not hold a micro-batch
-    NOT_FINITE = auto()  # loss or gradients are not
-    HOST_MEMORY = auto()  # the host is about to run out of memory
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Those a trainer works with. writer: None on ranks that write no checkpoints."""
-
-    source: DataSource
-    validate: Validate
-    exchange: Exchange
-    metrics: MetricWriter
-    console: Console
-    heartbeat: HeartbeatWriter
-    stop: StopRequest
-    writer: CheckpointWriter | None
-    host_memory: HostMemory
-
-
-@dataclass
-class Position:
-    """Where a run stands. data_offset: steps the data order is ahead of the step count (see rollbacks)."""
-
-    step: int
-    data_offset: int = 0
-    skipped_steps: int = 0
-    elapsed_s: float = 0.0  # of earlier starts of the run
-    saved_step: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.saved_step = self.step
-
-
 class Trainer:
     """Runs the steps of a job on this rank."""
 
-    def __init__(self, job: Job, plan: BatchPlan, position: Position, engine: Engine, crew: Crew) -> None:
+    def __init__(
+        self,
+        job: Job,
+        plan: BatchPlan,
+        position: Position,
+        engine: Engine,
+        source: DataSource,
+        validate: Validate,
+        services: RankServices,
+    ) -> None:
         self._job = job
         self.plan = plan
         self.position = position
         self._engine = engine
-        self._exchange = crew.exchange
-        self._console = crew.console
-        self._crew = crew
+        self._source = source
+        self._validate = validate
+        self._services = services
+        self._exchange = services.exchange
+        self._console = services.console
         self._started = time.monotonic()
-        self._progress = Progress(job, crew.exchange, crew.metrics, crew.console, self.elapsed_s)
+        self._progress = Progress(job, services, self.elapsed_s)
         self._saves = Rhythm.parse(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
         self._bad_in_a_row = 0
+        self._is_new_plan = True  # its first step compiles, and tries the memory
 
     def run(self) -> Outcome:
         """Train from the position to the end, or until a signal or too many bad steps end it earlier."""
@@ -108,7 +65,7 @@ class Trainer:
         self._progress.restart_clock()
         wishes = Wish.NOTHING
         try:
-            while position.step < num_steps and not wishes & (Wish.STOP | Wish.FAULT | Wish.HOST_MEMORY):
+            while position.step < num_steps and not wishes & LAST_WISHES:
                 until = self._prepare_data()
                 if until is None:
                     wishes = Wish.STOP
@@ -123,15 +80,18 @@ class Trainer:
         if position.saved_step != position.step and not wishes & Wish.FAULT:
             self.save({})
         self._settle()
-        self._crew.heartbeat.beat(position.step, "end")
+        self._beat(Phase.END)
         if wishes & Wish.HOST_MEMORY and position.step < num_steps:
-            raise self._shared(TrainingError("a host is out of memory, see above; the run can be resumed"))
+            raise TrainingError(
+                "a host is out of memory, see above; the run can be resumed", found_by_all_ranks=True
+            )
         return Outcome.FINISHED if position.step == num_steps else Outcome.STOPPED
 
     def _prepare_data(self) -> int | None:
         """Have data made; the step until which it lasts, None where a signal asked for the end."""
         before = time.monotonic()
-        until = self._crew.source.prepare(self.position.step, self._engine.inference_tensors)
+        self._beat(Phase.DATA)
+        until = self._source.prepare(self.position.step, self._engine.inference_tensors)
         self._progress.pause(time.monotonic() - before)
         return None if until is None else min(until, self._job.num_steps)
 
@@ -139,14 +99,15 @@ class Trainer:
         """Steps under the present plan, to step `until` or a wish that no step can follow."""
         position = self.position
         first, last = position.step + position.data_offset, until + position.data_offset
-        for micro_batches in self._crew.source.steps(self.plan, first, last):
-            self._crew.heartbeat.beat(position.step, "step")
+        for micro_batches in self._source.steps(self.plan, first, last):
+            self._beat(Phase.PLAN if self._is_new_plan else Phase.STEP)
             wishes = self._train_step(micro_batches)
             if wishes & Wish.MEMORY:
                 return wishes
+            self._is_new_plan = False
             self._console.advance_bar()
             self._after_step(wishes)
-            if self._has_diverged() or wishes & (Wish.STOP | Wish.FAULT | Wish.HOST_MEMORY):
+            if self._has_diverged() or wishes & LAST_WISHES:
                 return wishes
         return Wish.NOTHING
 
@@ -155,12 +116,12 @@ class Trainer:
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
         passes = self._make_passes(micro_batches, sums)
-        ranks_by_wish = self._all_wishes(passes | self._own_wishes())
+        wishing = ranks_by_wish(passes | self._own_wishes(), self._exchange)
         wishes = Wish.NOTHING
-        for wish in ranks_by_wish:
+        for wish in wishing:
             wishes |= wish
         if wishes & Wish.MEMORY:
-            self._take_smaller_micro_batches(ranks_by_wish[Wish.MEMORY])
+            self._take_smaller_micro_batches(wishing[Wish.MEMORY])
             return wishes
         scale = self._engine.loss_scale.scale
         rate = learning_rate(
@@ -170,7 +131,7 @@ class Trainer:
         self._engine.finish_step(position.step, rate, count, skip=is_bad)
         position.step += 1
         if is_bad:
-            self._count_bad_step(ranks_by_wish[Wish.NOT_FINITE], scale)
+            self._count_bad_step(wishing[Wish.NOT_FINITE], scale)
         else:
             self._bad_in_a_row = 0
             figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
@@ -199,38 +160,34 @@ class Trainer:
         return Wish.MEMORY
 
     def _own_wishes(self) -> Wish:
-        crew = self._crew
-        wishes = Wish.STOP if crew.stop.requested else Wish.NOTHING
-        if crew.writer and crew.writer.fault:
+        services = self._services
+        wishes = Wish.STOP if services.stop.requested else Wish.NOTHING
+        if services.writer and services.writer.fault:
             wishes |= Wish.FAULT
         if self._job.runtime.is_main and self._saves.is_over(time.monotonic() - self._last_save):
             wishes |= Wish.SAVE
         if self._is_log_step(self.position.step):
-            memory = crew.host_memory.check()
+            memory = services.host_memory.check()
             if memory.is_low and self._job.runtime.local_rank == 0:
                 self._console.alarm(str(memory))
             if memory.is_critical:
                 wishes |= Wish.HOST_MEMORY
         return wishes
 
-    def _all_wishes(self, own: Wish) -> dict[Wish, list[int]]:
-        """Which ranks wish what."""
-        numbers = self._exchange.numbers(int(own))
-        return {
-            wish: ranks
-            for wish in Wish
-            if (ranks := [rank for rank, number in enumerate(numbers) if number & wish])
-        }
-
     def _take_smaller_micro_batches(self, ranks: list[int]) -> None:
         """Cut the same global batch finer: into the next smaller size, which the next try may cut again."""
         self._engine.abandon_step()
+        self._is_new_plan = True
+        self._beat(Phase.PLAN)
         before = self.plan.micro_batch_size
         smaller = [size for size in micro_batch_sizes(self.plan.batch_size) if size < before]
         where = f"out of device memory on rank {', '.join(map(str, ranks))} in step {self.position.step + 1}"
         if not smaller:
-            raise self._shared(
-                TrainingError(f"{where} with micro-batches of one position; no smaller there is")
+            raise TrainingError(
+                f"{where} with micro-batches of 1 position: they cannot be cut any smaller; "
+                "expected a smaller network or more device memory",
+                ranks=ranks,
+                found_by_all_ranks=True,
             )
         self.plan = self.plan.with_micro_batch_size(smaller[-1])
         self._console.say(
@@ -290,16 +247,16 @@ class Trainer:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
         self._progress.write(step)
-        self._crew.heartbeat.beat(step, "validate")
+        self._beat(Phase.VALIDATE)
         with self._engine.evaluating() as network:
-            figures = dict(self._crew.validate(network))
+            figures = dict(self._validate(network))
         if "policy_loss" in figures:
             figures["composite"] = (
                 loss.policy_weight * figures["policy_loss"] + loss.value_weight * figures["value_loss"]
             )
         if figures:
             if self._job.runtime.is_main:
-                self._crew.metrics.write("validation", step, figures)
+                self._services.metrics.write("validation", step, figures)
             self._console.say(f"validation at step {step} | {describe_validation(figures)}")
         self._progress.restart_clock()
         return figures
@@ -318,78 +275,33 @@ class Trainer:
         step = self.position.step
         # Before the weights: a run that goes on from here must not miss the figures of its past.
         self._progress.write(step)
-        self._crew.heartbeat.beat(step, "checkpoint")
+        self._beat(Phase.CHECKPOINT)
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.optimizer_state()
         averaged = self._engine.averaged_tensors(tensors)
         elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
-        if self._crew.writer:
-            source = self._crew.source.state()
-            state = self._state(figures, source, elapsed_s)
-            self._crew.writer.submit(
-                Checkpoint(
-                    state,
-                    _copies(tensors),
-                    _copies(optimizer),
-                    averaged and _copies(averaged),
-                    source.lanes,
-                    source.champion,
-                )
+        if self._services.writer:
+            source = self._source.state()
+            state = training_state(
+                self._job,
+                self.plan,
+                self.position,
+                source,
+                loss_scale=self._engine.loss_scale.state(),
+                elapsed_s=elapsed_s,
+                figures=figures,
             )
+            self._services.writer.submit(snapshot(state, tensors, optimizer, averaged, source))
         self.position.saved_step = step
         self._last_save = time.monotonic()
 
-    def _state(self, figures: Mapping[str, float], source: SourceState, elapsed_s: float) -> TrainingState:
-        job, position = self._job, self.position
-        training = job.config.training
-        return TrainingState(
-            step=position.step,
-            num_steps=job.num_steps,
-            seed=training.seed,
-            batch_size=job.batch_size,
-            micro_batch_size=self.plan.micro_batch_size,
-            window_id=source.window_id,
-            world_size=self.plan.world_size,
-            config=to_table(job.config),
-            zero_stage=training.zero_stage,
-            precision=training.precision,
-            data_offset=position.data_offset,
-            skipped_steps=position.skipped_steps,
-            loss_scale=self._engine.loss_scale.state(),
-            elapsed_s=elapsed_s,
-            figures=dict(figures),
-            self_play=source.self_play,
-        )
+    def _beat(self, phase: Phase) -> None:
+        self._services.heartbeat.beat(phase, self.position.step)
 
     def _settle(self) -> None:
         """Wait until all checkpoints are on disk; CheckpointError on all ranks where one is not."""
-        writer, fault = self._crew.writer, ""
+        writer = self._services.writer
         if writer:
+            self._beat(Phase.CHECKPOINT)
             writer.wait()
-            fault = str(writer.fault or "")
-        if faults := [text for text in self._exchange.gather(fault) if text]:
-            raise self._shared(CheckpointError(faults[0]))
-
-    @staticmethod
-    def _shared(error: TrainingError | CheckpointError) -> TrainingError | CheckpointError:
-        error.found_by_all_ranks = True
-        return error
-
-
-def describe_validation(figures: Mapping[str, float]) -> str:
-    """The figures of a validation in a line."""
-    parts = []
-    if "policy_loss" in figures:
-        parts = [
-            f"top-1 {figures['policy_top1']:.2%} top-5 {figures['policy_top5']:.2%}",
-            f"policy loss {figures['policy_loss']:.4f}",
-            f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}",
-        ]
-    if "move_error" in figures:
-        parts.append(f"moves that err against exact truth {figures['move_error']:.2%}")
-    return " | ".join(parts)
-
-
-def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same on the same device in memory of their own: training changes the originals."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        self._exchange.raise_any(writer.fault if writer else None)

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.run.heartbeat import HeartbeatWriter, Phase
 
 
 def be_rank(directory: Path, mode: str) -> int:
@@ -43,7 +43,7 @@ def be_rank(directory: Path, mode: str) -> int:
     time.sleep(1)
     note(f"saved, child {'alive' if child.poll() is None else 'gone'}")
     child.kill()
-    HeartbeatWriter(directory / "heartbeat", int(os.environ["LOCAL_RANK"]), "here").beat(5, "end")
+    HeartbeatWriter(directory / "heartbeat", int(os.environ["LOCAL_RANK"]), "here").beat(Phase.END, 5)
     return 0
 
 

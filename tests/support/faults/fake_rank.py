@@ -14,7 +14,7 @@ from pathlib import Path
 
 from alphazero.cluster.agent import rank_side
 from alphazero.errors import AlphaZeroError
-from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.run.heartbeat import HeartbeatWriter, Phase
 
 CHECKPOINT_INTERVAL = 5
 
@@ -85,7 +85,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: stop.append(number))
     beat = HeartbeatWriter(run / "heartbeat", rank, socket.gethostname())
-    beat.beat(-1, "start")
+    beat.beat(Phase.START, -1)
     star = Star(rank, world_size)
     first = star.sum(newest(run) if rank == 0 else 0)
     # Where the run directory is not shared, the total travels with the step.
@@ -94,7 +94,7 @@ def main() -> int:
     print(f"rank {rank} begins at step {first} of {num_steps} on {world_size} ranks", file=sys.stderr)
     die_at = int(os.environ.get("ALPHAZERO_TEST_DIE_AT", "-1"))
     for step in range(first + 1, num_steps + 1):
-        beat.beat(step - 1, "step")
+        beat.beat(Phase.STEP, step - 1)
         if "ALPHAZERO_TEST_CHATTER" in os.environ:
             print("x" * 1000, file=sys.stderr)
         time.sleep(step_s)
@@ -105,7 +105,7 @@ def main() -> int:
         total += star.sum(mine)
         is_last_wish = star.sum(len(stop)) > 0
         if step % CHECKPOINT_INTERVAL == 0 or step == num_steps or is_last_wish:
-            beat.beat(step, "checkpoint")
+            beat.beat(Phase.CHECKPOINT, step)
             if rank == 0:
                 save(run, step, total)
         if is_last_wish:
@@ -113,7 +113,7 @@ def main() -> int:
             return 0
     if rank == 0:
         (run / "result").write_text(str(total))
-    beat.beat(num_steps, "end")
+    beat.beat(Phase.END, num_steps)
     return 0
 
 

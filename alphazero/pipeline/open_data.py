@@ -1,0 +1,53 @@
+"""The given games of a run: those to train on and those held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from alphazero.config import DataConfig
+from alphazero.data.pgn.open import open_or_import
+from alphazero.data.sampling.window import Window
+from alphazero.errors import ConfigError
+from alphazero.training.exchange import Exchange
+
+EMBEDDED_GAMES = Path(__file__).resolve().parents[1] / "assets" / "games"
+
+
+def open_data(
+    data: DataConfig, mode: str, game_name: str, exchange: Exchange
+) -> tuple[Window | None, Window | None]:
+    """The given games to train on and those to validate on. Collective.
+
+    mode: of SelfPlayConfig. Without games of one's own chess has embedded ones; self-play alone has none to
+    train on. Raises ConfigError and DataError on all ranks alike.
+    """
+    cache = Path(data.cache_dir)
+    held_out = _open_stores(data.validation_data, cache, exchange) if data.validation_data else None
+    if mode == "selfplay":
+        if data.data:
+            raise ConfigError(
+                "--data: not with --mode selfplay; expected --mode mixed, or --validation-data",
+                found_by_all_ranks=True,
+            )
+        return None, held_out
+    if not data.data and game_name != "chess":
+        raise ConfigError(
+            f"--mode {mode}: no games of {game_name}; expected --data, or --mode selfplay",
+            found_by_all_ranks=True,
+        )
+    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange)
+    if held_out is not None:
+        return window, held_out
+    return window.split(data.validation_share)
+
+
+def _open_stores(names: Sequence[str], cache: Path, exchange: Exchange) -> Window:
+    """All games of the stores; raw files are imported once, by rank 0, before the others look."""
+    paths = [Path(name) for name in names]
+
+    def import_raw() -> None:
+        open_or_import(paths, cache)
+
+    exchange.on_main(import_raw)
+    return exchange.on_each(lambda: Window.of_stores(open_or_import(paths, cache)))

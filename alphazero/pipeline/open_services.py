@@ -1,0 +1,105 @@
+"""Opens the services of a rank in the run's directory: metrics, heartbeat, checkpoint writer, watcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from alphazero.config import to_table
+from alphazero.health.thresholds import load_thresholds
+from alphazero.health.watcher import Figures, HealthWatcher
+from alphazero.host.memory import HostMemory
+from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
+from alphazero.pipeline.run_start import RunStart
+from alphazero.run.console import Console
+from alphazero.run.heartbeat import HeartbeatWriter, Phase
+from alphazero.run.metrics import AllWriters, open_writers
+from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.checkpoint.writer import CheckpointWriter
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.services import RankServices
+from alphazero.training.loop.stop import StopRequest
+
+
+def open_services(
+    job: Job, start: RunStart, exchange: Exchange, console: Console, stop: StopRequest
+) -> RankServices:
+    """The services of this rank, with a first heartbeat. Collective."""
+    runtime = job.runtime
+    heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
+    heartbeat.beat(Phase.START, start.step)
+
+    def open_metrics() -> AllWriters:
+        if not runtime.is_main:
+            return AllWriters([])
+        return open_writers(job.run, job.config.run, to_table(job.config), start.step)
+
+    return RankServices(
+        exchange=exchange,
+        console=console,
+        metrics=exchange.on_each(open_metrics),
+        heartbeat=heartbeat,
+        stop=stop,
+        host_memory=HostMemory(host=runtime.host),
+        writer=make_checkpoint_writer(job, console) if start.writes else None,
+    )
+
+
+@contextlib.contextmanager
+def in_service(job: Job, services: RankServices) -> Iterator[None]:
+    """The host is watched within the block; after it all that was written is on disk."""
+    watcher = make_watcher(job, services)
+    try:
+        if watcher:
+            watcher.start()
+        yield
+    finally:
+        if watcher:
+            watcher.stop()
+        services.metrics.close()
+        if services.writer:
+            services.writer.wait()
+
+
+def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
+    """Writes checkpoints beside training, and before each the newest weights as a file of their own."""
+    network = job.config.network
+    path = job.run.path / weights_file_name(network)
+
+    def write_newest(checkpoint: Checkpoint) -> None:
+        # First: a run killed between the two finds its checkpoint and makes both again.
+        metadata: Metadata = {
+            "step": checkpoint.state.step,
+            "run": job.run.path.name,
+            "averaged": checkpoint.ema is not None,
+        }
+        write_weights(path, WeightsFile(network, checkpoint.ema or checkpoint.weights, metadata))
+
+    return CheckpointWriter(
+        job.run.checkpoints, job.config.training.keep_checkpoints, write_newest, console.say
+    )
+
+
+def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
+    """Watches this host and its GPUs beside training, on one rank per host; None for the other ranks.
+
+    Figures of rank 0's host go to the metrics; faults of every host to the console.
+    """
+    runtime, interval_s = job.runtime, job.config.run.health_interval
+    if runtime.local_rank or not interval_s:
+        return None
+
+    def report(figures: Figures) -> None:
+        services.metrics.write_beside("health", figures)
+
+    return HealthWatcher(
+        interval_s,
+        report,
+        services.console.say if runtime.is_main else services.console.alarm,
+        thresholds=load_thresholds(),
+        directory=job.run.path,
+        device=runtime.device.type,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )

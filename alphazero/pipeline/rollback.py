@@ -1,0 +1,96 @@
+"""Training to the end, with returns to the last checkpoint where it diverges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alphazero.errors import TrainingError
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.pipeline.starting_network import build_network
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.checkpoint.sharing import load_shared
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.engine.engine import Engine
+from alphazero.training.loop.data_source import DataSource
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.position import Outcome, Position
+from alphazero.training.loop.services import RankServices
+from alphazero.training.loop.trainer import Trainer, Validate
+
+
+@dataclass(frozen=True)
+class PersistentTraining:
+    """Trains a job, and after too many bad steps goes back to the last checkpoint with other positions ahead.
+
+    The positions that led there are not used again (as Chowdhery et al. 2022, PaLM, section 5.1): the
+    order of the data moves on by what was lost.
+    """
+
+    job: Job
+    settings: DeepSpeedSettings
+    source: DataSource
+    validate: Validate
+    services: RankServices
+
+    def run(self, plan: BatchPlan, network: AlphaZeroNet, resumed: Checkpoint | None) -> Outcome:
+        """Train to the end or a signal. Raises TrainingError where max_rollbacks returns do not help."""
+        training, console = self.job.config.training, self.services.console
+        position = _position_of(resumed)
+        if resumed:
+            console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
+        for rollbacks in range(training.max_rollbacks + 1):
+            self.source.restore(resumed)
+            engine = self._engine(plan, network)
+            if resumed:
+                engine.load(resumed)
+            trainer = Trainer(self.job, plan, position, engine, self.source, self.validate, self.services)
+            outcome = trainer.run()
+            if outcome is not Outcome.DIVERGED:
+                return outcome
+            plan, reached = trainer.plan, trainer.position
+            engine.close()
+            if rollbacks == training.max_rollbacks:
+                break
+            resumed = self._last_checkpoint()
+            network = build_network(self.job.config.network, training.seed, resumed)
+            position = _position_after(reached, resumed, trainer.elapsed_s())
+            console.say(
+                f"step {reached.step}: no finite gradients in {training.max_skipped_steps} steps: "
+                f"back to step {position.step} with other positions ahead "
+                f"({rollbacks + 1} of {training.max_rollbacks} times)"
+            )
+        raise TrainingError(
+            f"training diverges: no finite gradients in {training.max_skipped_steps} steps in a row, after "
+            f"{training.max_rollbacks} returns to the last checkpoint; "
+            "expected a lower --learning-rate or --clip-gradients, or another --precision",
+            found_by_all_ranks=True,
+        )
+
+    def _engine(self, plan: BatchPlan, network: AlphaZeroNet) -> Engine:
+        job = self.job
+        return Engine(
+            network, network.spec, job.config, self.settings, plan, job.runtime, self.services.exchange
+        )
+
+    def _last_checkpoint(self) -> Checkpoint | None:
+        services = self.services
+        if services.writer:
+            services.writer.wait()
+        return load_shared(
+            self.job.run.checkpoints, "", services.writes, services.exchange, services.console.alarm
+        )
+
+
+def _position_of(resumed: Checkpoint | None) -> Position:
+    if resumed is None:
+        return Position(0)
+    saved = resumed.state
+    return Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
+
+
+def _position_after(reached: Position, resumed: Checkpoint | None, elapsed_s: float) -> Position:
+    """At the checkpoint's step, with the data that follows what was `reached`."""
+    step = resumed.state.step if resumed else 0
+    offset = reached.data_offset + reached.step - step
+    return Position(step, offset, reached.skipped_steps, elapsed_s)

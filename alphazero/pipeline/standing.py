@@ -1,0 +1,26 @@
+"""Where the generations of a run stand, as its checkpoints keep it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How many generations were played, and what they gave.
+
+    end_step: the step until which the newest generation is trained on. positions: full searches of all
+    stored games. num_shards, store_id: the store of games as it was then.
+    """
+
+    generation: int = 0
+    end_step: int = 0
+    games: int = 0
+    positions: int = 0
+    num_shards: int = 0
+    store_id: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a checkpoint keeps it."""
+        return asdict(self)

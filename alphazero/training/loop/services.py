@@ -1,0 +1,34 @@
+"""What a rank works with beside its data and its network, from the start of training to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alphazero.host.memory import HostMemory
+from alphazero.run.console import Console
+from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.run.metrics import AllWriters
+from alphazero.training.checkpoint.writer import CheckpointWriter
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.stop import StopRequest
+
+
+@dataclass(frozen=True)
+class RankServices:
+    """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
+
+    metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints.
+    """
+
+    exchange: Exchange
+    console: Console
+    metrics: AllWriters
+    heartbeat: HeartbeatWriter
+    stop: StopRequest
+    host_memory: HostMemory
+    writer: CheckpointWriter | None
+
+    @property
+    def writes(self) -> bool:
+        """True on the one rank of those sharing a run directory that writes there: checkpoints and games."""
+        return self.writer is not None
