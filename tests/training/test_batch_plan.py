@@ -64,3 +64,16 @@ def test_sizes_that_cannot_be_are_refused(batch, micro, ranks):
 def test_unlike_weights_are_refused_where_every_pass_communicates():
     with pytest.raises(ConfigError, match="--zero-stage 0 or 1"):
         plan_batches(128, 16, [2.0, 1.0], "cpu", equal_passes=True)
+
+
+@pytest.mark.parametrize(
+    ("batch", "ranks", "equal_passes", "text"),
+    [
+        (128, 1, False, "128 = 4 micro-batches of 32 over 1 rank, 4 passes per rank"),
+        (64, 2, False, "64 = 2 micro-batches of 32 over 2 ranks, 1 pass per rank"),
+        (96, 2, False, "96 = 3 micro-batches of 32 over 2 ranks, 2, 1 passes by rank"),
+        (32, 1, True, "32 = 1 micro-batch of 32 over 1 rank, 1 pass per rank"),
+    ],
+)
+def test_a_plan_is_told_in_a_line(batch, ranks, equal_passes, text):
+    assert str(plan_batches(batch, 32, [1.0] * ranks, "cpu", equal_passes=equal_passes)) == text

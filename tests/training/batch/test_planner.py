@@ -96,4 +96,4 @@ def test_a_run_with_auto_says_what_it_found_and_a_resume_keeps_it(zygote, tmp_pa
     output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)
     assert "micro-batch size 48: the most that fit into memory" in output
     output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
-    assert "96 = 2 micro-batches of 48 over 1 ranks" in output
+    assert "96 = 2 micro-batches of 48 over 1 rank," in output

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from alphazero.text import counted
 from tests.support.jobs.jobs import state_of, step_lines
 from tests.support.paths import SUPPORT
 
@@ -27,7 +28,7 @@ def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
     output = zygote.run_job(tmp_path / "full", random_store, ranks, *arguments, script=DISTURBED)
     assert (
         f"changed arithmetic: out of device memory on rank {ranks - 1} in step 1: micro-batches of 16, "
-        f"were 32; the global batch stays 128 = 8 micro-batches of 16 over {ranks} ranks"
+        f"were 32; the global batch stays 128 = 8 micro-batches of 16 over {counted(ranks, 'rank')}"
     ) in output
     expected, got = step_lines(tmp_path / "plain"), step_lines(tmp_path / "full")
     assert [line["sample_id_sum"] for line in got] == [line["sample_id_sum"] for line in expected]
@@ -38,7 +39,7 @@ def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
 def test_memory_below_one_position_ends_the_run_with_a_line(zygote, tmp_path, random_store, monkeypatch):
     monkeypatch.setenv("DISTURBANCE", "memory:0")
     output = zygote.run_job(tmp_path, random_store, 1, *STEPS, script=DISTURBED, status=3)
-    assert "out of device memory on rank 0 in step 1 with micro-batches of one position" in output
+    assert "out of device memory on rank 0 in step 1 with micro-batches of 1 position" in output
     assert "Traceback" not in output
 
 
