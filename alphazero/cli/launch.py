@@ -19,7 +19,7 @@ from alphazero.cluster.plan.launch_plan import (
     HostPlan,
     LaunchRequest,
 )
-from alphazero.config import Config
+from alphazero.config import Config, TrainingConfig
 from alphazero.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else addresses_of,
     )
-    _check_batches(plan, config)
+    _check_batches(plan, config.training)
     _check_interface(plan, machine)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
@@ -159,8 +159,8 @@ def run(args: argparse.Namespace) -> int:
     return _start(args, machine, plan, hosts, trainer_arguments, config)
 
 
-def _check_batches(plan: ClusterPlan, config: Config) -> None:
-    """Batch arithmetic: a slip is one line here, not one a rank after seconds."""
+def _check_batches(plan: ClusterPlan, training: TrainingConfig) -> None:
+    """Batch arithmetic: a slip is one line here, not one per rank after seconds."""
     from alphazero.training.batch_plan import plan_batches
 
     ranks = [host.num_processes for host in plan.hosts]
@@ -170,7 +170,6 @@ def _check_batches(plan: ClusterPlan, config: Config) -> None:
         return  # the hosts will say
     weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    training = config.training
     plan_batches(
         training.batch_size,
         max(training.micro_batch_size, 0),

@@ -14,7 +14,6 @@ from alphazero.config import SearchConfig, add_flags, load_config, preset_names
 from alphazero.errors import ConfigError
 
 if TYPE_CHECKING:
-    from alphazero.config import Config
     from alphazero.evaluation.match import MatchScore
     from alphazero.evaluation.players import Player
 
@@ -54,13 +53,13 @@ def run(args: argparse.Namespace) -> int:
 
     from alphazero.evaluation.match import play_match, random_openings
 
-    game, first = network_side(args, config, args.weights)
+    game, first = network_side(args, config.search, args.weights)
     if args.against == RANDOM:
         from alphazero.evaluation.players import random_player
 
         second = random_player(args.seed)
     else:
-        other, second = network_side(args, config, Path(args.against))
+        other, second = network_side(args, config.search, Path(args.against))
         if other != game:
             raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
     openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def network_side(args: argparse.Namespace, config: Config, path: Path) -> tuple[str, Player]:
+def network_side(args: argparse.Namespace, search: SearchConfig, path: Path) -> tuple[str, Player]:
     """The game that the network at `path` plays, and its player."""
     import torch
 
@@ -87,7 +86,7 @@ def network_side(args: argparse.Namespace, config: Config, path: Path) -> tuple[
     device = choose_device(args.device, 0, os.environ)
     network, _ = load_network(path, device)
     evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
-    settings = search_settings(config.search)
+    settings = search_settings(search)
     return network.spec.name, search_player(evaluator, settings, num_threads=torch.get_num_threads())
 
 

@@ -67,7 +67,15 @@ def run(args: argparse.Namespace) -> int:
             return not stop.requested
 
         recording = Recording(
-            config, network.spec.name, evaluator, store, on_progress, torch.get_num_threads()
+            config.search,
+            config.self_play,
+            config.training.seed,
+            config.data.history_fill,
+            network.spec.name,
+            evaluator,
+            store,
+            on_progress,
+            torch.get_num_threads(),
         )
         batch = recording.run(args.games)
     report(args.out, batch, recording.evaluations, time.monotonic() - started)

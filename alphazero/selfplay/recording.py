@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from alphazero import _core
-from alphazero.config import Config
+from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.data.store.growing import GrowingStore
 from alphazero.search.batched import Evaluator
 from alphazero.search.settings import self_play_settings
@@ -20,11 +20,14 @@ from alphazero.selfplay.worker import new_lane, play
 class Recording:
     """Plays games into a store, a round of moves at a time; a round's games are stored when it ends.
 
-    on_progress is told the games so far after each batch; where it says False play ends, and the games that
-    have ended by then are stored.
+    history_fill: of DataConfig. on_progress is told the games so far after each batch; where it says False
+    play ends, and the games that have ended by then are stored.
     """
 
-    config: Config
+    search: SearchConfig
+    self_play: SelfPlayConfig
+    seed: int
+    history_fill: str
     game_name: str
     evaluator: Evaluator
     store: GrowingStore
@@ -38,8 +41,8 @@ class Recording:
 
         Raises DataError where the store cannot be written.
         """
-        own = self.config.self_play
-        settings = self_play_settings(self.config.search, own, self.config.training.seed)
+        own = self.self_play
+        settings = self_play_settings(self.search, own, self.seed)
         lanes = [new_lane(number) for number in range(own.lanes)]
         done = 0
         while done < num_games:
@@ -49,7 +52,7 @@ class Recording:
                 lanes,
                 own.moves_per_round,
                 self.evaluator,
-                fill=self.config.data.history_fill,
+                fill=self.history_fill,
                 num_threads=self.num_threads,
                 on_progress=self._progress_from(done),
             )
@@ -69,5 +72,5 @@ class Recording:
             return
         batch = games.to_batch(finished)
         self.finished.append(batch)
-        algorithm = self.config.search.algorithm
+        algorithm = self.search.algorithm
         self.store.append(games.store_rows(batch, self.game_name, algorithm, "self-play"))

@@ -123,7 +123,7 @@ def test_an_offer_crosses_as_json():
 
 
 def test_no_module_sends_python_objects():
-    """torch.distributed's *_object functions pickle; nothing of ours names one, nor pickle but to refuse it."""
+    """The *_object functions of torch.distributed pickle; nothing of ours names one."""
     package = Path(alphazero.__file__).parent
     pickling = re.compile(r"\b\w+_object(_list)?\(|\bimport pickle\b|\bpickle\.(loads?|dumps?)\b")
     named = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from alphazero.config import Config
+from alphazero.config import LossConfig, OptimizerConfig, TrainingConfig
 from alphazero.errors import ConfigError
 from alphazero.games.batch import Batch
 from alphazero.games.spec import GameSpec
@@ -46,7 +46,9 @@ CPU_SIZES = (16, 64)
 def find_micro_batch_size(
     network: AlphaZeroNet,
     spec: GameSpec,
-    config: Config,
+    training: TrainingConfig,
+    optimizer: OptimizerConfig,
+    loss: LossConfig,
     settings: DeepSpeedSettings,
     runtime: Runtime,
     host_memory: HostMemory,
@@ -55,17 +57,17 @@ def find_micro_batch_size(
 
     Raises ConfigError where not even one position does.
     """
-    sizes = candidates(config.training.batch_size, runtime.world_size)
-    reserve = reserve_bytes(network, config, runtime.world_size, settings)
+    sizes = candidates(training.batch_size, runtime.world_size)
+    reserve = reserve_bytes(network, training, optimizer, runtime.world_size, settings)
     if runtime.device.type == "cpu":
         state = host_memory.check()
         budget = int(CPU_SHARE * state.available_bytes / runtime.local_world_size) - reserve
-        per_position = bytes_per_position(network, spec, config)
+        per_position = bytes_per_position(network, spec, training, loss)
         found = largest_that_fits(sizes, lambda size: size * per_position <= budget)
         where = str(state)
     else:
         found = largest_that_fits(
-            sizes, lambda size: fits(network, spec, config, runtime.device, size, reserve)
+            sizes, lambda size: fits(network, spec, training, loss, runtime.device, size, reserve)
         )
         free, total = torch.cuda.mem_get_info(runtime.device)
         where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
@@ -109,7 +111,8 @@ def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int 
 def fits(
     network: AlphaZeroNet,
     spec: GameSpec,
-    config: Config,
+    training: TrainingConfig,
+    loss: LossConfig,
     device: torch.device,
     micro_batch_size: int,
     reserve_bytes: int,
@@ -121,7 +124,7 @@ def fits(
     eagerly: a compiled network needs less.
     """
     try:
-        _try_passes(network, spec, config, device, micro_batch_size, reserve_bytes)
+        _try_passes(network, spec, training, loss, device, micro_batch_size, reserve_bytes)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -137,13 +140,14 @@ def fits(
 def _try_passes(
     network: AlphaZeroNet,
     spec: GameSpec,
-    config: Config,
+    training: TrainingConfig,
+    loss: LossConfig,
     device: torch.device,
     micro_batch_size: int,
     reserve_bytes: int,
 ) -> None:
     reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
-    module = _training_copy(network, spec, config, device)
+    module = _training_copy(network, spec, training, loss, device)
     batch = to_device(random_batch(spec, micro_batch_size), device)
     for _ in range(2):
         module(batch).total.backward()
@@ -153,13 +157,16 @@ def _try_passes(
 
 
 def _training_copy(
-    network: AlphaZeroNet, spec: GameSpec, config: Config, device: torch.device
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    device: torch.device,
 ) -> TrainingModule:
     twin = copy.deepcopy(network).to(device).train()
-    training = config.training
     if training.channels_last and training.zero_stage == 0:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return TrainingModule(twin, spec, config.loss, dataclasses.replace(training, compile=False))
+    return TrainingModule(twin, spec, loss, dataclasses.replace(training, compile=False))
 
 
 def random_batch(spec: GameSpec, num_positions: int) -> Batch:
@@ -182,16 +189,19 @@ def random_batch(spec: GameSpec, num_positions: int) -> Batch:
 
 
 def reserve_bytes(
-    network: AlphaZeroNet, config: Config, world_size: int, settings: DeepSpeedSettings | None = None
+    network: AlphaZeroNet,
+    training: TrainingConfig,
+    optimizer: OptimizerConfig,
+    world_size: int,
+    settings: DeepSpeedSettings | None = None,
 ) -> int:
     """Bytes that training needs beside parameters, gradients and activations, from DeepSpeed's source.
 
     `fits` has the parameters and their gradients in its copy, so they are not in here.
     """
-    training = config.training
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    states = 2 if config.optimizer.optimizer == "adamw" else 1
+    states = 2 if optimizer.optimizer == "adamw" else 1
     total = states * size // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor a parameter for a moment.
     total += size // shards
@@ -212,10 +222,12 @@ def reserve_bytes(
     return total + LIBRARY_BYTES
 
 
-def bytes_per_position(network: AlphaZeroNet, spec: GameSpec, config: Config) -> int:
+def bytes_per_position(
+    network: AlphaZeroNet, spec: GameSpec, training: TrainingConfig, loss: LossConfig
+) -> int:
     """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
     device = torch.device("cpu")
-    module = _training_copy(network, spec, config, device)
+    module = _training_copy(network, spec, training, loss, device)
     module(
         to_device(random_batch(spec, CPU_SIZES[0]), device)
     ).total.backward()  # gradients and kernels' caches

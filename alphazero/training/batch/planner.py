@@ -84,7 +84,10 @@ def choose_plan(
     if is_to_be_found:
         memory = HostMemory(host=runtime.host)
         size = _smallest(
-            lambda: find_micro_batch_size(network, network.spec, config, settings, runtime, memory), exchange
+            lambda: find_micro_batch_size(
+                network, network.spec, training, config.optimizer, config.loss, settings, runtime, memory
+            ),
+            exchange,
         )
         plan = plan.with_micro_batch_size(size)
         notices = (f"micro-batch size {size}: the most that fit into memory",)
@@ -102,11 +105,11 @@ def _cut_to_fit(
     exchange: Exchange,
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
-    reserve = reserve_bytes(network, config, plan.world_size, settings)
+    reserve = reserve_bytes(network, config.training, config.optimizer, plan.world_size, settings)
     sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
 
     def fits_here(size: int) -> bool:
-        return fits(network, network.spec, config, runtime.device, size, reserve)
+        return fits(network, network.spec, config.training, config.loss, runtime.device, size, reserve)
 
     def largest() -> int:
         found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)

@@ -72,7 +72,7 @@ def test_trying_leaves_network_and_random_numbers_as_they_were(precision):
     config, network = build(precision=precision)
     network.eval()
     before, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
-    assert fits(network, SPEC, config, CPU, 4, 1 * MIB)
+    assert fits(network, SPEC, config.training, config.loss, CPU, 4, 1 * MIB)
     after = network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(chance, torch.get_rng_state())
@@ -81,14 +81,14 @@ def test_trying_leaves_network_and_random_numbers_as_they_were(precision):
 
 def test_what_the_allocator_refuses_does_not_fit():
     config, network = build()
-    assert not fits(network, SPEC, config, CPU, 4, 2**60)
+    assert not fits(network, SPEC, config.training, config.loss, CPU, 4, 2**60)
 
 
 def test_another_fault_than_memory_is_not_taken_for_it():
     config, _ = build()
     other_game = AlphaZeroNet(config.network, get_spec("connect4"))
     with pytest.raises(RuntimeError, match="channels"):
-        fits(other_game, SPEC, config, CPU, 4, 0)
+        fits(other_game, SPEC, config.training, config.loss, CPU, 4, 0)
 
 
 def test_memory_a_position_is_near_what_autograd_keeps():
@@ -106,7 +106,7 @@ def test_memory_a_position_is_near_what_autograd_keeps():
     weights = sum(parameter.numel() * 4 for parameter in network.parameters())
     saved = (sum(kept.values()) - weights) / 64
     del terms
-    assert 0.8 * saved < bytes_per_position(network, SPEC, config) < 3 * saved
+    assert 0.8 * saved < bytes_per_position(network, SPEC, config.training, config.loss) < 3 * saved
 
 
 def runtime_of(local_world_size=1):
@@ -123,11 +123,18 @@ def test_on_the_cpu_the_answer_fills_four_fifths_of_a_rank_s_share_at_most(monke
     config, network = build(batch_size=4096)
     monkeypatch.setattr("alphazero.training.batch.memory_probe.bytes_per_position", lambda *_: MIB)
     monkeypatch.setattr("alphazero.host.memory.control_group_limits", lambda root: ())
-    reserve = reserve_bytes(network, config, ranks)
+    reserve = reserve_bytes(network, config.training, config.optimizer, ranks)
     # Room for 300 positions a rank: 256 is the largest divisor of 4096 below.
     available = int(ranks * (reserve + 300 * MIB) / 0.8) + MIB
     found = find_micro_batch_size(
-        network, SPEC, config, DeepSpeedSettings(), runtime_of(ranks), memory_of(available)
+        network,
+        SPEC,
+        config.training,
+        config.optimizer,
+        config.loss,
+        DeepSpeedSettings(),
+        runtime_of(ranks),
+        memory_of(available),
     )
     assert found == 256
 
@@ -135,7 +142,14 @@ def test_on_the_cpu_the_answer_fills_four_fifths_of_a_rank_s_share_at_most(monke
 def test_a_rank_never_gets_more_than_its_part_of_the_batch():
     config, network = build(batch_size=24)
     found = find_micro_batch_size(
-        network, SPEC, config, DeepSpeedSettings(), runtime_of(2), HostMemory(host="here")
+        network,
+        SPEC,
+        config.training,
+        config.optimizer,
+        config.loss,
+        DeepSpeedSettings(),
+        runtime_of(2),
+        HostMemory(host="here"),
     )
     assert found == 12
 
@@ -145,19 +159,30 @@ def test_where_nothing_fits_the_message_names_host_and_memory():
     with pytest.raises(
         ConfigError, match=r"auto: not even 1 fits \(here: 0\.0 GiB of 0\.0 GiB host memory available"
     ):
-        find_micro_batch_size(network, SPEC, config, DeepSpeedSettings(), runtime_of(), memory_of(1000))
+        find_micro_batch_size(
+            network,
+            SPEC,
+            config.training,
+            config.optimizer,
+            config.loss,
+            DeepSpeedSettings(),
+            runtime_of(),
+            memory_of(1000),
+        )
 
 
 def test_the_reserve_counts_what_deepspeed_and_the_optimizer_hold():
     config, network = build()
     size = 4 * network.parameter_count()
     # Two moments, one temporary, one bucket of gradients.
-    assert reserve_bytes(network, config, 4) == 4 * size + LIBRARY_BYTES
+    assert reserve_bytes(network, config.training, config.optimizer, 4) == 4 * size + LIBRARY_BYTES
     config, network = build(optimizer="sgd", ema_decay=0.9)
-    assert reserve_bytes(network, config, 4) == 4 * size + LIBRARY_BYTES
+    assert reserve_bytes(network, config.training, config.optimizer, 4) == 4 * size + LIBRARY_BYTES
     config, network = build(zero_stage=2)
     options = {"reduce_bucket_size": 1000, "allgather_bucket_size": 10**9, "overlap_comm": True}
-    reserve = reserve_bytes(network, config, 2, DeepSpeedSettings(zero_options=options))
+    reserve = reserve_bytes(
+        network, config.training, config.optimizer, 2, DeepSpeedSettings(zero_options=options)
+    )
     # Halves of two moments, temporary, flat partition and gradients; two buckets; gathered weights.
     assert reserve == pytest.approx(5 * size / 2 + 2 * 4 * 1000 + size + LIBRARY_BYTES, abs=4)
 
@@ -168,9 +193,9 @@ def test_on_a_gpu_too_many_do_not_fit_and_the_memory_comes_back():
     config, network = build()
     device = torch.device("cuda")
     free_before, total = torch.cuda.mem_get_info(device)
-    assert fits(network, SPEC, config, device, 64, MIB)
-    assert not fits(network, SPEC, config, device, 64, total)
-    assert not fits(network, SPEC, config, device, 1 << 20, MIB)
+    assert fits(network, SPEC, config.training, config.loss, device, 64, MIB)
+    assert not fits(network, SPEC, config.training, config.loss, device, 64, total)
+    assert not fits(network, SPEC, config.training, config.loss, device, 1 << 20, MIB)
     free_after, _ = torch.cuda.mem_get_info(device)
     # cuDNN and cuBLAS keep their handles.
     assert free_before - free_after < 1024 * MIB

@@ -70,10 +70,10 @@ def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
     """With memory for 100 positions a size near that is found; shared by 1,000 ranks, none."""
     network = AlphaZeroNet(NetworkConfig(blocks=2, filters=32), get_spec("chess"))
     runtime = dataclasses.replace(read_runtime({}, "cpu"), local_world_size=1)
-    per_position = bytes_per_position(network, network.spec, CONFIG)
+    per_position = bytes_per_position(network, network.spec, CONFIG.training, CONFIG.loss)
     # Activations kept for backward alone: 2 x 2 convolutions of 32 channels on 64 squares in fp32.
     assert per_position > 4 * 32 * 64 * 4
-    reserve = reserve_bytes(network, CONFIG, 1, DeepSpeedSettings())
+    reserve = reserve_bytes(network, CONFIG.training, CONFIG.optimizer, 1, DeepSpeedSettings())
     available = int((reserve + 100 * per_position) / CPU_SHARE)
 
     def check(self: HostMemory) -> MemoryState:
@@ -81,13 +81,27 @@ def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
 
     monkeypatch.setattr(HostMemory, "check", check)
     found = find_micro_batch_size(
-        network, network.spec, CONFIG, DeepSpeedSettings(), runtime, HostMemory(host="here")
+        network,
+        network.spec,
+        CONFIG.training,
+        CONFIG.optimizer,
+        CONFIG.loss,
+        DeepSpeedSettings(),
+        runtime,
+        HostMemory(host="here"),
     )
     assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
     crowded = dataclasses.replace(runtime, local_world_size=1000)
     with pytest.raises(ConfigError, match="not even 1 fits"):
         find_micro_batch_size(
-            network, network.spec, CONFIG, DeepSpeedSettings(), crowded, HostMemory(host="here")
+            network,
+            network.spec,
+            CONFIG.training,
+            CONFIG.optimizer,
+            CONFIG.loss,
+            DeepSpeedSettings(),
+            crowded,
+            HostMemory(host="here"),
         )
 
 

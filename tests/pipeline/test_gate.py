@@ -1,0 +1,38 @@
+"""The gate's sign of life: its matches may take longer than a supervisor's patience."""
+
+from types import SimpleNamespace
+
+import torch
+
+from alphazero.config import load_config
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.pipeline.gate import Gate
+from alphazero.run.heartbeat import Phase
+
+SPEC = get_spec("tictactoe")
+CONFIG = load_config(
+    "", {"game": "tictactoe", "blocks": "1", "filters": "4", "simulations": "4", "gate_games": "2"}
+)
+
+
+def weights(seed: int) -> dict[str, torch.Tensor]:
+    return AlphaZeroNet(CONFIG.network, SPEC, torch.Generator().manual_seed(seed)).state_dict()
+
+
+def test_every_batch_of_a_match_beats_and_moves_the_progress_on():
+    beats: list[tuple[Phase, int, int]] = []
+    job = SimpleNamespace(config=CONFIG, runtime=SimpleNamespace(device=torch.device("cpu")))
+    services = SimpleNamespace(
+        exchange=SimpleNamespace(rank=0, world_size=1, sum=lambda values: values),
+        heartbeat=SimpleNamespace(beat=lambda *beat: beats.append(beat)),
+    )
+    gate = Gate(job, SPEC, services)
+    gate.decide(weights(0), generation=1, step=0)
+    assert beats == []  # the first weights play: there is no match
+    assert "of 2 games" in gate.decide(weights(1), generation=2, step=7)
+    assert {(phase, step) for phase, step, _ in beats} == {(Phase.GATE, 7)}
+    progress = [done for _, _, done in beats]
+    assert progress[0] == 0
+    assert len(progress) > 4
+    assert progress == sorted(set(progress))

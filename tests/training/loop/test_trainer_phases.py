@@ -1,0 +1,83 @@
+"""What the trainer tells a supervisor: a step that compiles or is cut again is no ordinary step."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from alphazero.config import load_config
+from alphazero.network.model.loss import SUM_NAMES
+from alphazero.run.heartbeat import Phase
+from alphazero.run.run_directory import RunDirectory
+from alphazero.training.batch_plan import plan_batches
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.position import Outcome, Position
+from alphazero.training.loop.trainer import Trainer
+
+CONFIG = load_config("", {"batch_size": "8", "validation_interval": "0"})
+
+
+class FakeEngine:
+    """Takes micro-batches of up to four positions."""
+
+    loss_scale = SimpleNamespace(scale=1.0, state=dict)
+
+    def accumulate(self, micro_batch: Any, count: int) -> SimpleNamespace:
+        if count < 2:
+            raise torch.OutOfMemoryError("a test")
+        return SimpleNamespace(sums=torch.ones(len(SUM_NAMES), dtype=torch.float64))
+
+    def gradients_are_finite(self) -> bool:
+        return True
+
+    def finish_step(self, step: int, rate: float, count: int, *, skip: bool) -> None:
+        """Nothing is learned."""
+
+    abandon_step = staticmethod(lambda: None)
+    inference_tensors = named_tensors = optimizer_state = staticmethod(dict)
+    averaged_tensors = staticmethod(lambda tensors: None)
+
+
+def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Path):
+    beats: list[Phase] = []
+    said: list[str] = []
+    micro_batch = SimpleNamespace(is_padding=True)
+    source = SimpleNamespace(
+        prepare=lambda step, weights: 3,
+        steps=lambda plan, first, last: ([micro_batch] for _ in range(first, last)),
+    )
+    exchange = SimpleNamespace(
+        rank=0,
+        world_size=1,
+        numbers=lambda number: [number],
+        sum=lambda values: values,
+        from_main=lambda value: value,
+        raise_any=lambda fault: None,
+        require_equal=lambda named, when: 0,
+    )
+    services: Any = SimpleNamespace(
+        exchange=exchange,
+        console=SimpleNamespace(
+            say=said.append,
+            start_bar=lambda done, total: None,
+            advance_bar=lambda: None,
+            end_bar=lambda: None,
+        ),
+        metrics=None,
+        heartbeat=SimpleNamespace(beat=lambda phase, step: beats.append(phase)),
+        stop=SimpleNamespace(requested=False),
+        host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
+        writer=None,
+    )
+    runtime: Any = SimpleNamespace(
+        device=torch.device("cpu"), is_main=False, world_size=1, local_rank=0, rank=0
+    )
+    job = Job(CONFIG, runtime, RunDirectory(tmp_path), num_steps=3, num_samples=0)
+    plan = plan_batches(8, 8, [1.0], "cpu")
+    trainer = Trainer(job, plan, Position(0), FakeEngine(), source, lambda network: {}, services)
+    assert trainer.run() is Outcome.FINISHED
+    assert any("micro-batches of 4, were 8" in line for line in said)
+    data, plan_, step, save, end = Phase.DATA, Phase.PLAN, Phase.STEP, Phase.CHECKPOINT, Phase.END
+    # Out of memory in the first step; then two micro-batches of four positions.
+    assert beats == [data, plan_, plan_, data, plan_, step, step, save, end]
