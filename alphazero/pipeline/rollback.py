@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from alphazero.errors import TrainingError
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.pipeline.starting_network import build_network
+from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.checkpoint.sharing import load_shared
@@ -38,7 +39,9 @@ class PersistentTraining:
         training, console = self.job.config.training, self.services.console
         position = _position_of(resumed)
         if resumed:
-            console.say(f"resumed from step {position.step}, saved by {resumed.state.world_size} ranks")
+            console.say(
+                f"resumed from step {position.step}, saved by {counted(resumed.state.world_size, 'rank')}"
+            )
         for rollbacks in range(training.max_rollbacks + 1):
             self.source.restore(resumed)
             engine = self._engine(plan, network)
@@ -56,13 +59,13 @@ class PersistentTraining:
             network = build_network(self.job.config.network, training.seed, resumed)
             position = _position_after(reached, resumed, trainer.elapsed_s())
             console.say(
-                f"step {reached.step}: no finite gradients in {training.max_skipped_steps} steps: "
+                f"step {reached.step}: no finite gradients in {counted(training.max_skipped_steps, 'step')}: "
                 f"back to step {position.step} with other positions ahead "
                 f"({rollbacks + 1} of {training.max_rollbacks} times)"
             )
         raise TrainingError(
-            f"training diverges: no finite gradients in {training.max_skipped_steps} steps in a row, after "
-            f"{training.max_rollbacks} returns to the last checkpoint; "
+            f"training diverges: no finite gradients in {counted(training.max_skipped_steps, 'step')} in a row, after "
+            f"{counted(training.max_rollbacks, 'return')} to the last checkpoint; "
             "expected a lower --learning-rate or --clip-gradients, or another --precision",
             found_by_all_ranks=True,
         )

@@ -55,8 +55,8 @@ class BatchPlan:
             before = sum(min(share, turn) for share in shares)
             own.append(before + sum(share > turn for share in shares[:rank]))
         # A rank without any takes part in the exchange of gradients all the same.
-        wanted = max(shares) if self.equal_passes else 1
-        return (*own, *[None] * (wanted - len(own)))
+        least = max(shares) if self.equal_passes else 1
+        return (*own, *[None] * (least - len(own)))
 
     def with_micro_batch_size(self, micro_batch_size: int) -> BatchPlan:
         """The same global batch in other micro-batches."""
@@ -64,10 +64,10 @@ class BatchPlan:
 
     def __str__(self) -> str:
         passes = [len(self.passes_of(rank)) for rank in range(self.world_size)]
-        unlike = len({*passes}) > 1
+        differ = len({*passes}) > 1
         each = (
             f"{', '.join(map(str, passes))} passes by rank"
-            if unlike
+            if differ
             else f"{counted(passes[0], 'pass', 'passes')} per rank"
         )
         return (
@@ -87,7 +87,7 @@ def plan_batches(
     """The plan for a global batch over ranks of these weights (all 1 where devices are alike).
 
     micro_batch_size 0 takes the largest divisor that suits. Raises ConfigError where the sizes do not
-    divide, a rank would get nothing, or unlike weights meet passes that must be equal.
+    divide, a rank would get nothing, or weights differ where passes must be equal.
     """
     world_size = len(weights)
     if batch_size < world_size:

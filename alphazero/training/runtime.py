@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from alphazero.errors import LaunchError
+from alphazero.text import counted
 
 
 @dataclass(frozen=True)
@@ -43,24 +44,25 @@ def nvidia_device_present() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
 
 
-def choose_device(wanted: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
-    """The device of a rank; `expected` is auto, cuda or cpu.
+def choose_device(asked: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
+    """The device of a rank; `asked` is auto, cuda or cpu.
 
     Raises LaunchError where an NVIDIA device is there and CUDA cannot use it: a broken driver must
     never become a silent CPU run.
     """
     hidden = environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if wanted == "cpu" or (wanted == "auto" and (hidden or not nvidia_device_present())):
+    if asked == "cpu" or (asked == "auto" and (hidden or not nvidia_device_present())):
         return torch.device("cpu")
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"
         raise LaunchError(
-            f"--device {wanted}: CUDA does not work here ({built}); expected a working driver or --device cpu"
+            f"--device {asked}: CUDA does not work here ({built}); expected a working driver or --device cpu"
         )
     count = torch.cuda.device_count()
     if local_rank >= count:
         raise LaunchError(
-            f"local rank {local_rank}: there are {count} CUDA devices; expected at most one process each"
+            f"local rank {local_rank}: this host has {counted(count, 'CUDA device')}; "
+            "expected at most one process per device"
         )
     return torch.device("cuda", local_rank)
 
@@ -102,5 +104,5 @@ def lone_process_environment() -> dict[str, str]:
 
 
 def default_threads(local_world_size: int) -> int:
-    """CPU threads a rank: the cores this process may use, shared by the ranks of the host."""
+    """CPU threads per rank: the cores this process may use, shared by the ranks of the host."""
     return max(1, len(os.sched_getaffinity(0)) // local_world_size)

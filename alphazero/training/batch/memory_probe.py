@@ -24,6 +24,7 @@ from alphazero.games.spec import GameSpec
 from alphazero.host.memory import HostMemory, resident_bytes
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
+from alphazero.text import counted
 from alphazero.training.batch_plan import micro_batch_sizes
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.engine.engine import TrainingModule
@@ -73,8 +74,8 @@ def find_micro_batch_size(
         where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
     if found is None:
         raise ConfigError(
-            f"--micro-batch-size auto: not even {sizes[0]} fits ({where}); expected a smaller network or "
-            "--zero-stage 1 and more"
+            f"--micro-batch-size auto: micro-batches of {counted(sizes[0], 'position')} do not fit "
+            f"({where}); expected a smaller network, or --zero-stage 1 or higher"
         )
     return found
 
@@ -203,7 +204,7 @@ def reserve_bytes(
     shards = world_size if training.zero_stage else 1
     states = 2 if optimizer.optimizer == "adamw" else 1
     total = states * size // shards
-    # torch's foreach optimizers and gradient clipping hold one more tensor a parameter for a moment.
+    # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
     options = settings.zero_options if settings else {}
     if training.zero_stage == 0:

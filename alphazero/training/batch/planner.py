@@ -1,4 +1,4 @@
-"""Chooses how a job's batch is cut: settings, checkpoint, unlike hosts and the memory of the devices."""
+"""Chooses how a job's batch is cut, by settings, checkpoint, host weights and the memory of the devices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from alphazero.config import AUTO, Config, TrainingConfig
 from alphazero.errors import ConfigError, TrainingError
 from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.text import counted
 from alphazero.training.batch.memory_probe import (
     candidates,
     find_micro_batch_size,
@@ -115,8 +116,8 @@ def _cut_to_fit(
         found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
         if not found:
             raise TrainingError(
-                f"{runtime.host} {runtime.device}: not even micro-batches of {sizes[0]} fit; "
-                "expected a smaller network or a GPU with more memory"
+                f"{runtime.host} {runtime.device}: micro-batches of {counted(sizes[0], 'position')} do not "
+                "fit; expected a smaller network or a GPU with more memory"
             )
         return found
 

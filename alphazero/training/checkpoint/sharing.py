@@ -94,7 +94,7 @@ def load_shared(
     if exchange.rank == 0:
         for rank, entry in enumerate(offers):
             if entry and entry.step == chosen.step and entry.digest != chosen.digest:
-                say(f"rank {rank} has another checkpoint of step {chosen.step}: passed over")
+                say(f"rank {rank} has a different checkpoint of step {chosen.step}: passed over")
     return _read_or_receive(chosen, offers.index(chosen), exchange)
 
 

@@ -56,8 +56,8 @@ def _set_deterministic(device: torch.device) -> str:
     # Read by cuBLAS when a process makes its first handle, and by child processes.
     workspace = os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", DETERMINISTIC_WORKSPACES[0])
     if workspace not in DETERMINISTIC_WORKSPACES:
-        wanted = " or ".join(DETERMINISTIC_WORKSPACES)
+        expected = " or ".join(DETERMINISTIC_WORKSPACES)
         raise ConfigError(
-            f"CUBLAS_WORKSPACE_CONFIG={workspace}: contradicts --deterministic; expected {wanted}, or unset"
+            f"CUBLAS_WORKSPACE_CONFIG={workspace}: contradicts --deterministic; expected {expected}, or unset"
         )
     return f"deterministic: operations that could give other bits are refused, cuBLAS workspace {workspace}"

@@ -21,5 +21,5 @@ class Job:
 
     @property
     def batch_size(self) -> int:
-        """Positions a step over all ranks."""
+        """Positions per step over all ranks."""
         return self.config.training.batch_size

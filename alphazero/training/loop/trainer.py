@@ -11,6 +11,7 @@ from alphazero.errors import TrainingError
 from alphazero.games.batch import MicroBatch
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.heartbeat import Phase
+from alphazero.text import counted
 from alphazero.training.batch.memory_probe import is_out_of_memory
 from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
 from alphazero.training.checkpoint import files as checkpoint_files
@@ -266,7 +267,8 @@ class Trainer:
         tensors = dict(self._engine.named_tensors())
         digest = self._exchange.require_equal(tensors.items(), when)
         self._console.say(
-            f"{when}: parameters synchronized, checksum {digest:016x} on {self._exchange.world_size} ranks"
+            f"{when}: parameters synchronized, checksum {digest:016x} "
+            f"on {counted(self._exchange.world_size, 'rank')}"
         )
         return tensors
 

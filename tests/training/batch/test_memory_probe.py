@@ -157,7 +157,8 @@ def test_a_rank_never_gets_more_than_its_part_of_the_batch():
 def test_where_nothing_fits_the_message_names_host_and_memory():
     config, network = build(batch_size=24)
     with pytest.raises(
-        ConfigError, match=r"auto: not even 1 fits \(here: 0\.0 GiB of 0\.0 GiB host memory available"
+        ConfigError,
+        match=r"auto: micro-batches of 1 position do not fit \(here: 0\.0 GiB of 0\.0 GiB host memory",
     ):
         find_micro_batch_size(
             network,

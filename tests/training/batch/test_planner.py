@@ -92,7 +92,7 @@ def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
     )
     assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
     crowded = dataclasses.replace(runtime, local_world_size=1000)
-    with pytest.raises(ConfigError, match="not even 1 fits"):
+    with pytest.raises(ConfigError, match="micro-batches of 1 position do not fit"):
         find_micro_batch_size(
             network,
             network.spec,
