@@ -63,9 +63,10 @@ class PersistentTraining:
                 f"back to step {position.step} with other positions ahead "
                 f"({rollbacks + 1} of {training.max_rollbacks} times)"
             )
+        steps = counted(training.max_skipped_steps, "step")
         raise TrainingError(
-            f"training diverges: no finite gradients in {counted(training.max_skipped_steps, 'step')} in a row, after "
-            f"{counted(training.max_rollbacks, 'return')} to the last checkpoint; "
+            f"training diverges: no finite gradients in {steps} in a row, "
+            f"after {counted(training.max_rollbacks, 'return')} to the last checkpoint; "
             "expected a lower --learning-rate or --clip-gradients, or another --precision",
             found_by_all_ranks=True,
         )
