@@ -40,13 +40,13 @@ def search_player(
     settings: _core.SearchSettings,
     *,
     num_threads: int = 1,
-    after_batch: Callable[[int], None] = lambda size: None,
+    after_batch: Callable[[], None] = lambda: None,
 ) -> Player:
-    """Plays the search's best move, without noise. after_batch: as search_lines has it."""
+    """Plays the search's best move, without noise; after_batch is called after each batch of positions."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        found = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
-        return [result.move for result in found]
+        results = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
+        return [found.move for found in results]
 
     return choose
 

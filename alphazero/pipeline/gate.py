@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 
 import torch
@@ -37,7 +38,7 @@ class Gate:
         """Let `candidate` take over if it wins its match, or is the first; what to tell people. Collective.
 
         The games are a function of both weights, the seed and the generation; ranks share them out. step:
-        for the heartbeat.
+        for the heartbeat, which every batch that a network has evaluated moves on.
         """
         own = self._job.config.self_play
         if self.champion is None:
@@ -53,7 +54,7 @@ class Gate:
     def _match(
         self, candidate: Mapping[str, torch.Tensor], champion: Tensors, generation: int, step: int
     ) -> MatchScore:
-        config, exchange = self._job.config, self._services.exchange
+        config, exchange, heartbeat = self._job.config, self._services.exchange, self._services.heartbeat
         own = config.self_play
         openings = random_openings(
             self._spec.name, own.gate_games // 2, own.gate_opening_plies, config.training.seed + generation
@@ -61,26 +62,19 @@ class Gate:
         mine = openings[exchange.rank :: exchange.world_size]
         score = MatchScore(0, 0, 0)
         if mine:
-            beat = self._beats(step)
-            score = play_match(
-                self._player(candidate, beat), self._player(champion, beat), mine, max_plies=own.max_plies
-            )
+            batches = itertools.count()
+
+            def beat() -> None:
+                heartbeat.beat(Phase.GATE, step, next(batches))
+
+            beat()
+            first, second = self._player(candidate, beat), self._player(champion, beat)
+            score = play_match(first, second, mine, max_plies=own.max_plies)
+        heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))
 
-    def _beats(self, step: int) -> Callable[[int], None]:
-        """Tells the supervisor of every batch that was searched; progress is positions evaluated."""
-        positions = 0
-
-        def beat(size: int) -> None:
-            nonlocal positions
-            positions += size
-            self._services.heartbeat.beat(Phase.GATE, step, positions)
-
-        beat(0)
-        return beat
-
-    def _player(self, tensors: Mapping[str, torch.Tensor], after_batch: Callable[[int], None]) -> Player:
+    def _player(self, tensors: Mapping[str, torch.Tensor], after_batch: Callable[[], None]) -> Player:
         config = self._job.config
         evaluator = make_evaluator(
             tensors,

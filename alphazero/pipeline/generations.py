@@ -7,6 +7,7 @@ function of the settings and the weights, so a run that was killed plays the sam
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -133,7 +134,7 @@ class Generations:
         finished: list[pa.RecordBatch] = []
         mine, positions, totals = self._mine, standing.positions, Totals()
         while not finished or positions < needed:
-            played = self._play_round(step, mine, totals.moves)
+            played = self._play_round(step, mine, totals.batches)
             if played is None:
                 return False
             mine = played.under_way
@@ -179,14 +180,16 @@ class Generations:
     def _play_round(self, step: int, mine: list[_core.SelfPlayGame], done: int) -> Played | None:
         """One round of this rank's lanes; None on all ranks where one was asked to stop.
 
-        done: moves of this rank's earlier rounds of the generation.
+        done: batches of this rank's earlier rounds of the generation.
         """
         own, services = self._own, self._services
         assert self._evaluator is not None
         generation = self._standing.generation + 1
+        batches = itertools.count(done)  # a move of many lanes takes long, a batch does not
+        services.heartbeat.beat(Phase.SELF_PLAY, step, done)
 
         def on_progress(moves: int, num_games: int) -> bool:
-            services.heartbeat.beat(Phase.SELF_PLAY, step, done + moves)
+            services.heartbeat.beat(Phase.SELF_PLAY, step, next(batches))
             return not services.stop.requested
 
         played = play(
@@ -199,6 +202,7 @@ class Generations:
             num_threads=torch.get_num_threads(),
             on_progress=on_progress,
         )
+        services.heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         if not all(services.exchange.numbers(int(played.is_complete))):
             services.console.say(f"stopping: a signal came during the games of generation {generation}")
             return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from alphazero.errors import TrainingError
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.pipeline.starting_network import build_network
+from alphazero.run.heartbeat import Phase
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
@@ -55,6 +56,7 @@ class PersistentTraining:
             engine.close()
             if rollbacks == training.max_rollbacks:
                 break
+            self.services.heartbeat.beat(Phase.PLAN, reached.step)
             resumed = self._last_checkpoint()
             network = build_network(self.job.config.network, training.seed, resumed)
             position = _position_after(reached, resumed, trainer.elapsed_s())

@@ -22,13 +22,13 @@ def search_lines(
     settings: _core.SearchSettings,
     *,
     num_threads: int = 1,
-    after_batch: Callable[[int], None] = lambda size: None,
+    after_batch: Callable[[], None] = lambda: None,
 ) -> list[_core.SearchResult]:
     """The search of the position at the end of each line, in this order; no noise, the best move.
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees. The results do not depend on the number of threads.
-    after_batch is told the number of positions of each batch that was evaluated.
+    after_batch is called after each batch.
     """
     if not lines:
         return []
@@ -37,7 +37,7 @@ def search_lines(
     search = _LINE_SEARCHES[type(lines[0])](list(lines), settings, slots, NUM_GROUPS, num_threads)
 
     def go_on(size: int) -> bool:
-        after_batch(size)
+        after_batch()
         return True
 
     run_pool(search, evaluator, go_on)
