@@ -5,3 +5,4 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 SUPPORT = REPOSITORY / "tests" / "support"
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+FIXTURES = REPOSITORY / "tests" / "fixtures"

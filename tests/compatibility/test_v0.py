@@ -1,0 +1,160 @@
+"""Files of commit b833ea6 (tests/fixtures/v0): its runs resume to the same bits, its weights and store are read."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from alphazero.cli.main import main
+from alphazero.training.checkpoint.checkpoint import load
+from tests.support.jobs.jobs import environment, one_core_a_rank, step_lines
+from tests.support.paths import FIXTURES, REPOSITORY
+
+V0 = FIXTURES / "v0"
+EXPECTED: dict[str, Any] = json.loads((V0 / "expected.json").read_text())
+# The same arithmetic on every x86-64 processor: kernels without AVX.
+PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
+SAME_ARITHMETIC = torch.__version__.split("+")[0] == EXPECTED["torch"] and platform.machine() == "x86_64"
+NEWEST = {"supervised": 8, "selfplay": 12}  # step of the newest checkpoint
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """A directory with the store and both runs, as the user of that commit left it."""
+    for run in ("supervised", "selfplay"):
+        shutil.copytree(V0 / run, tmp_path / "runs" / run)
+    shutil.copytree(V0 / "store", tmp_path / "store")
+    return tmp_path
+
+
+def resume(directory: Path, run: str) -> str:
+    """Go on with the run to its end by the command it was started with; what the log says."""
+    (started,) = (directory / "runs" / run).glob("started-*.json")
+    arguments = json.loads(started.read_text())["argv"][1:]
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "train_distributed.py"), *arguments, "--resume", "latest"],
+        cwd=directory,
+        env={**environment(), **PORTABLE},
+        preexec_fn=one_core_a_rank(1),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr
+
+
+def tensors_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(load_file(path).items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def read_shard(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def games_digest(directory: Path) -> str:
+    digest = hashlib.sha256()
+    for shard in sorted(directory.glob("shard-*.arrow")):
+        for row in read_shard(shard).select(["moves", "result", "policy_prob", "root_q"]).to_pylist():
+            digest.update(json.dumps(row, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("run", ["supervised", "selfplay"])
+def test_a_run_resumes_and_ends_with_the_bits_that_its_own_version_ends_with(copied: Path, run: str):
+    expected = EXPECTED["resumed"][run]
+    before = step_lines(copied, run)
+    resume(copied, run)
+    checkpoint = copied / "runs" / run / "checkpoints" / f"step-{expected['step']:08d}"
+    assert {file.name for file in checkpoint.glob("*.safetensors")} == expected["tensors"].keys()
+    after = step_lines(copied, run)
+    assert [line["step"] for line in after] == list(range(1, expected["step"] + 1))
+    saved = NEWEST[run]
+    assert after[:saved] == before[:saved]
+    if not SAME_ARITHMETIC:
+        tolerance = 1e-3 if run == "supervised" else 0.5  # games differ where a search is close
+        for line in after:
+            assert line["loss"] == pytest.approx(expected["losses"][str(line["step"])], abs=tolerance)
+        return
+    assert {line["step"]: line["loss"] for line in after} == {
+        int(step): loss for step, loss in expected["losses"].items()
+    }
+    for name, digest in expected["tensors"].items():
+        assert tensors_digest(checkpoint / name) == digest, name
+    if "games" in expected:
+        assert games_digest(copied / "runs" / run / "games") == expected["games"]
+
+
+@pytest.mark.parametrize("run", ["supervised", "selfplay"])
+def test_a_checkpoint_loads_with_all_its_parts(run: str):
+    checkpoint = load(V0 / run / "checkpoints" / f"step-{NEWEST[run]:08d}")
+    assert checkpoint.state.step == NEWEST[run]
+    assert checkpoint.ema is not None
+    assert checkpoint.ema.keys() == checkpoint.weights.keys()
+    assert (checkpoint.champion is not None) == (checkpoint.lanes is not None) == (run == "selfplay")
+
+
+@pytest.mark.parametrize("position", EXPECTED["analyse"])
+def test_a_weights_file_says_of_a_position_what_its_own_version_said(
+    position: str, capsys: pytest.CaptureFixture[str]
+):
+    expected = EXPECTED["analyse"][position]
+    if " " in position:
+        weights, where = V0 / "supervised" / "AlphaZeroNet_1x8_distributed.pt", ["--fen", position]
+    else:
+        weights, where = V0 / "connect4.safetensors", ["--moves", *position]
+    assert main(["analyse", "--json", "--weights", str(weights), *where]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["position"] == expected["position"]
+    assert said["policy"] == pytest.approx(expected["policy"], abs=1e-5)
+    assert said["wdl"] == pytest.approx(expected["wdl"], abs=1e-5)
+    assert said["value"] == pytest.approx(expected["value"], abs=1e-5)
+
+
+@pytest.mark.parametrize("store", ["store", "selfplay/games"])
+def test_a_store_is_verified_and_described(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    directory = tmp_path / "store"
+    shutil.copytree(V0 / store, directory)
+    assert main(["data", "verify", str(directory)]) == 0
+    assert main(["data", "info", str(directory)]) == 0
+    said = capsys.readouterr()
+    games = {"store": 24, "selfplay/games": 9}[store]
+    assert re.search(rf"\b{games}\b.* games", said.out + said.err)
+
+
+def test_the_games_are_imported_to_the_same_store(tmp_path: Path):
+    assert main(["data", "import", str(V0 / "games.pgn"), "--store", str(tmp_path / "store")]) == 0
+    made, kept = (
+        read_shard(directory / "shard-00000.arrow") for directory in (tmp_path / "store", V0 / "store")
+    )
+    assert made.equals(kept)
+    if pa.__version__ == EXPECTED["pyarrow"]:
+        for name in ("manifest.json", "quarantine.jsonl", "shard-00000.arrow"):
+            assert (tmp_path / "store" / name).read_bytes() == (V0 / "store" / name).read_bytes(), name
+
+
+def test_the_metrics_are_drawn_and_the_checkpoints_listed(
+    copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(copied)
+    for run in ("supervised", "selfplay"):
+        assert main(["report", f"runs/{run}", "--out", f"{run}.png"]) == 0
+        assert os.stat(f"{run}.png").st_size > 1000
+        assert main(["checkpoint", "list", f"runs/{run}"]) == 0
+        assert main(["checkpoint", "verify", f"runs/{run}"]) == 0
+    assert "step-00000012" in capsys.readouterr().out
