@@ -1,8 +1,7 @@
-"""Files of commit b833ea6 (tests/fixtures/v0): its runs resume to the same bits, its weights and store are read."""
+"""Files of commit b833ea6 (tests/fixtures/v0): runs resume to the same bits, weights and store are read."""
 
 import hashlib
 import json
-import os
 import platform
 import re
 import shutil
@@ -154,7 +153,7 @@ def test_the_metrics_are_drawn_and_the_checkpoints_listed(
     monkeypatch.chdir(copied)
     for run in ("supervised", "selfplay"):
         assert main(["report", f"runs/{run}", "--out", f"{run}.png"]) == 0
-        assert os.stat(f"{run}.png").st_size > 1000
+        assert Path(f"{run}.png").stat().st_size > 1000
         assert main(["checkpoint", "list", f"runs/{run}"]) == 0
         assert main(["checkpoint", "verify", f"runs/{run}"]) == 0
     assert "step-00000012" in capsys.readouterr().out
