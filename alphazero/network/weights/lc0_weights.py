@@ -1,8 +1,8 @@
 """Reads lc0's network files (.pb.gz): convolutional towers with the convolutional policy and WDL heads.
 
-Field numbers and formats: net.proto of LeelaChessZero/lczero-common; meaning of the layers: lc0
-src/neural/network_legacy.cc, lczero-training tf/net.py. The table of `tensor_layout` says which tensor
-of ours lies where in the file, in a form that serves writing as well.
+The messages are those of lc0_schema.py; meaning of the layers: lc0 src/neural/network_legacy.cc,
+lczero-training tf/net.py. The table of `tensor_layout` says which tensor of ours lies where in the file, in
+a form that serves writing as well.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from google.protobuf.message import DecodeError, Message
 from torch import Tensor
 
 from alphazero.config import NetworkConfig
 from alphazero.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
-from alphazero.network.weights.protobuf_wire import Message
+from alphazero.network.weights.lc0_schema import net_class
+from alphazero.network.weights.protobuf_wire import check_wire
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -30,27 +32,20 @@ MAGIC = 0x1C0  # lc0 src/neural/loader.cc kWeightMagic
 # The newest net.proto this reader was written for; lc0 refuses files that ask for a newer lc0 than itself.
 NEWEST_VERSION = (0, 33, 0)
 ANY_VERSION = (97, 98, 99)  # a mark that lc0's loader accepts whatever its own version is
-MAX_FILE_BYTES = 1 << 31  # protobuf's own limit; a gzip bomb ends here
+MAX_FILE_BYTES = 1 << 30  # 40 blocks of 512 filters are 380 MB
+# Weights hardly shrink (Maia's by a quarter): what grows more than this is a gzip bomb.
+MAX_GZIP_RATIO = 20
+MIN_UNPACKED_BYTES = 1 << 26
 # lczero-training divides the rule50 plane by 99 and saves column 109 of the input for the raw count;
 # our plane is count / 99 (tf/tfprocess.py replace_weights).
 RULE50_PLANE = 109
 RULE50_SCALE = 99.0
 
-# Weights
-INPUT, RESIDUAL, POLICY, VALUE, POLICY1, MOVES_LEFT = 1, 2, 3, 6, 11, 12
-IP1_VAL_W, IP1_VAL_B, IP2_VAL_W, IP2_VAL_B = 7, 8, 9, 10
-IP1_MOV_W, IP1_MOV_B, IP2_MOV_W, IP2_MOV_B = 13, 14, 15, 16
-# Weights.ConvBlock
-WEIGHTS, BIASES, BN_MEANS, BN_VARIANCES, BN_GAMMAS, BN_BETAS = 1, 2, 3, 4, 5, 6  # 4 is named bn_stddivs
-# Weights.Residual and Weights.SEunit
-CONV1, CONV2, SE = 1, 2, 3
-SE_W1, SE_B1, SE_W2, SE_B2 = 1, 2, 3, 4
-# Weights.Layer and Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
-MIN_VAL, MAX_VAL, PARAMS, ENCODING = 1, 2, 3, 4
+# Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
 LINEAR16, FLOAT16, BFLOAT16, FLOAT32 = 1, 2, 3, 4
 ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<f4"}
-# Fields of Weights that only attention networks have: encoder, pol_encoder, ip_emb_w, ip2_pol_w.
-ATTENTION_FIELDS = (27, 21, 25, 17)
+# Fields of Weights that only attention networks have.
+ATTENTION_FIELDS = ("encoder", "pol_encoder", "ip_emb_w", "ip2_pol_w")
 
 INPUT_NAMES = {
     0: "unknown input",
@@ -94,10 +89,10 @@ class Lc0Network:
 
 @dataclass(frozen=True)
 class ConvNormPlace:
-    """A ConvNorm of ours and the ConvBlock that holds it: `path` of (field number, index if repeated)."""
+    """A ConvNorm of ours and the ConvBlock that holds it: `path` of field names, and indices if repeated."""
 
     prefix: str
-    path: tuple[tuple[int, int], ...]
+    path: tuple[str | int, ...]
     shape: tuple[int, int, int, int]
 
 
@@ -106,8 +101,8 @@ class LinearPlace:
     """A layer of ours with weight and bias: the message at `path` has them in two fields."""
 
     prefix: str
-    path: tuple[tuple[int, int], ...]
-    fields: tuple[int, int]
+    path: tuple[str | int, ...]
+    fields: tuple[str, str]
     shape: tuple[int, ...]
 
 
@@ -123,18 +118,22 @@ def read_lc0(path: Path) -> Lc0Network:
 def read_limited(path: Path) -> bytes:
     """The file's bytes, unpacked if gzip. Raises WeightsError."""
     try:
+        size_bytes = path.stat().st_size
+        if size_bytes > MAX_FILE_BYTES:
+            raise WeightsError(f"{path}: {size_bytes} bytes: expected at most {MAX_FILE_BYTES}")
         raw = path.read_bytes()
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror}") from None
     if raw[:2] != b"\x1f\x8b":
         return raw
+    most = min(MAX_FILE_BYTES, max(MIN_UNPACKED_BYTES, MAX_GZIP_RATIO * len(raw)))
     unpacker = zlib.decompressobj(wbits=31)
     try:
-        data = unpacker.decompress(raw, MAX_FILE_BYTES)
+        data = unpacker.decompress(raw, most)
     except zlib.error as error:
         raise WeightsError(f"{path}: damaged gzip data ({error})") from None
     if not unpacker.eof:
-        reason = "truncated" if len(data) < MAX_FILE_BYTES else f"over {MAX_FILE_BYTES} bytes"
+        reason = "truncated" if len(data) < most else f"of over {most} bytes unpacked: no network is"
         raise WeightsError(f"{path}: gzip data {reason}")
     return data
 
@@ -144,10 +143,14 @@ def parse_lc0(data: bytes) -> Lc0Network:
     # fixed32 magic is the first field of every file lc0's tools write; checked before the rest is parsed.
     if data[:5] != b"\x0d" + MAGIC.to_bytes(4, "little"):
         raise WeightsError("no lc0 network: expected the magic number 0x1c0 at the start")
-    net = Message(memoryview(data), "Net")
+    check_wire(memoryview(data))
+    try:
+        net = net_class().FromString(data)
+    except DecodeError as error:
+        raise WeightsError(f"not a protobuf message: {error}") from None
     check_format(net)
-    weights = net.message(10, "weights")
-    config = network_config(weights, net.message(4, "format").message(2, "network_format").integer(6) == 1)
+    weights = net.weights
+    config = network_config(weights, net.format.network_format.moves_left == 1)
     spec = get_spec("chess")
     state_dict: dict[str, Tensor] = {}
     for place in tensor_layout(config, spec):
@@ -161,30 +164,30 @@ def parse_lc0(data: bytes) -> Lc0Network:
 
 def check_format(net: Message) -> None:
     """Refuse, by name of what it is, what our network cannot represent."""
-    version = net.message(3, "min_version")
-    wanted = (version.integer(1), version.integer(2), version.integer(3))
-    if wanted > NEWEST_VERSION and wanted != ANY_VERSION:
+    version = net.min_version
+    needed = (version.major, version.minor, version.patch)
+    if needed > NEWEST_VERSION and needed != ANY_VERSION:
         raise WeightsError(
-            f"wants lc0 {'.'.join(map(str, wanted))}: this reader knows {'.'.join(map(str, NEWEST_VERSION))}"
+            f"wants lc0 {'.'.join(map(str, needed))}: this reader knows {'.'.join(map(str, NEWEST_VERSION))}"
         )
-    if net.has(11):
+    if net.HasField("onnx_model"):
         raise WeightsError("ONNX network: only lc0's own weights can be read")
-    layout = net.message(4, "format")
-    if layout.integer(1) != 1:
-        raise WeightsError(f"weights encoding {layout.integer(1)}: expected 1 (LINEAR16)")
-    network_format = layout.message(2, "network_format")
-    weights = net.message(10, "weights")
+    if net.format.weights_encoding != 1:
+        raise WeightsError(f"weights encoding {net.format.weights_encoding}: expected 1 (LINEAR16)")
+    layout = net.format.network_format
     # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
-    structure = network_format.integer(3, 1)
+    structure = layout.network if layout.HasField("network") else 1
+    input_format = layout.input if layout.HasField("input") else 1
+    present = {field.name for field, _ in net.weights.ListFields()}
     refusals = [
         (structure not in CONVOLUTIONAL_NETWORKS, NETWORK_NAMES.get(structure, f"structure {structure}")),
-        (any(map(weights.has, ATTENTION_FIELDS)), "attention body or policy head"),
-        _refuse("input", network_format.integer(1, 1), 1, INPUT_NAMES),
-        _refuse("policy head", network_format.integer(4), 2, POLICY_NAMES),
-        _refuse("value head", network_format.integer(5), 2, VALUE_NAMES),
-        (network_format.integer(2) != 2, f"output format {network_format.integer(2)}"),
-        (network_format.integer(6) > 1, f"moves-left head of kind {network_format.integer(6)}"),
-        (network_format.integer(7) != 0, "Mish activations"),
+        (not present.isdisjoint(ATTENTION_FIELDS), "attention body or policy head"),
+        _refuse("input", input_format, 1, INPUT_NAMES),
+        _refuse("policy head", layout.policy, 2, POLICY_NAMES),
+        _refuse("value head", layout.value, 2, VALUE_NAMES),
+        (layout.output != 2, f"output format {layout.output}"),
+        (layout.moves_left > 1, f"moves-left head of kind {layout.moves_left}"),
+        (layout.default_activation != 0, "Mish activations"),
     ]
     for refused, what in refusals:
         if refused:
@@ -194,35 +197,35 @@ def check_format(net: Message) -> None:
             )
 
 
-def _refuse(kind: str, value: int, wanted: int, names: dict[int, str]) -> tuple[bool, str]:
-    return value != wanted, names.get(value, f"{kind} of kind {value}")
+def _refuse(kind: str, value: int, expected: int, names: dict[int, str]) -> tuple[bool, str]:
+    return value != expected, names.get(value, f"{kind} of kind {value}")
 
 
 def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
     """The shape of the network, from the sizes of its layers. Raises WeightsError."""
     spec = get_spec("chess")
     squares = spec.board_height * spec.board_width
-    blocks = weights.messages(RESIDUAL, "residual")
-    if not 1 <= len(blocks) <= 256:
-        raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to 256")
+    blocks = weights.residual
+    if not 1 <= len(blocks) <= _most("blocks"):
+        raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to {_most('blocks')}")
     filters = _quotient(
-        layer_size(weights.message(INPUT, "input").message(WEIGHTS, "weights")),
-        9 * spec.num_planes,
-        "filters of the input convolution",
+        layer_size(weights.input, "weights"), 9 * spec.num_planes, "filters of the input convolution"
     )
-    with_se = {block.has(SE) for block in blocks}
+    if filters > _most("filters"):
+        raise WeightsError(f"{filters} filters: expected 1 to {_most('filters')}")
+    with_se = {block.HasField("se") for block in blocks}
     if len(with_se) != 1:
         raise WeightsError("squeeze-excitation in some blocks only: expected in all or none")
     se_ratio = 0
     if with_se == {True}:
-        units = layer_size(blocks[0].message(SE, "se").message(SE_B1, "b1"))
+        units = layer_size(blocks[0].se, "b1")
         if units == 0 or filters % units:
             raise WeightsError(f"{units} squeeze units: expected a divisor of the {filters} filters")
         se_ratio = filters // units
-    value_hidden = layer_size(weights.message(IP1_VAL_B, "ip1_val_b"))
-    moves_left_hidden = layer_size(weights.message(IP1_MOV_B, "ip1_mov_b")) if moves_left else 1
-    value_inputs = layer_size(weights.message(IP1_VAL_W, "ip1_val_w"))
-    moves_left_inputs = layer_size(weights.message(IP1_MOV_W, "ip1_mov_w"))
+    value_hidden = layer_size(weights, "ip1_val_b")
+    moves_left_hidden = layer_size(weights, "ip1_mov_b") if moves_left else 1
+    value_inputs = layer_size(weights, "ip1_val_w")
+    moves_left_inputs = layer_size(weights, "ip1_mov_w")
     default = NetworkConfig()
     return NetworkConfig(
         game="chess",
@@ -241,6 +244,11 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
     )
 
 
+def _most(name: str) -> int:
+    """The largest value of a setting of the network."""
+    return int(NetworkConfig.__dataclass_fields__[name].metadata["maximum"])
+
+
 def _quotient(size: int, divisor: int, what: str) -> int:
     if size == 0 or divisor == 0 or size % divisor:
         raise WeightsError(f"{what}: {size} weights, expected a positive multiple of {divisor}")
@@ -252,42 +260,44 @@ def tensor_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace |
     squares = spec.board_height * spec.board_width
     filters = config.filters
     places: list[ConvNormPlace | LinearPlace] = [
-        ConvNormPlace("input", ((INPUT, 0),), (filters, spec.num_planes, 3, 3))
+        ConvNormPlace("input", ("input",), (filters, spec.num_planes, 3, 3))
     ]
     for index in range(config.blocks):
-        block = (RESIDUAL, index)
-        for name, field in (("first", CONV1), ("second", CONV2)):
+        block: tuple[str | int, ...] = ("residual", index)
+        for name, field in (("first", "conv1"), ("second", "conv2")):
             prefix = f"blocks.{index}.{name}"
-            places.append(ConvNormPlace(prefix, (block, (field, 0)), (filters, filters, 3, 3)))
+            places.append(ConvNormPlace(prefix, (*block, field), (filters, filters, 3, 3)))
         if config.se_ratio:
-            units, prefix, se = filters // config.se_ratio, f"blocks.{index}.se", (block, (SE, 0))
-            places.append(LinearPlace(f"{prefix}.squeeze", se, (SE_W1, SE_B1), (units, filters)))
-            places.append(LinearPlace(f"{prefix}.excite", se, (SE_W2, SE_B2), (2 * filters, units)))
-    places.append(ConvNormPlace("policy.hidden", ((POLICY1, 0),), (filters, filters, 3, 3)))
+            units, prefix, se = filters // config.se_ratio, f"blocks.{index}.se", (*block, "se")
+            places.append(LinearPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
+            places.append(LinearPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
+    places.append(ConvNormPlace("policy.hidden", ("policy1",), (filters, filters, 3, 3)))
     output_shape = (spec.policy_planes, filters, 3, 3)
-    places.append(LinearPlace("policy.output", ((POLICY, 0),), (WEIGHTS, BIASES), output_shape))
+    places.append(LinearPlace("policy.output", ("policy",), ("weights", "biases"), output_shape))
     channels, hidden = config.value_channels, config.value_hidden
-    places.append(ConvNormPlace("value.reduce", ((VALUE, 0),), (channels, filters, 1, 1)))
-    places.append(LinearPlace("value.hidden", (), (IP1_VAL_W, IP1_VAL_B), (hidden, channels * squares)))
-    places.append(LinearPlace("value.output", (), (IP2_VAL_W, IP2_VAL_B), (3, hidden)))
+    places.append(ConvNormPlace("value.reduce", ("value",), (channels, filters, 1, 1)))
+    places.append(LinearPlace("value.hidden", (), ("ip1_val_w", "ip1_val_b"), (hidden, channels * squares)))
+    places.append(LinearPlace("value.output", (), ("ip2_val_w", "ip2_val_b"), (3, hidden)))
     if config.moves_left:
         channels, hidden = config.moves_left_channels, config.moves_left_hidden
-        places.append(ConvNormPlace("moves_left.reduce", ((MOVES_LEFT, 0),), (channels, filters, 1, 1)))
+        places.append(ConvNormPlace("moves_left.reduce", ("moves_left",), (channels, filters, 1, 1)))
         places.append(
-            LinearPlace("moves_left.hidden", (), (IP1_MOV_W, IP1_MOV_B), (hidden, channels * squares))
+            LinearPlace("moves_left.hidden", (), ("ip1_mov_w", "ip1_mov_b"), (hidden, channels * squares))
         )
-        places.append(LinearPlace("moves_left.output", (), (IP2_MOV_W, IP2_MOV_B), (1, hidden)))
+        places.append(LinearPlace("moves_left.output", (), ("ip2_mov_w", "ip2_mov_b"), (1, hidden)))
     return places
 
 
 def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str, FloatArray]:
     """The arrays of one layer by state-dict key. Raises WeightsError."""
-    message = weights
-    for field, index in place.path:
-        found = message.messages(field, f"field {field}")
-        if index >= len(found):
+    message: Any = weights
+    for step in place.path:
+        if isinstance(step, int):
+            message = message[step]  # network_config counted the blocks
+        elif step != "residual" and not message.HasField(step):
             raise WeightsError(f"{place.prefix}: layer missing from the file")
-        message = found[index]
+        else:
+            message = getattr(message, step)
     if isinstance(place, ConvNormPlace):
         return read_conv_norm(message, place)
     weight, bias = (layer_values(message, field, place.prefix) for field in place.fields)
@@ -311,23 +321,24 @@ def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray
     """
     prefix, channels = place.prefix, place.shape[:1]
 
-    def read(field: int, name: str, default: float) -> FloatArray:
-        if not len(block.message(field, name).bytes(PARAMS)):
+    def read(field: str, default: float) -> FloatArray:
+        if not getattr(block, field).params:
             return np.full(channels, default, np.float32)
-        return shaped(layer_values(block, field, f"{prefix}.{name}"), channels, f"{prefix}.{name}")
+        return shaped(layer_values(block, field, f"{prefix}.{field}"), channels, f"{prefix}.{field}")
 
-    weight = layer_values(block, WEIGHTS, f"{prefix}.conv")
-    for field, name in ((BN_MEANS, "bn_means"), (BN_VARIANCES, "bn_stddivs")):
-        if not block.has(field):
-            raise WeightsError(f"{prefix}: no {name}, expected BatchNorm after the convolution")
-    variance = read(BN_VARIANCES, "bn_stddivs", 1.0)
-    if variance.min() < 0:
-        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances, at least 0")
+    weight = layer_values(block, "weights", f"{prefix}.conv")
+    for field in ("bn_means", "bn_stddivs"):
+        if not block.HasField(field):
+            raise WeightsError(f"{prefix}: no {field}, expected BatchNorm after the convolution")
+    # Named for deviations, but it holds variances.
+    variance = read("bn_stddivs", 1.0)
+    if variance.min() <= 0:
+        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances above 0")
     return {
         f"{prefix}.conv.weight": shaped(weight, place.shape, f"{prefix}.conv"),
-        f"{prefix}.norm.weight": read(BN_GAMMAS, "bn_gammas", 1.0),
-        f"{prefix}.norm.bias": read(BN_BETAS, "bn_betas", 0.0),
-        f"{prefix}.norm.running_mean": read(BN_MEANS, "bn_means", 0.0) - read(BIASES, "biases", 0.0),
+        f"{prefix}.norm.weight": read("bn_gammas", 1.0),
+        f"{prefix}.norm.bias": read("bn_betas", 0.0),
+        f"{prefix}.norm.running_mean": read("bn_means", 0.0) - read("biases", 0.0),
         f"{prefix}.norm.running_var": variance,
     }
 
@@ -341,30 +352,37 @@ def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
     return values.reshape(shape)
 
 
-def layer_size(layer: Message) -> int:
-    """How many numbers a Layer holds."""
-    return len(layer.bytes(PARAMS)) // layer_dtype(layer).itemsize
+def layer_size(message: Message, field: str) -> int:
+    """How many numbers the Layer in `field` of a message holds. Raises WeightsError."""
+    layer = getattr(message, field)
+    return len(layer.params) // layer_dtype(layer, field).itemsize
 
 
-def layer_dtype(layer: Message) -> np.dtype[Any]:
+def layer_encoding(layer: Message) -> int:
+    """The number of the encoding of a Layer."""
+    return int(layer.encoding) if layer.HasField("encoding") else LINEAR16
+
+
+def layer_dtype(layer: Message, name: str) -> np.dtype[Any]:
     """How the numbers of a Layer are stored. Raises WeightsError."""
-    encoding = layer.integer(ENCODING, LINEAR16)
+    encoding = layer_encoding(layer)
     if encoding not in ENCODING_DTYPES:
-        raise WeightsError(f"{layer.name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
+        raise WeightsError(f"{name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
     return np.dtype(ENCODING_DTYPES[encoding])
 
 
-def layer_values(message: Message, field: int, name: str) -> FloatArray:
+def layer_values(message: Message, field: str, name: str) -> FloatArray:
     """The numbers of the Layer in `field` of a message, flat float32. Raises WeightsError."""
-    layer = message.message(field, name)
-    params, dtype = layer.bytes(PARAMS), layer_dtype(layer)
+    layer = getattr(message, field)
+    params, dtype, encoding = layer.params, layer_dtype(layer, name), layer_encoding(layer)
     if len(params) % dtype.itemsize:
         raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
     raw = np.frombuffer(params, dtype)
-    encoding = layer.integer(ENCODING, LINEAR16)
     values: FloatArray
     if encoding == LINEAR16:
-        low, high = layer.float32(MIN_VAL), layer.float32(MAX_VAL)
+        low, high = layer.min_val, layer.max_val
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise WeightsError(f"{name}: from {low} to {high}: holds numbers that are not finite")
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
             values = (low + raw.astype(np.float64) * ((high - low) / 0xFFFF)).astype(np.float32)
     elif encoding == BFLOAT16:
@@ -378,11 +396,11 @@ def layer_values(message: Message, field: int, name: str) -> FloatArray:
 
 def describe(net: Message) -> dict[str, str | int | float]:
     """What the file says of itself: licence, training steps, accuracy, lc0 parameters."""
-    training = net.message(5, "training_params")
+    training = net.training_params
     described: dict[str, str | int | float] = {"source_format": "lc0"}
-    for key, text in (("license", net.bytes(2)), ("lc0_params", training.bytes(6))):
-        if len(text):
-            described[key] = bytes(text).decode("utf-8", errors="replace")
-    if training.has(1):
-        described["training_steps"] = training.integer(1)
+    for key, text in (("license", net.license), ("lc0_params", training.lc0_params)):
+        if text:
+            described[key] = text.decode("utf-8", errors="replace")
+    if training.HasField("training_steps"):
+        described["training_steps"] = training.training_steps
     return described

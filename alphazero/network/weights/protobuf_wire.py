@@ -1,92 +1,67 @@
-"""Reads protobuf's wire format, bounds-checked: the file may be hostile.
+"""Looks through a protobuf file before the protobuf library parses it: the file may be hostile.
 
-Only what weights files need: varints, 32- and 64-bit numbers, length-delimited fields; groups are
-refused. Source: protobuf.dev/programming-guides/encoding.
+The library makes an object for every field, so that 20 million empty ones of two bytes fill the memory, and
+it passes over what it does not expect: a field of another type, one that stands twice. Here the fields are
+counted and held against the schema while nothing is kept. Source: protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
 
-import struct
-
 from alphazero.errors import WeightsError
+from alphazero.network.weights.lc0_schema import BYTES, FIXED32, FLOAT, INTEGER, MESSAGES, Field
 
-VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, LENGTH_DELIMITED, WIRE_FIXED32 = 0, 1, 2, 5
+WIRE_TYPES = {INTEGER: VARINT, FIXED32: WIRE_FIXED32, FLOAT: WIRE_FIXED32, BYTES: LENGTH_DELIMITED}
+EXPECTED = {INTEGER: "a number", FIXED32: "a 32-bit number", FLOAT: "a 32-bit float", BYTES: "bytes"}
 MAX_VARINT_BYTES = 10
 MAX_FIELD_NUMBER = (1 << 29) - 1
+# 256 residual blocks, the most there are, have 18,000; attention networks, which are refused, no more.
+MAX_FIELDS = 100_000
 
 
-class Message:
-    """One parsed message: values by field number; sub-messages are parsed when they are asked for.
+def check_wire(data: memoryview, message: str = "Net") -> None:
+    """Check that `data` is the wire form of a message of the schema, with at most MAX_FIELDS fields.
 
-    `name` is the path shown in errors ("Net.weights.residual[3]"). Every fault is a WeightsError
-    without the file's name, which the caller adds.
+    Raises WeightsError, without the file's name, that has the path of the fault ("Net.weights.residual[3]").
     """
+    _check_message(data, message, message, 0)
 
-    def __init__(self, data: memoryview, name: str) -> None:
-        self.name = name
-        self._fields: dict[int, list[tuple[int, int | memoryview]]] = {}
-        position = 0
-        while position < len(data):
-            key, position = read_varint(data, position, name)
-            number, wire_type = key >> 3, key & 7
-            if not 1 <= number <= MAX_FIELD_NUMBER:
-                raise WeightsError(f"{name}: field number {number}: not a protobuf message")
-            value, position = _read_value(data, position, wire_type, f"{name} field {number}")
-            self._fields.setdefault(number, []).append((wire_type, value))
 
-    def has(self, number: int) -> bool:
-        """Whether the field is there."""
-        return number in self._fields
+def _check_message(data: memoryview, message: str, name: str, count: int) -> int:
+    """Check one message; how many fields were met so far, `count` of them before this message."""
+    schema = {field.number: field for field in MESSAGES[message]}
+    met: dict[int, int] = {}
+    position = 0
+    while position < len(data):
+        count += 1
+        if count > MAX_FIELDS:
+            raise WeightsError(f"{name}: more than {MAX_FIELDS} fields: no network has as many")
+        key, position = read_varint(data, position, name)
+        number, wire_type = key >> 3, key & 7
+        if not 1 <= number <= MAX_FIELD_NUMBER:
+            raise WeightsError(f"{name}: field number {number}: not a protobuf message")
+        field = schema.get(number)
+        place = f"{name}.{field.name}" if field else f"{name} field {number}"
+        value, position = _read_value(data, position, wire_type, place)
+        if field is None:
+            continue
+        _check_type(field, wire_type, place)
+        index = met[number] = met.get(number, -1) + 1
+        if field.repeated:
+            place += f"[{index}]"
+        elif index:
+            raise WeightsError(f"{place}: stands {index + 1} times, expected once")
+        if field.kind in MESSAGES:
+            count = _check_message(value, field.kind, place, count)
+    return count
 
-    def integer(self, number: int, default: int = 0) -> int:
-        """A varint or fixed-size unsigned integer, or `default` when the field is absent."""
-        entry = self._single(number)
-        if entry is None:
-            return default
-        wire_type, value = entry
-        if isinstance(value, int):
-            return value
-        if wire_type == LENGTH_DELIMITED:
-            raise WeightsError(f"{self.name} field {number}: holds bytes, expected a number")
-        return int.from_bytes(value, "little")
 
-    def float32(self, number: int, default: float = 0.0) -> float:
-        """A 32-bit float, or `default` when the field is absent."""
-        entry = self._single(number)
-        if entry is None:
-            return default
-        wire_type, value = entry
-        if wire_type != FIXED32 or isinstance(value, int):
-            raise WeightsError(f"{self.name} field {number}: wire type {wire_type}, expected a 32-bit float")
-        return float(struct.unpack("<f", value)[0])
-
-    def bytes(self, number: int) -> memoryview:
-        """A length-delimited field as it stands, empty when absent."""
-        entry = self._single(number)
-        return memoryview(b"") if entry is None else self._delimited(number, entry)
-
-    def message(self, number: int, name: str) -> Message:
-        """A sub-message, empty when the field is absent."""
-        return Message(self.bytes(number), f"{self.name}.{name}")
-
-    def messages(self, number: int, name: str) -> list[Message]:
-        """A repeated sub-message."""
-        return [
-            Message(self._delimited(number, entry), f"{self.name}.{name}[{index}]")
-            for index, entry in enumerate(self._fields.get(number, []))
-        ]
-
-    def _single(self, number: int) -> tuple[int, int | memoryview] | None:
-        entries = self._fields.get(number, [])
-        if len(entries) > 1:
-            raise WeightsError(f"{self.name} field {number}: stands {len(entries)} times, expected once")
-        return entries[0] if entries else None
-
-    def _delimited(self, number: int, entry: tuple[int, int | memoryview]) -> memoryview:
-        wire_type, value = entry
-        if wire_type != LENGTH_DELIMITED or isinstance(value, int):
-            raise WeightsError(f"{self.name} field {number}: wire type {wire_type}, expected bytes")
-        return value
+def _check_type(field: Field, wire_type: int, place: str) -> None:
+    if wire_type == WIRE_TYPES.get(field.kind, LENGTH_DELIMITED):
+        return
+    if wire_type == LENGTH_DELIMITED:
+        raise WeightsError(f"{place}: holds bytes, expected {EXPECTED[field.kind]}")
+    raise WeightsError(f"{place}: wire type {wire_type}, expected {EXPECTED.get(field.kind, 'bytes')}")
 
 
 def read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
@@ -102,12 +77,13 @@ def read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
     raise WeightsError(f"{name}: a number of more than {MAX_VARINT_BYTES} bytes: not a protobuf message")
 
 
-def _read_value(data: memoryview, position: int, wire_type: int, name: str) -> tuple[int | memoryview, int]:
+def _read_value(data: memoryview, position: int, wire_type: int, name: str) -> tuple[memoryview, int]:
+    """The bytes of a field (none of a number) and the position after it. Raises WeightsError."""
     if wire_type == VARINT:
-        return read_varint(data, position, name)
+        return data[:0], read_varint(data, position, name)[1]
     if wire_type == LENGTH_DELIMITED:
         size, position = read_varint(data, position, name)
-    elif wire_type in (FIXED64, FIXED32):
+    elif wire_type in (FIXED64, WIRE_FIXED32):
         size = 8 if wire_type == FIXED64 else 4
     else:
         raise WeightsError(f"{name}: wire type {wire_type}: not a protobuf message")

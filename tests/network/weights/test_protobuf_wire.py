@@ -1,64 +1,81 @@
-"""The wire reader against Google's protobuf, and against bytes that mean harm."""
+"""The look through a protobuf file before the library parses it, against the library and hostile bytes."""
 
-from collections.abc import Callable
-from functools import partial
+import struct
+import tracemalloc
 
 import pytest
+from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphazero.errors import WeightsError
-from alphazero.network.weights.protobuf_wire import Message
-
-descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
-wrappers_pb2 = pytest.importorskip("google.protobuf.wrappers_pb2")
-
-
-def parse(data: bytes) -> Message:
-    return Message(memoryview(data), "Test")
+from alphazero.network.weights.lc0_schema import BYTES, FIXED32, FLOAT, INTEGER, MESSAGES, net_class
+from alphazero.network.weights.lc0_weights import parse_lc0
+from alphazero.network.weights.protobuf_wire import MAX_FIELDS, check_wire
+from tests.support.network.lc0_files import message, varint
 
 
-def file_descriptor() -> bytes:
-    """A message with strings, repeated sub-messages, repeated and negative numbers, by Google's library."""
-    message = descriptor_pb2.FileDescriptorProto(name="weights.proto", public_dependency=[0, 300])
-    for name in ("Layer", "Residual"):
-        nested = message.message_type.add(name=name)
-        nested.field.add(name="params", number=3, json_name="p" * 200)
-    return message.SerializeToString()
+def is_refused(data: bytes, kind: str = "Net") -> bool:
+    try:
+        check_wire(memoryview(data), kind)
+    except WeightsError as error:
+        assert "\n" not in str(error)
+        return True
+    return False
 
 
-def test_strings_and_repeated_messages_are_read_as_googles_library_wrote_them():
-    message = parse(file_descriptor())
-    assert bytes(message.bytes(1)) == b"weights.proto"
-    nested = message.messages(4, "message_type")
-    assert [bytes(entry.bytes(1)) for entry in nested] == [b"Layer", b"Residual"]
-    assert bytes(nested[1].message(2, "field").bytes(10)) == b"p" * 200
-    assert nested[1].message(2, "field").integer(3) == 3
+def net() -> bytes:
+    """A small Net with every kind of field, by the library."""
+    made = net_class()(magic=0x1C0, license=b"a licence")
+    made.min_version.minor = 21
+    made.format.network_format.input = 300
+    for _ in range(2):
+        made.weights.residual.add().conv1.weights.params = b"abcd"
+    made.weights.value.biases.min_val = -1.5
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def test_what_the_library_writes_is_accepted_and_has_the_published_numbers():
+    assert not is_refused(net())
+    layer = message((1, -1.5))
+    residual = message((1, message((1, message((3, b"abcd"))))))
+    by_hand = b"\x0d" + struct.pack("<I", 0x1C0)
+    by_hand += message(
+        (2, b"a licence"),
+        (3, message((2, 21))),
+        (4, message((2, message((1, 300))))),
+        (10, message((2, residual), (2, residual), (6, message((2, layer))))),
+    )
+    assert net() == by_hand
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**32, 2**63, 2**64 - 1])
-def test_varints_are_read_as_googles_library_wrote_them(value: int):
-    assert parse(wrappers_pb2.UInt64Value(value=value).SerializeToString()).integer(1) == value
+def test_numbers_of_every_size_are_read(value: int):
+    data = message((5, message((1, value))))
+    assert not is_refused(data)
+    assert net_class().FromString(data).training_params.training_steps == value
 
 
 @pytest.mark.parametrize("value", [0.0, -1.5, 3.4e38, 1e-40])
-def test_floats_are_read_as_googles_library_wrote_them(value: float):
-    message = wrappers_pb2.FloatValue(value=value)
-    assert parse(message.SerializeToString()).float32(1) == message.value
+def test_floats_are_read(value: float):
+    data = message((10, message((7, message((2, value))))))
+    assert not is_refused(data)
+    assert (
+        net_class().FromString(data).weights.ip1_val_w.max_val
+        == struct.unpack("<f", struct.pack("<f", value))[0]
+    )
 
 
-def test_64_bit_fields_are_read():
-    data = wrappers_pb2.DoubleValue(value=1.0).SerializeToString()
-    assert parse(data).integer(1) == 0x3FF0_0000_0000_0000
+def test_unknown_fields_of_every_type_are_passed_over():
+    data = message((99, 7), (99, 8), (100, b"abc"), (101, 1.5)) + varint(102 << 3 | 1) + bytes(8)
+    assert not is_refused(data)
+    assert not net_class().FromString(data).HasField("weights")
 
 
-def test_absent_fields_give_their_defaults():
-    message = parse(b"")
-    assert message.integer(1, 7) == 7
-    assert message.float32(2, 0.5) == 0.5
-    assert bytes(message.bytes(3)) == b""
-    assert message.messages(4, "x") == []
-    assert not message.message(5, "x").has(1)
+def test_an_empty_file_is_a_message_without_fields():
+    assert not is_refused(b"")
 
 
 @pytest.mark.parametrize(
@@ -66,56 +83,72 @@ def test_absent_fields_give_their_defaults():
     [
         (b"\x80", "middle of a number"),
         (b"\xff" * 11, "more than 10 bytes"),
-        (b"\x0a\x05abc", "5 bytes announced, 3 left"),
-        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "announced"),
+        (b"\x12\x05abc", "5 bytes announced, 3 left"),
+        (b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "announced"),
         (b"\x0d\x01\x02", "4 bytes announced, 2 left"),
         (b"\x09\x01\x02", "8 bytes announced, 2 left"),
         (b"\x0b", "wire type 3"),
         (b"\x0f", "wire type 7"),
         (b"\x02\x00", "field number 0"),
+        (message((3, message((1, b"x")))), "Net.min_version.major: holds bytes, expected a number"),
+        (message((10, 1)), "Net.weights: wire type 0, expected bytes"),
+        (message((2, 1)), "Net.license: wire type 0, expected bytes"),
+        (
+            message((10, message((7, message((1, 1)))))),
+            "ip1_val_w.min_val: wire type 0, expected a 32-bit float",
+        ),
+        (message((10, b""), (10, b"")), "Net.weights: stands 2 times, expected once"),
+        (
+            message((10, message((2, b""), (2, message((1, b""), (1, b"")))))),
+            r"residual\[1\].conv1: stands 2 times",
+        ),
     ],
 )
-def test_broken_bytes_are_named(data: bytes, words: str):
+def test_broken_and_contradictory_bytes_are_named(data: bytes, words: str):
     with pytest.raises(WeightsError, match=words):
-        parse(data)
-
-
-def test_a_field_of_another_type_is_refused():
-    with pytest.raises(WeightsError, match="holds bytes, expected a number"):
-        parse(b"\x0a\x01x").integer(1)
-    with pytest.raises(WeightsError, match="expected bytes"):
-        parse(b"\x08\x01").bytes(1)
-    with pytest.raises(WeightsError, match="expected a 32-bit float"):
-        parse(b"\x08\x01").float32(1)
-
-
-def test_a_single_field_that_stands_twice_is_refused():
-    with pytest.raises(WeightsError, match="stands 2 times"):
-        parse(b"\x08\x01\x08\x02").integer(1)
-
-
-def is_refused(action: Callable[[], object]) -> bool:
-    try:
-        action()
-    except WeightsError:
-        return True
-    return False
+        check_wire(memoryview(data))
 
 
 def test_every_truncation_is_an_error_or_a_shorter_message():
-    data = file_descriptor()
-    refused = [is_refused(partial(parse, data[:size])) for size in range(len(data))]
+    data = net()
+    refused = [is_refused(data[:size]) for size in range(len(data))]
     assert refused.count(False) == 5  # cut after 0, 1, 2, 3 or 4 of the five fields
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xa0\x06\x00" * 2_000_000,  # unknown numbers
+        message((10, b"\x12\x00" * 2_000_000)),  # empty residual blocks
+        message((10, b"\xda\x01\x00" * 2_000_000)),  # empty encoders
+    ],
+    ids=["unknown", "blocks", "encoders"],
+)
+def test_millions_of_fields_are_refused_before_they_take_memory(data: bytes):
+    whole = b"\x0d\xc0\x01\x00\x00" + data
+    tracemalloc.start()
+    try:
+        with pytest.raises(WeightsError, match=f"more than {MAX_FIELDS} fields"):
+            parse_lc0(whole)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_schema_gives_every_field_of_a_message_its_own_number_and_a_kind_there_is():
+    for fields in MESSAGES.values():
+        assert len({field.number for field in fields}) == len({field.name for field in fields}) == len(fields)
+        assert {field.kind for field in fields} <= {INTEGER, FIXED32, FLOAT, BYTES, *MESSAGES}
+
+
 @settings(max_examples=500, deadline=None)
-@given(st.binary(max_size=200))
-def test_random_bytes_raise_nothing_but_weights_errors(data: bytes):
-    if is_refused(partial(parse, data)):
+@given(st.binary(max_size=200), st.sampled_from(sorted(MESSAGES)))
+def test_the_library_parses_whatever_was_accepted(data: bytes, kind: str):
+    if is_refused(data, kind):
         return
-    message = parse(data)
-    for number in range(1, 20):
-        is_refused(partial(message.integer, number))
-        is_refused(partial(message.float32, number))
-        is_refused(partial(message.bytes, number))
-        is_refused(partial(message.messages, number, "sub"))
+    pool = net_class().DESCRIPTOR.file.pool
+    cls = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"alphazero.lc0.{kind}"))
+    try:
+        cls.FromString(data)
+    except DecodeError as error:
+        pytest.fail(f"accepted, but the library says {error}")
