@@ -64,12 +64,18 @@ class NetworkConfig:
     game: str = setting("chess", "game the network plays", choices=("chess", "connect4", "tictactoe"))
     blocks: int = setting(20, "residual blocks of the tower", minimum=1, maximum=256)
     filters: int = setting(256, "channels of the tower", minimum=1, maximum=4096)
-    se_ratio: int = setting(0, "squeeze-excitation: filters / units in the squeeze; 0 is none", minimum=0)
-    value_channels: int = setting(32, "channels of the value head's 1x1 convolution", minimum=1)
-    value_hidden: int = setting(128, "units of the value head's hidden layer", minimum=1)
+    se_ratio: int = setting(
+        0, "squeeze-excitation: filters / units in the squeeze; 0 is none", minimum=0, maximum=4096
+    )
+    value_channels: int = setting(32, "channels of the value head's 1x1 convolution", minimum=1, maximum=4096)
+    value_hidden: int = setting(128, "units of the value head's hidden layer", minimum=1, maximum=4096)
     moves_left: bool = setting(False, "add a head that predicts how many plies are left")
-    moves_left_channels: int = setting(8, "channels of the moves-left head's 1x1 convolution", minimum=1)
-    moves_left_hidden: int = setting(128, "units of the moves-left head's hidden layer", minimum=1)
+    moves_left_channels: int = setting(
+        8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=4096
+    )
+    moves_left_hidden: int = setting(
+        128, "units of the moves-left head's hidden layer", minimum=1, maximum=4096
+    )
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ WIRE_TYPES = {INTEGER: VARINT, FIXED32: WIRE_FIXED32, FLOAT: WIRE_FIXED32, BYTES
 EXPECTED = {INTEGER: "a number", FIXED32: "a 32-bit number", FLOAT: "a 32-bit float", BYTES: "bytes"}
 MAX_VARINT_BYTES = 10
 MAX_FIELD_NUMBER = (1 << 29) - 1
-# 256 residual blocks, the most there are, have 18,000; attention networks, which are refused, no more.
-MAX_FIELDS = 100_000
+# 256 residual blocks, the most there may be, have 26,000 with every field that lc0 knows.
+MAX_FIELDS = 50_000
 
 
 def check_wire(data: memoryview, message: str = "Net") -> None:

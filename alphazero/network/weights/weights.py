@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import zipfile
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,15 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
 from alphazero.network.weights.lc0_weights import read_lc0
+from alphazero.network.weights.pt_archive import PYTHON_OBJECTS, check_pt_archive
+from alphazero.network.weights.tensor_checks import (
+    layout_fault,
+    safetensors_header_fault,
+    shown,
+    shown_name,
+    values_fault,
+    variances_fault,
+)
 
 MAGIC = "alphazero-weights"
 VERSION = 1
@@ -90,6 +99,9 @@ def load_network(path: Path, device: torch.device) -> tuple[AlphaZeroNet, Metada
 def read_weights(path: Path) -> WeightsFile:
     """Read any weights file. Raises WeightsError, one line, for whatever is wrong with it."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
+            raise WeightsError(f"{path}: no regular file")
         with path.open("rb") as handle:
             start = handle.read(9)
     except OSError as error:
@@ -106,28 +118,31 @@ def read_weights(path: Path) -> WeightsFile:
 
 def read_pt(path: Path) -> WeightsFile:
     """Read our .pt; nothing in it is executed. Raises WeightsError."""
+    check_pt_archive(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise WeightsError(f"{path}: holds Python objects, not plain weights; it was not opened") from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise WeightsError(f"{path}: {PYTHON_OBJECTS}") from None
+    except Exception as error:  # a damaged pickle makes torch's reader stumble in any way
         raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: holds a {type(content).__name__}, expected alphazero weights")
     header = check_header(path, content)
-    return WeightsFile(
-        header, check_state_dict(path, content.get("state_dict")), check_metadata(path, content)
-    )
+    state_dict = check_state_dict(path, content.get("state_dict"))
+    return WeightsFile(header, state_dict, check_metadata(path, content))
 
 
 def read_safetensors(path: Path) -> WeightsFile:
     """Read our .safetensors. Raises WeightsError."""
     try:
+        if fault := safetensors_header_fault(path):
+            raise WeightsError(f"{path}: damaged or truncated: {fault}")
         with safetensors.safe_open(path, framework="pt", device="cpu") as handle:
             text = (handle.metadata() or {}).get("alphazero", "{}")
-            state_dict = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118
+            # Copies: the library's tensors are views of the file, which another process may cut short.
+            state_dict = {key: handle.get_tensor(key).clone() for key in handle.keys()}  # noqa: SIM118
         content = json.loads(text)
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, RuntimeError, safetensors.SafetensorError) as error:
         raise WeightsError(f"{path}: damaged or truncated: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: header holds a {type(content).__name__}, expected a JSON object")
@@ -139,43 +154,55 @@ def check_header(path: Path, content: Mapping[str, Any]) -> NetworkConfig:
     """Check magic and version; the network's shape. Raises WeightsError."""
     if content.get("magic") != MAGIC:
         raise WeightsError(
-            f"{path}: magic {content.get('magic')!r}: expected {MAGIC!r}, written by alphazero"
+            f"{path}: magic {shown(content.get('magic'))}: expected {MAGIC!r}, written by alphazero"
         )
-    if content.get("version") != VERSION:
-        raise WeightsError(f"{path}: version {content.get('version')!r}: this program reads {VERSION}")
+    version = content.get("version")
+    if type(version) is not int or version != VERSION:
+        raise WeightsError(f"{path}: version {shown(version)}: this program reads {VERSION}")
     network = content.get("network")
     if not isinstance(network, dict):
-        raise WeightsError(f"{path}: network {network!r}: expected the network's shape")
+        raise WeightsError(f"{path}: network {shown(network)}: expected the network's shape")
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
     for name, value in network.items():
         if name not in fields:
-            raise WeightsError(f"{path}: network.{name}: no such setting in this version")
+            raise WeightsError(f"{path}: network.{shown_name(str(name))}: no such setting in this version")
         field = fields[name]
         choices = field.metadata["choices"]
         low, high = field.metadata["minimum"], field.metadata["maximum"]
         if type(value) is not type(field.default):
-            raise WeightsError(f"{path}: network.{name} {value!r}: expected {type(field.default).__name__}")
+            raise WeightsError(
+                f"{path}: network.{name} {shown(value)}: expected {type(field.default).__name__}"
+            )
         if choices and value not in choices:
-            raise WeightsError(f"{path}: network.{name} {value!r}: expected one of {', '.join(choices)}")
+            raise WeightsError(f"{path}: network.{name} {shown(value)}: expected one of {', '.join(choices)}")
         if (low is not None and value < low) or (high is not None and value > high):
-            raise WeightsError(f"{path}: network.{name} {value}: out of range")
+            raise WeightsError(
+                f"{path}: network.{name} {shown(value)}: out of range: expected at least {low}"
+                + (f", at most {high}" if high is not None else "")
+            )
     return NetworkConfig(**network)
 
 
 def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:
-    """The tensors by name. Raises WeightsError."""
+    """The tensors by name: plain, fp32 or int64, finite, variances above 0. Raises WeightsError."""
     if not isinstance(state_dict, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in state_dict.items()
     ):
         raise WeightsError(f"{path}: state_dict: expected tensors by name")
+    for fault in (layout_fault, values_fault, variances_fault):
+        if found := fault(state_dict):
+            raise WeightsError(f"{path}: {found}")
     return state_dict
 
 
 def check_metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
     """The metadata: plain values by name. Raises WeightsError."""
     metadata = content.get("metadata", {})
-    if not isinstance(metadata, dict):
-        raise WeightsError(f"{path}: metadata {metadata!r}: expected values by name")
+    if not isinstance(metadata, dict) or not all(
+        isinstance(name, str) and isinstance(value, str | int | float | None)
+        for name, value in metadata.items()
+    ):
+        raise WeightsError(f"{path}: metadata {shown(metadata)}: expected plain values by name")
     return metadata
 
 
@@ -187,17 +214,17 @@ def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
             network = AlphaZeroNet(weights.config, get_spec(weights.config.game))
         except ConfigError as error:
             raise WeightsError(f"{path}: {error}") from None
-    wanted: dict[str, Tensor] = network.state_dict()
-    for key in [*wanted, *weights.state_dict]:
+    expected: dict[str, Tensor] = network.state_dict()
+    for key in [*expected, *weights.state_dict]:
         if key not in weights.state_dict:
             raise WeightsError(f"{path}: {key}: missing")
-        if key not in wanted:
-            raise WeightsError(f"{path}: {key}: not part of this network")
-        got, want = weights.state_dict[key], wanted[key]
-        if got.shape != want.shape:
-            raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(want.shape)}")
-        if got.dtype != want.dtype:
-            raise WeightsError(f"{path}: {key}: {got.dtype}, expected {want.dtype}")
+        if key not in expected:
+            raise WeightsError(f"{path}: {shown_name(key)}: not part of this network")
+        got, own = weights.state_dict[key], expected[key]
+        if got.shape != own.shape:
+            raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(own.shape)}")
+        if got.dtype != own.dtype:
+            raise WeightsError(f"{path}: {key}: {got.dtype}, expected {own.dtype}")
     network.load_state_dict(weights.state_dict, assign=True)
     return network
 

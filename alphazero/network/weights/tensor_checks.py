@@ -1,0 +1,71 @@
+"""What is asked of the tensors of any file before they are used, and of a .safetensors before it is opened.
+
+The functions say what is wrong, without the file's name; who reads the file raises the error of its kind.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+# 256 residual blocks have 4,100 tensors of 100 bytes each in the header.
+MAX_SAFETENSORS_HEADER_BYTES = 4 << 20
+
+
+def shown(value: object) -> str:
+    """A value from a file for one line of an error: short, and without line breaks."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return " ".join(reprlib.repr(value).split())
+
+
+def shown_name(name: str) -> str:
+    """The name of a tensor as it stands, unless it would not fit into a line."""
+    return name if name.isprintable() and len(name) <= 100 else shown(name)
+
+
+def safetensors_header_fault(path: Path) -> str | None:
+    """What is wrong with the size of the header, which the library would read as a whole. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    size = int.from_bytes(start, "little")
+    if len(start) == 8 and size <= MAX_SAFETENSORS_HEADER_BYTES:
+        return None
+    return f"a header of {size} bytes: expected at most {MAX_SAFETENSORS_HEADER_BYTES}"
+
+
+def layout_fault(tensors: Mapping[str, Tensor]) -> str | None:
+    """The first tensor that is not its own bytes one after the other: a small file can show a huge one."""
+    for name, tensor in tensors.items():
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            return f"{shown_name(name)}: expected a plain tensor"
+        held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
+        if not tensor.is_contiguous() or held != needed:
+            return (
+                f"{shown_name(name)}: shape {list(tensor.shape)} with strides {list(tensor.stride())} on "
+                f"{held} bytes: expected {needed} bytes, contiguous"
+            )
+    return None
+
+
+def values_fault(tensors: Mapping[str, Tensor]) -> str | None:
+    """The first tensor of another type than fp32 and int64, or with numbers that are not finite."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (torch.float32, torch.int64):
+            return f"{shown_name(name)}: {tensor.dtype}, expected torch.float32"
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            bad = int(tensor.numel() - torch.isfinite(tensor).sum())
+            return f"{shown_name(name)}: {bad} of {tensor.numel()} numbers are not finite"
+    return None
+
+
+def variances_fault(tensors: Mapping[str, Tensor]) -> str | None:
+    """The first running variance of a BatchNorm that is none."""
+    for name, tensor in tensors.items():
+        if name.endswith(".running_var") and tensor.numel() and float(tensor.min()) <= 0:
+            return f"{shown_name(name)}: {float(tensor.min())}: expected variances above 0"
+    return None
