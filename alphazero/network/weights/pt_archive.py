@@ -57,7 +57,10 @@ def check_pt_archive(path: Path) -> None:
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror or error}") from None
     _check_pickle(path, content)
-    _check_storages(path, content, {name.removeprefix(f"{folder}/data/"): sizes[name] for name in sizes})
+    data = f"{folder}/data/"
+    _check_storages(
+        path, content, {name[len(data) :]: size for name, size in sizes.items() if name.startswith(data)}
+    )
 
 
 def _check_end(path: Path, file: IO[bytes]) -> None:
@@ -161,5 +164,5 @@ def _check_storages(path: Path, content: bytes, sizes: dict[str, int]) -> None:
         needed = numel * ITEM_BYTES.get(kind.removesuffix("Storage"), 0)
         if not 0 <= needed == sizes.get(key, -1):
             raise WeightsError(
-                f"{path}: data/{shown_name(key)}: {sizes.get(key, 0)} bytes, expected {needed} for {numel} numbers"
+                f"{path}: data/{shown_name(key)}: {sizes.get(key, 0)} bytes, expected {shown(needed)}"
             )

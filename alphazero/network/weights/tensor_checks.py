@@ -69,3 +69,9 @@ def variances_fault(tensors: Mapping[str, Tensor]) -> str | None:
         if name.endswith(".running_var") and tensor.numel() and float(tensor.min()) <= 0:
             return f"{shown_name(name)}: {float(tensor.min())}: expected variances above 0"
     return None
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -30,6 +30,7 @@ from alphazero.network.weights.lc0_weights import read_lc0
 from alphazero.network.weights.pt_archive import PYTHON_OBJECTS, check_pt_archive
 from alphazero.network.weights.tensor_checks import (
     layout_fault,
+    one_line,
     safetensors_header_fault,
     shown,
     shown_name,
@@ -227,9 +228,3 @@ def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
             raise WeightsError(f"{path}: {key}: {got.dtype}, expected {own.dtype}")
     network.load_state_dict(weights.state_dict, assign=True)
     return network
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of an error's text."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -24,6 +24,12 @@ from safetensors.torch import load_file, save_file
 
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, fsync_file, replacing, write_json
+from alphazero.network.weights.tensor_checks import (
+    one_line,
+    safetensors_header_fault,
+    shown,
+    values_fault,
+)
 from alphazero.training.checkpoint.files import (
     CHAMPION,
     EMA,
@@ -69,6 +75,10 @@ class TrainingState:
     elapsed_s: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     self_play: dict[str, Any] = field(default_factory=dict)
+
+
+# A value of the type of each field.
+_EMPTY_STATE = asdict(TrainingState(0, 0, 0, 0, 0, "", 0, {}))
 
 
 @dataclass(frozen=True)
@@ -139,20 +149,38 @@ def load(path: Path) -> Checkpoint:
     names = read_manifest(path).keys()
     tensors = {}
     for name in names - {STATE, LANES}:
-        try:
-            tensors[name] = load_file(path / name)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"{path / name}: {error}; expected a safetensors file") from error
+        tensors[name] = _load_tensors(path / name)
     lanes = (path / LANES).read_bytes() if LANES in names else None
     return Checkpoint(
         state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes, tensors.get(CHAMPION)
     )
 
 
+def _load_tensors(path: Path) -> Tensors:
+    """The tensors of one file, finite; CheckpointError names the file and the fault."""
+    try:
+        fault = safetensors_header_fault(path)
+        tensors = {} if fault else load_file(path)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: {one_line(error)}; expected a safetensors file") from error
+    if fault:
+        raise CheckpointError(f"{path}: {fault}; expected a safetensors file")
+    if fault := values_fault(tensors):
+        raise CheckpointError(f"{path}: {fault}")
+    return tensors
+
+
 def read_state(path: Path) -> TrainingState:
     """The state alone of the checkpoint at `path`."""
+    values = read_json(path / STATE)
+    for name, value in values.items():
+        default = _EMPTY_STATE.get(name)
+        is_number = isinstance(default, float) and type(value) in (int, float)
+        if default is not None and not is_number and type(value) is not type(default):
+            expected = "a number" if isinstance(default, float) else type(default).__name__
+            raise CheckpointError(f"{path / STATE}: {name} {shown(value)}: expected {expected}")
     try:
-        return TrainingState(**read_json(path / STATE))
+        return TrainingState(**values)
     except TypeError as error:
         raise CheckpointError(f"{path / STATE}: {error}") from error
 

@@ -26,6 +26,7 @@ WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE, MANIFEST = (
     "state.json",
     "manifest.json",
 )
+MAX_JSON_BYTES = 16 << 20
 LATEST = "latest"
 PREFIX = "step-"
 SUPERSEDED = "superseded"
@@ -110,10 +111,12 @@ def write_manifest(directory: Path, names: list[str]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; CheckpointError for anything else."""
     try:
+        if (size_bytes := path.stat().st_size) > MAX_JSON_BYTES:
+            raise CheckpointError(f"{path}: {size_bytes} bytes; expected at most {MAX_JSON_BYTES}")
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: {error}; expected JSON") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: expected a JSON object")
