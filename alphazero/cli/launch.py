@@ -116,7 +116,7 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-preflight",
         action="store_true",
-        help="start in spite of what the checks of the hosts find, without that of all ranks together",
+        help="start in spite of what the host comparison finds, and without the preflight",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
@@ -216,8 +216,8 @@ def _start(
         interface=plan.interface,
         max_restarts=0 if plan.node is not None and plan.node.elastic is not None else plan.max_restarts,
         min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
-        check=not args.no_preflight,
-        cross_check=not args.no_preflight,
+        unfit_hosts_stay=args.no_preflight,
+        preflight=not args.no_preflight,
         compared=_config_files(trainer_arguments),
         limits=plan.limits,
         data=(*config.data.data, *config.data.validation_data),

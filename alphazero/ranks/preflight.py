@@ -23,7 +23,7 @@ from alphazero.errors import AlphaZeroError, LaunchError
 from alphazero.files import sha256_of
 from alphazero.health.findings import Severity, worst
 from alphazero.health.thresholds import load_thresholds
-from alphazero.ranks.report import (
+from alphazero.ranks.preflight_report import (
     PreflightReport,
     RankRecord,
     RankTimes,
@@ -37,7 +37,7 @@ from alphazero.run.run_directory import describe_environment
 if TYPE_CHECKING:
     import torch
 
-    from alphazero.ranks.measure import LocalWork
+    from alphazero.ranks.measurement import LocalWork
     from alphazero.ranks.roll_call import RollCall
     from alphazero.training.runtime import Runtime
 
@@ -131,7 +131,7 @@ def _run(
 
 
 def _bandwidth_bytes(runtime: Runtime) -> int:
-    from alphazero.ranks.measure import BANDWIDTH_BYTES
+    from alphazero.ranks.measurement import BANDWIDTH_BYTES
 
     return BANDWIDTH_BYTES[runtime.device.type]
 
@@ -201,7 +201,7 @@ def _measure(
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
 
-    from alphazero.ranks.measure import link_peers, make_work, measure
+    from alphazero.ranks.measurement import link_peers, make_work, measure
     from alphazero.ranks.roll_call import open_store
     from alphazero.training.runtime import default_threads
 

@@ -232,7 +232,7 @@ def hide_checkout(hosts: list[Host]) -> None:
         ),
     ],
 )
-def test_what_preflight_finds_is_one_line_and_starts_nothing(start, spoil, expected: str):
+def test_what_the_host_comparison_finds_is_one_line_and_starts_nothing(start, spoil, expected: str):
     job = start(before=spoil)
     status, said = job.end()
     assert status == 2

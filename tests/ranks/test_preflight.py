@@ -14,8 +14,8 @@ from torch.distributed import HashStore
 
 from alphazero.health.thresholds import CollectiveThresholds
 from alphazero.host.machine import find_free_port
-from alphazero.ranks.measure import link_peers, partner_in_round
-from alphazero.ranks.report import RankRecord, RankTimes, judge_records, judge_times
+from alphazero.ranks.measurement import link_peers, partner_in_round
+from alphazero.ranks.preflight_report import RankRecord, RankTimes, judge_records, judge_times
 from alphazero.ranks.roll_call import RollCall
 from tests.support.jobs.jobs import environment
 from tests.support.paths import REPOSITORY, SUPPORT

@@ -1,4 +1,4 @@
-"""The checks before a job starts on many hosts: probes compared, one line a failure, a table for people."""
+"""The host comparison before a job starts: all hosts' probes side by side, one line per failure, a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from alphazero.cluster import programs
 from alphazero.cluster.hosts import probe as probes
 from alphazero.cluster.hosts.probe import Probe, Question
 from alphazero.cluster.hosts.remote import (
@@ -101,9 +102,7 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
     inputs = [json.dumps(asdict(one)) + "\n" for one in questions]
     remotes = [host.remote for host in asked]
     began = time.time()
-    answers = run_everywhere(
-        remotes, python, ["-m", "alphazero.cluster.hosts.probe"], inputs, PROBE_TIMEOUT_S, checkout
-    )
+    answers = run_everywhere(remotes, python, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S, checkout)
     ended = time.time()
     by_name = {answer.remote.name: answer for answer in answers}
     examined, findings = [], []

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from alphazero.cluster import programs
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.protocol import Message, NodeJob, Output
 from alphazero.cluster.hosts.transport import SshOptions, srun_argv, ssh_argv
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-AGENT_MODULE = "alphazero.cluster.agent.node_agent"
 CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
@@ -144,7 +144,7 @@ class AgentLink:
         self._received = b""
         self._sending = threading.Lock()  # beats come from a thread of their own
         self.process = subprocess.Popen(
-            remote_argv(remote, python, ["-m", AGENT_MODULE], checkout),
+            remote_argv(remote, python, ["-m", programs.NODE_AGENT], checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

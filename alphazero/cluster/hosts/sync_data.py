@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from alphazero.cluster import programs
 from alphazero.cluster.hosts.remote import CHECKOUT, Remote, kill_group, remote_argv, run_everywhere
 from alphazero.errors import AlphaZeroError, LaunchError
 from alphazero.files import CHUNK_BYTES, fsync_directory, sha256_of
@@ -27,7 +28,6 @@ from alphazero.files import CHUNK_BYTES, fsync_directory, sha256_of
 MARK = "alphazero-sync "
 MANIFEST = "manifest.json"
 QUERY_TIMEOUT_S = 600.0  # a host hashes what it has
-MODULE = "alphazero.cluster.hosts.sync_data"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def send(paths: Sequence[Path], remote: Remote, python: str, checkout: Path = CH
     entries = describe(paths)
     question = json.dumps([asdict(entry) for entry in entries]) + "\n"
     (answer,) = run_everywhere(
-        [remote], python, ["-m", MODULE, "lacks"], [question], QUERY_TIMEOUT_S, checkout
+        [remote], python, ["-m", programs.DATA_RECEIVER, "lacks"], [question], QUERY_TIMEOUT_S, checkout
     )
     lacking = set(_marked(answer.output, f"{remote.name}: {_last(answer.errors)}"))
     wanted = [entry for entry in entries if entry.path in lacking]
@@ -86,7 +86,7 @@ def send(paths: Sequence[Path], remote: Remote, python: str, checkout: Path = CH
 
 def _stream(entries: Sequence[FileEntry], remote: Remote, python: str, checkout: Path) -> None:
     process = subprocess.Popen(
-        remote_argv(remote, python, ["-m", MODULE, "receive"], checkout),
+        remote_argv(remote, python, ["-m", programs.DATA_RECEIVER, "receive"], checkout),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

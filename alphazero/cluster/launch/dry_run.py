@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from alphazero.cluster.hosts.remote import AGENT_MODULE, Remote, remote_argv
+from alphazero.cluster import programs
+from alphazero.cluster.hosts.remote import Remote, remote_argv
 from alphazero.cluster.hosts.transport import SshOptions
 from alphazero.cluster.plan.commands import (
     Command,
@@ -77,7 +78,7 @@ def _lines_of_host(
     by_srun = plan.role == SLURM
     target = part.host.name if by_srun or not part.is_local else ""
     remote = Remote(part.host.address, target, by_srun, ssh)
-    yield Command(tuple(remote_argv(remote, python, ["-m", AGENT_MODULE]))).shown()
+    yield Command(tuple(remote_argv(remote, python, ["-m", programs.NODE_AGENT]))).shown()
     yield "# which starts there, with devices, threads and interface as that host has them:"
     yield _command_there(plan, part, python, trainer, arguments).shown()
 

@@ -1,4 +1,4 @@
-"""Starts a job on its hosts, and again after a failure: probes first, fresh port, the hosts that are left."""
+"""Starts a job on its hosts, and again after a failure: hosts are compared first, a fresh port is taken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alphazero.cluster.hosts.compare import Examined, JobHost, Report, examine, 
 from alphazero.cluster.hosts.probe import Question
 from alphazero.cluster.hosts.remote import AgentLink
 from alphazero.cluster.hosts.sync_data import data_digest, send
-from alphazero.cluster.launch import cross_check
+from alphazero.cluster.launch import preflight_verdict
 from alphazero.cluster.launch.attempt import Attempt, Outcome, Say
 from alphazero.cluster.launch.banner import banner
 from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
@@ -50,9 +50,9 @@ class Supervision:
     of several that are started by hand), else None. data: paths that every host must have as the head does;
     sync_data: send it where it is missing.
     interface: of gloo and NCCL, "" for the one on each host's route to the master.
-    min_nodes: go on with so many hosts, 0 for all. check: whether preflight errors keep hosts out.
-    cross_check: run the preflight of all ranks together before a start on hosts that the start before it
-    had not; compared: configuration files that must be the same everywhere.
+    min_nodes: go on with so many hosts, 0 for all. unfit_hosts_stay: start in spite of what the host
+    comparison found. preflight: let all ranks meet for a moment before a start that uses hosts which the
+    start before it did not; compared: configuration files that must be the same everywhere.
     """
 
     hosts: tuple[JobHost, ...]
@@ -71,8 +71,8 @@ class Supervision:
     sync_data: bool = False
     max_restarts: int = 0
     min_nodes: int = 0
-    check: bool = True
-    cross_check: bool = False
+    unfit_hosts_stay: bool = False
+    preflight: bool = False
     compared: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     grace_s: float = 5.0
@@ -101,7 +101,7 @@ class Supervisor:
         self._asked: list[signal.Signals] = []  # what agents got, of a batch system
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
-        self._checked: frozenset[str] = frozenset()  # the hosts that have passed the cross-node check
+        self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
@@ -172,15 +172,15 @@ class Supervisor:
         return True
 
     def _prepare_checked(self, is_restart: bool) -> _Ready | int:
-        """Hosts that passed both their probes and the cross-node check, or the exit status."""
+        """Hosts that passed both the host comparison and the preflight, or the exit status."""
         without: frozenset[str] = frozenset()
         while True:
             ready = self._prepare(is_restart or bool(without), without)
             if ready is None:
                 return MISTAKE
-            if self._signals or not self._wants_cross_check(ready):
+            if self._signals or not self._needs_preflight(ready):
                 break
-            verdict = self._cross_check(ready)
+            verdict = self._run_preflight(ready)
             if self._signals:
                 break
             for line in verdict.lines:
@@ -195,34 +195,34 @@ class Supervisor:
         self._checked = frozenset(one.host.remote.name for one in ready.hosts)
         return ready
 
-    def _wants_cross_check(self, ready: _Ready) -> bool:
+    def _needs_preflight(self, ready: _Ready) -> bool:
         """Several hosts, or GPUs of one, unless the last start had them all: it takes seconds."""
         by_hand = self._job.plan is not None and self._job.plan.num_nodes > 1
-        if not self._job.cross_check or by_hand:
+        if not self._job.preflight or by_hand:
             return False
         is_small = ready.device == "cpu" or sum(one.host.num_ranks for one in ready.hosts) == 1
         if len(ready.hosts) == 1 and is_small:
             return False
         return not {one.host.remote.name for one in ready.hosts} <= self._checked
 
-    def _cross_check(self, ready: _Ready) -> cross_check.Verdict:
-        """The preflight of all ranks together, started as the job will be."""
+    def _run_preflight(self, ready: _Ready) -> preflight_verdict.Verdict:
+        """All ranks together for a moment, started as the job will be."""
         job = self._job
         run = self._run = self._run or job.choose_run(ready.device)
         names = [one.host.remote.name for one in ready.hosts]
         slots = [one.host.num_ranks for one in ready.hosts]
-        told = cross_check.arguments(ready.device, names, slots, job.compared)
-        directory = str(Path(run.directory, cross_check.LOG_DIRECTORY))
-        nodes = self._node_jobs(ready, ChosenRun(directory, told), is_check=True)
+        told = preflight_verdict.arguments(ready.device, names, slots, job.compared)
+        directory = str(Path(run.directory, preflight_verdict.LOG_DIRECTORY))
+        nodes = self._node_jobs(ready, ChosenRun(directory, told), is_preflight=True)
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
-        listener = cross_check.Listener()
-        limits = replace(cross_check.LIMITS, silence_s=job.limits.silence_s)
+        listener = preflight_verdict.Listener()
+        limits = replace(preflight_verdict.LIMITS, silence_s=job.limits.silence_s)
         outcome = Attempt(links, self._inbox, limits, self._say, listener.take).run()
         self._asked += outcome.asked
-        return cross_check.judge(listener.report(), outcome, names, slots)
+        return preflight_verdict.judge(listener.report(), outcome, names, slots)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> _Ready | None:
-        """Probe the hosts but those of `without`; those to start on, or None where too few are fit."""
+        """Compare the hosts but those of `without`; those to start on, or None where too few are fit."""
         job = self._job
         hosts = tuple(host for host in job.hosts if host.remote.name not in without)
         while True:
@@ -280,7 +280,7 @@ class Supervisor:
         for finding in report.findings:
             self._say(f"{'error' if finding.is_error else 'warning'}: {finding.line}")
         fit = report.passed()
-        if not job.check:
+        if job.unfit_hosts_stay:
             fit = tuple(one for one in report.examined if one.probe is not None)
         needed = job.min_nodes or len(job.hosts)
         if len(fit) < needed:
@@ -306,19 +306,19 @@ class Supervisor:
         return outcome
 
     def _node_jobs(
-        self, ready: _Ready, run: ChosenRun, is_check: bool = False
+        self, ready: _Ready, run: ChosenRun, is_preflight: bool = False
     ) -> list[tuple[JobHost, NodeJob]]:
-        """What each host's agent is told: the trainer's part, or that of the cross-node check."""
+        """What each host's agent is told: the trainer's part, or the preflight's."""
         job = self._job
         token = uuid.uuid4().hex
-        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() and not is_check else 0
+        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() and not is_preflight else 0
         slots = [one.host.num_ranks for one in ready.hosts]
         if job.plan:
             slots = list(job.plan.processes_by_node)
         jobs = []
         for node_rank, one in enumerate(ready.hosts):
             plan = job.plan or self._plan(ready, node_rank)
-            launcher = "torchrun" if is_check else plan.launcher
+            launcher = "torchrun" if is_preflight else plan.launcher
             plan = replace(plan, master_port=ready.port, launcher=launcher)
             assert one.probe is not None
             interface = one.probe.interface
@@ -331,11 +331,11 @@ class Supervisor:
                 interface,
                 passed_on if one.host.remote.target else self._environment,
                 self._python,
-                cross_check.PROGRAM if is_check else job.trainer,
+                preflight_verdict.PROGRAM if is_preflight else job.trainer,
                 run.arguments,
                 slots,
             )
-            if job.plan and not is_check:
+            if job.plan and not is_preflight:
                 for line in banner(plan, one.probe.machine, command):
                     self._say(line)
             node = NodeJob(
@@ -353,7 +353,7 @@ class Supervisor:
                 columns=columns,
             )
             jobs.append((one.host, node))
-        if not (job.plan or is_check):
+        if not (job.plan or is_preflight):
             on = "1 host" if len(jobs) == 1 else f"{len(jobs)} hosts"
             self._say(f"{sum(slots)} processes on {on}, master {ready.master_addr}:{ready.port}")
         return jobs

@@ -8,13 +8,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from alphazero.cluster import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine
 
-# torchrun with a short account of the rank that failed, and its exit status.
-AGENT_MODULE = "alphazero.ranks.torchrun"
 WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"  # read by the trainer (training/batch/planner.py)
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
@@ -120,7 +119,7 @@ def torchrun_command(
         f"--master_addr={plan.master_addr}",
         f"--master_port={plan.master_port}",
     )
-    return Command((python, "-m", AGENT_MODULE, *options, *trainer, *arguments))
+    return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
 
 
 def elastic_command(
@@ -145,7 +144,7 @@ def elastic_command(
     ]
     if local_addr:
         options.append(f"--local_addr={local_addr}")
-    return Command((python, "-m", AGENT_MODULE, *options, *trainer, *arguments))
+    return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
 
 
 def address_of(interface: str, machine: Machine) -> str:

@@ -1,4 +1,4 @@
-"""The real head (preflight, fan-out, supervisor) over the fake launcher and ranks: what the tests start.
+"""The real head (host comparison, agents, supervisor) over the fake launcher and ranks: what the tests start.
 
 `fake_head.py JSON`: fields of Supervision that differ from the defaults, `hosts` as [name, target, slots].
 """

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from alphazero.ranks import preflight
-from alphazero.ranks.measure import LocalWork, make_work
-from alphazero.ranks.report import RankRecord
+from alphazero.ranks.measurement import LocalWork, make_work
+from alphazero.ranks.preflight_report import RankRecord
 from alphazero.training.runtime import Runtime
 
 FAULT, RANK, *FLAGS = sys.argv[1:]

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Failure, Outcome
-from alphazero.cluster.launch.cross_check import Listener, arguments, judge
+from alphazero.cluster.launch.preflight_verdict import Listener, arguments, judge
 
 HOSTS, SLOTS = ("gpu-1", "gpu-2"), (2, 1)
 

@@ -1,4 +1,4 @@
-"""The check of all ranks together before a job starts, as a user of a hostfile meets it."""
+"""The preflight, all ranks together before a job starts, as a user of a hostfile meets it."""
 
 import json
 from pathlib import Path

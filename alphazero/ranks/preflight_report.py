@@ -32,7 +32,7 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class RankTimes:
-    """What one rank measured, ms; see preflight_measure.Measured."""
+    """What one rank measured, ms; see measurement.Measured."""
 
     compute_ms: float
     arrival_ms: float

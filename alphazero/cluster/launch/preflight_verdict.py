@@ -1,4 +1,4 @@
-"""The cross-node check before a job starts: the preflight as a job of its own, and what its end means."""
+"""The verdict on a preflight: what the head tells that program, and what its report or its end means."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from alphazero.cluster import programs
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Outcome
 from alphazero.cluster.plan.launch_plan import Limits
 from alphazero.health.findings import Finding, Severity, finding_from_json
 
-PROGRAM = ("--module", "alphazero.ranks.preflight")
+PROGRAM = ("--module", programs.PREFLIGHT)
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have limits of their own, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
@@ -23,7 +24,7 @@ MISSING = re.compile(r"preflight: ((?:rank \d+ \(.*?\)(?:, )?)+) did not come")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check came to.
+    """What the preflight came to.
 
     lines: for people. status: 0 to go on (warnings are lines), else the exit status. culprits: hosts at
     fault, by the head's names, empty where none can be named.

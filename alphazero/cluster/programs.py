@@ -1,0 +1,14 @@
+"""The programs of this package that cluster starts with `python -m`, here and on other hosts: their names.
+
+Names and no imports, because cluster must not import what needs torch, and the host that runs a program is seldom this one.
+"""
+
+from __future__ import annotations
+
+NODE_AGENT = "alphazero.cluster.agent.node_agent"  # one host's part of a job
+HOST_PROBE = "alphazero.cluster.hosts.probe"  # what a host says of itself
+DATA_RECEIVER = "alphazero.cluster.hosts.sync_data"  # the host's side of --sync-data
+TORCHRUN = "alphazero.ranks.torchrun"  # torchrun with an account of the rank that failed first
+PREFLIGHT = "alphazero.ranks.preflight"  # all ranks together for a moment, before the trainer
+
+PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT)
