@@ -102,7 +102,8 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
     for flag, help_text in (
         ("--hang-timeout", "a step may stand still, or 10 median steps where that is more (default 10)"),
         ("--start-timeout", "until steps have been timed: data import, compilation (default 1800)"),
-        ("--pause-timeout", "a validation or checkpoint may take (default 600)"),
+        ("--pause-timeout", "a validation, checkpoint or collection of games may take (default 600)"),
+        ("--games-timeout", "self-play or the games of a gate may stand still (default 300)"),
         ("--shutdown-timeout", "from a rank's last word to its end (default 60)"),
         ("--silence-timeout", "after which a host or head that says nothing is gone (default 10)"),
     ):

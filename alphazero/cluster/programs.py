@@ -1,6 +1,6 @@
 """The programs of this package that cluster starts with `python -m`, here and on other hosts: their names.
 
-Names and no imports, because cluster must not import what needs torch, and the host that runs a program is seldom this one.
+Names and no imports: cluster does without torch, and most of them run on another host.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import (
-    TOKEN_VARIABLE,
     Ending,
     end_all,
     handles,
@@ -35,6 +34,7 @@ from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE, STACKS_SIGNAL
 from alphazero.cluster.agent.rank_watch import RankWatch
 from alphazero.cluster.agent.signals import STOP_SIGNALS, SignalInbox
 from alphazero.errors import AlphaZeroError
+from alphazero.run.heartbeat import JOB_VARIABLE
 
 TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
@@ -183,7 +183,7 @@ class NodeAgent:
         job = self._job
         environment = {name: value for name, value in os.environ.items() if name not in job.removed}
         environment |= job.variables
-        environment[TOKEN_VARIABLE] = job.token
+        environment[JOB_VARIABLE] = job.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
         environment[FAILURE_VARIABLE] = str(self._failure_file)
         process = subprocess.Popen(

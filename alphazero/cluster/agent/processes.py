@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-TOKEN_VARIABLE = "ALPHAZERO_JOB"
+from alphazero.run.heartbeat import JOB_VARIABLE
+
 POLL_S = 0.05
 KILL_LIMIT_S = 5.0
 PROC = Path("/proc")
@@ -23,7 +24,7 @@ PROC = Path("/proc")
 
 def processes_of(token: str) -> list[psutil.Process]:
     """All living processes of the job, this one excepted."""
-    mark = f"{TOKEN_VARIABLE}={token}".encode()
+    mark = f"{JOB_VARIABLE}={token}".encode()
     found = []
     for entry in PROC.iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():

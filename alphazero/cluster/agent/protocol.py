@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from alphazero.errors import LaunchError
+from alphazero.run.heartbeat import Phase
 
-VERSION = 1
+VERSION = 2
 # Head to agent, after the job: a beat a second, and three wishes.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
@@ -54,15 +55,17 @@ class Output:
 
 @dataclass(frozen=True)
 class RankState:
-    """A rank as its host sees it: its last heartbeat (step -1, phase "" before the first), its process.
+    """A rank as its host sees it: its last heartbeat (step -1, START before the first), its process.
 
-    age_s: since the step or phase last changed. median_step_s: 0 until steps have been timed. state: of the
-    process, a letter as in ps ("T" stopped, "D" in an uninterruptible call, "" gone or not yet there).
+    age_s: since step, phase or progress last changed, by the agent's clock. median_step_s: 0 until steps have
+    been timed. state: of the process, a letter as in ps ("T" stopped, "D" in an uninterruptible call, "" gone
+    or not yet there).
     """
 
     rank: int
     step: int
-    phase: str
+    phase: Phase
+    progress: int
     age_s: float
     median_step_s: float
     pid: int
@@ -133,7 +136,11 @@ def decode(line: bytes) -> Message | None:
         table = json.loads(line)
         (kind, fields), *more = table.items()
         if kind == "beat":
-            fields["ranks"] = tuple(RankState(**rank) for rank in fields["ranks"])
+            fields["ranks"] = tuple(map(_rank_state, fields["ranks"]))
         return None if more else KINDS[kind](**fields)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _rank_state(fields: dict[str, Any]) -> RankState:
+    return RankState(**{**fields, "phase": Phase(fields["phase"])})

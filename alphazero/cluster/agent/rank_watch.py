@@ -7,6 +7,7 @@ import re
 import statistics
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import psutil
 
 from alphazero.cluster.agent.processes import ranks_of
 from alphazero.cluster.agent.protocol import Beat, RankState
-from alphazero.run.heartbeat import Heartbeat, read_heartbeats
+from alphazero.run.heartbeat import Heartbeat, Phase, read_heartbeats
 
 NUM_TIMED = 20
 CHECKPOINT = re.compile(r"step-(\d+)")
@@ -23,45 +24,68 @@ STATE_LETTERS = {"stopped": "T", "tracing-stop": "T", "disk-sleep": "D", "zombie
 
 @dataclass
 class _Progress:
+    """A rank as its heartbeats show it, timed by the clock of this process alone."""
+
+    changed_at: float
     step: int = -1
-    phase: str = ""
-    changed_at: float = field(default_factory=time.monotonic)
+    phase: Phase = Phase.START
+    progress: int = 0
+    life: tuple[int, int] = (0, 0)  # pid, changes: the same only where nothing has moved
     stepped_at: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_TIMED))
+    was_seen: bool = False
+    gone_at: float | None = None  # when its process was first missed
 
     def update(self, beat: Heartbeat, now: float) -> None:
-        if (beat.step, beat.phase) == (self.step, self.phase):
+        if (beat.pid, beat.changes) == self.life:
             return
+        if beat.phase is Phase.PLAN:
+            # Steps of another plan took other times, and this one's first is no measure.
+            self.step_times_s.clear()
+            self.stepped_at = None
         if beat.step > self.step:
             # Time between checkpoints or validations says nothing about a step.
-            if self.stepped_at is not None and {beat.phase, self.phase} <= {"step", "data"}:
+            if self.stepped_at is not None and beat.phase is self.phase is Phase.STEP:
                 self.step_times_s.append((now - self.stepped_at) / (beat.step - self.step))
             self.stepped_at = now
-        self.step, self.phase, self.changed_at = beat.step, beat.phase, now
+        self.step, self.phase, self.progress = beat.step, beat.phase, beat.progress
+        self.life, self.changed_at = (beat.pid, beat.changes), now
+
+    def note_process(self, is_there: bool, now: float) -> None:
+        self.was_seen = self.was_seen or is_there
+        if self.was_seen and not is_there and self.gone_at is None:
+            self.gone_at = now
 
 
 class RankWatch:
     """Follows the ranks first_rank ... first_rank + num_ranks - 1 of one start of a job."""
 
-    def __init__(self, run_directory: Path, first_rank: int, num_ranks: int, token: str) -> None:
+    def __init__(
+        self,
+        run_directory: Path,
+        first_rank: int,
+        num_ranks: int,
+        token: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._heartbeats = run_directory / "heartbeat"
         self._checkpoints = run_directory / "checkpoints"
         self._first_rank = first_rank
         self._token = token
-        self._progress = {first_rank + local: _Progress() for local in range(num_ranks)}
-        self._started_s = time.time()
+        self._clock = clock
+        self._progress = {first_rank + local: _Progress(clock()) for local in range(num_ranks)}
 
     def look(self) -> Beat:
         """The ranks as they are now."""
-        now = time.monotonic()
-        # What an earlier start left is older than this one.
-        for beat in self._read():
-            if beat.rank in self._progress and beat.time_s >= self._started_s:
+        now = self._clock()
+        for beat in read_heartbeats(self._heartbeats):
+            if beat.rank in self._progress and beat.job == self._token:  # not what an earlier start left
                 self._progress[beat.rank].update(beat, now)
         processes = ranks_of(self._token)
         states = []
         for rank, progress in self._progress.items():
             process = processes.get(rank - self._first_rank)
+            progress.note_process(process is not None, now)
             letter = ""
             if process is not None:
                 with contextlib.suppress(psutil.Error):
@@ -72,6 +96,7 @@ class RankWatch:
                     rank=rank,
                     step=progress.step,
                     phase=progress.phase,
+                    progress=progress.progress,
                     age_s=round(now - progress.changed_at, 3),
                     # The first step compiles and tunes: a few say little.
                     median_step_s=statistics.median_high(times) if times else 0.0,
@@ -84,13 +109,12 @@ class RankWatch:
     def all_have_ended(self) -> bool:
         """True where every rank's last word was that its work is over and saved."""
         self.look()
-        return all(progress.phase == "end" for progress in self._progress.values())
+        return all(progress.phase is Phase.END for progress in self._progress.values())
 
-    def _read(self) -> list[Heartbeat]:
-        try:
-            return read_heartbeats(self._heartbeats)
-        except (OSError, ValueError, TypeError):  # being removed, or of another version: looked at again
-            return []
+    def seconds_since_end(self, rank: int) -> float | None:
+        """How long ago the process of a rank was first missed; None while it runs or before it began."""
+        gone_at = self._progress[rank].gone_at if rank in self._progress else None
+        return None if gone_at is None else self._clock() - gone_at
 
     def newest_checkpoint(self) -> int:
         """Step of the newest one whose directory has its final name; -1 where there is none."""

@@ -31,6 +31,7 @@ class ClusterConfig:
     hang_timeout: float = setting(0.0, "seconds a step may stand still", minimum=1)
     start_timeout: float = setting(0.0, "seconds until steps have been timed", minimum=1)
     pause_timeout: float = setting(0.0, "seconds a validation or checkpoint may take", minimum=1)
+    games_timeout: float = setting(0.0, "seconds self-play or a gate's games may stand still", minimum=1)
     shutdown_timeout: float = setting(0.0, "seconds from a rank's last word to its end", minimum=1)
     silence_timeout: float = setting(0.0, "seconds after which a silent host or head is gone", minimum=3)
     host_weights: tuple[str, ...] = setting(

@@ -20,8 +20,9 @@ class Limits:
     """How long a rank may go without a sign of progress, in seconds.
 
     step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
-    been timed (imports of data, compilation). pause_s: a validation or checkpoint. shutdown_s: from a rank's
-    last word to the end of its process. exit_s: from there to the end of the launcher above it, which waits
+    been timed (imports, compilation, another plan). pause_s: validation, checkpoint, data made or brought
+    together. games_s: between two batches of self-play or of the gate's games. shutdown_s: from a rank's last
+    word to the end of its process. exit_s: from there to the end of the launcher above it, which waits
     for other hosts. silence_s: a host or head that says nothing is gone.
     """
 
@@ -29,6 +30,7 @@ class Limits:
     step_medians: float = 10.0
     start_s: float = 1800.0
     pause_s: float = 600.0
+    games_s: float = 300.0
     shutdown_s: float = 60.0
     exit_s: float = 20.0
     silence_s: float = 10.0
@@ -59,6 +61,7 @@ class LaunchRequest:
     hang_timeout: float | None = None
     start_timeout: float | None = None
     pause_timeout: float | None = None
+    games_timeout: float | None = None
     shutdown_timeout: float | None = None
     silence_timeout: float | None = None
 

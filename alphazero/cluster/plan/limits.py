@@ -15,10 +15,11 @@ TIMEOUTS = {
     "hang_timeout": ("step_s", 1.0),
     "start_timeout": ("start_s", 1.0),
     "pause_timeout": ("pause_s", 1.0),
+    "games_timeout": ("games_s", 1.0),
     "shutdown_timeout": ("shutdown_s", 1.0),
     "silence_timeout": ("silence_s", 3.0),
 }
-HANG_LIMITS = ("step_s", "start_s", "pause_s")
+HANG_LIMITS = ("step_s", "start_s", "pause_s", "games_s")
 
 
 def choose_limits(sources: Sources) -> Limits:

@@ -14,11 +14,12 @@ from alphazero.cluster.agent.protocol import (
     encode_job,
 )
 from alphazero.errors import LaunchError
+from alphazero.run.heartbeat import Phase
 
 MESSAGES = [
     Output(3, "a line\nand a piece"),
     Output(None, "\x1b[31m\u00e9"),
-    Beat((RankState(0, 5, "step", 0.1, 0.2, 77, "S"),), -1),
+    Beat((RankState(0, 5, Phase.SELF_PLAY, 12, 0.1, 0.2, 77, "S"),), -1),
     Ended(137, 3, 0.5, "(pid 7) was killed by SIGKILL", "", "/runs/x/logs/b-rank3.log", 0, 100),
 ]
 
@@ -44,7 +45,7 @@ def test_a_job_arrives_as_it_was_and_another_version_is_refused():
     job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/srv/az", "/srv/az/runs/x", 2, 2)
     line = encode_job(job)
     assert decode_job(line) == job
-    with pytest.raises(LaunchError, match="protocol 2; expected 1"):
-        decode_job(line.replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(LaunchError, match="protocol 1; expected 2"):
+        decode_job(line.replace(b'"version": 2', b'"version": 1'))
     with pytest.raises(LaunchError, match="first line is no job"):
         decode_job(b"hello\n")

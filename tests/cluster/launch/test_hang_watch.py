@@ -5,12 +5,13 @@ import pytest
 from alphazero.cluster.agent.protocol import RankState
 from alphazero.cluster.launch.hang_watch import find_hang
 from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.run.heartbeat import Phase
 
 
 def state(rank: int, **changed) -> RankState:
     """A rank in the middle of training, 0.1 s a step."""
-    usual = {"step": 50, "phase": "step", "age_s": 0.5, "median_step_s": 0.1, "pid": 100 + rank, "state": "S"}
-    return RankState(rank=rank, **{**usual, **changed})
+    usual = {"step": 50, "phase": Phase.STEP, "progress": 0, "age_s": 0.5, "median_step_s": 0.1}
+    return RankState(rank=rank, **{**usual, "pid": 100 + rank, "state": "S", **changed})
 
 
 def test_a_job_that_moves_is_left_alone():
@@ -26,9 +27,20 @@ def test_the_limit_is_ten_seconds_or_ten_median_steps(median_s: float, age_s: fl
 
 
 @pytest.mark.parametrize(
-    ("phase", "limit_s"), [("", 1800), ("start", 1800), ("validate", 600), ("checkpoint", 600), ("end", 60)]
+    ("phase", "limit_s"),
+    [
+        (Phase.START, 1800),
+        (Phase.PLAN, 1800),
+        (Phase.DATA, 600),
+        (Phase.VALIDATE, 600),
+        (Phase.CHECKPOINT, 600),
+        (Phase.SELF_PLAY, 300),
+        (Phase.GATE, 300),
+        (Phase.END, 60),
+        (Phase.STEP, 10),
+    ],
 )
-def test_other_phases_have_limits_of_their_own(phase: str, limit_s: float):
+def test_every_phase_has_a_limit_of_its_own(phase: Phase, limit_s: float):
     assert find_hang([state(0, phase=phase, median_step_s=0.1, age_s=limit_s - 1)], Limits()) is None
     assert find_hang([state(0, phase=phase, median_step_s=0.1, age_s=limit_s + 1)], Limits()) is not None
 
@@ -55,6 +67,33 @@ def test_blamed_is_the_stopped_one_then_the_one_behind_then_the_longest_silent()
 
 
 def test_a_launcher_that_waits_for_a_host_that_is_gone_is_told_from_a_rank():
-    found = find_hang([state(0, phase="end", pid=0, state="", age_s=21.0)], Limits())
+    found = find_hang([state(0, phase=Phase.END, pid=0, state="", age_s=21.0)], Limits())
     assert found is not None
     assert "its launcher still waits for other hosts" in found.fate
+
+
+def test_no_phase_is_without_a_limit():
+    for phase in Phase:
+        assert find_hang([state(0, phase=phase, age_s=1801.0)], Limits()) is not None
+
+
+def test_a_rank_that_waits_for_one_that_still_plays_is_no_hang():
+    waits = state(0, phase=Phase.DATA, age_s=900.0)
+    plays = state(1, phase=Phase.SELF_PLAY, progress=700, age_s=0.5)
+    assert find_hang([waits, plays], Limits()) is None
+    found = find_hang([waits, state(1, phase=Phase.SELF_PLAY, progress=700, age_s=901.0)], Limits())
+    assert found is not None
+    assert found.state.rank == 1
+    assert found.fate == "(pid 101) stands still in step 50 (self-play, progress 700) for 901 s"
+
+
+def test_a_rank_stopped_amid_its_games_is_found_while_others_play_on():
+    stopped = state(1, phase=Phase.SELF_PLAY, age_s=11.0, state="T")
+    found = find_hang([state(0, phase=Phase.SELF_PLAY), stopped], Limits())
+    assert found is not None
+    assert found.state == stopped
+
+
+def test_ranks_that_wait_for_a_checkpoint_within_its_limit_are_no_hang():
+    writes = state(0, phase=Phase.CHECKPOINT, age_s=60.0)
+    assert find_hang([writes, state(1, age_s=59.0)], Limits()) is None
