@@ -65,6 +65,12 @@ class BusyError(AlphaZeroError):
     kind = "busy"
 
 
+class LostConnectionError(LaunchError):
+    """Another process of the job that went away: the one that says so is not at fault."""
+
+    kind = "lost connection"
+
+
 class TrainingError(AlphaZeroError):
     """Training that began well and cannot go on; its last checkpoint remains."""
 
@@ -89,6 +95,7 @@ ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
         CheckpointError,
         LaunchError,
         BusyError,
+        LostConnectionError,
         TrainingError,
         DivergedRanksError,
     )

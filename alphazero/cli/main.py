@@ -11,8 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
+from alphazero.cluster.agent.rank_failure import note_failure
 from alphazero.errors import AlphaZeroError, ConfigError
 
+CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 # Each module offers configure(parser) and run(args) -> exit code; it is imported only when called,
 # so that help answers at once on a machine without torch.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -78,6 +80,7 @@ def main(argv: Sequence[str]) -> int:
             args = parser.parse_args(argv[1:])
         return int(module.run(args))
     except AlphaZeroError as error:
+        note_failure(error, error.exit_code)
         if not error.found_by_all_ranks or os.environ.get("RANK", "0") == "0":
             print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -90,8 +93,12 @@ def main(argv: Sequence[str]) -> int:
         return 0
     except OSError as error:
         # A full disk, a directory that may not be written: the system's own words name the file.
+        note_failure(error, AlphaZeroError.exit_code)
         print(f"alphazero: error: {error}", file=sys.stderr)
-        return 2
+        return AlphaZeroError.exit_code
+    except Exception as error:
+        note_failure(error, CRASH_STATUS)
+        raise
 
 
 def entry_point(argv: Sequence[str] | None = None) -> NoReturn:

@@ -18,8 +18,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alphazero.cluster.agent.rank_failure import kind_of, note_failure
 from alphazero.cluster.agent.rank_side import begin
-from alphazero.errors import AlphaZeroError, LaunchError
+from alphazero.errors import AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.files import sha256_of
 from alphazero.health.findings import Severity, worst
 from alphazero.health.thresholds import load_thresholds
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 
 LEAVING_S = 1.0
+CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -84,8 +86,12 @@ def main(
     try:
         return _run(args, describe or describe_rank, work)
     except AlphaZeroError as error:
+        note_failure(error, error.exit_code)
         print(f"alphazero: error: preflight: {error}", file=sys.stderr)
         return error.exit_code
+    except Exception as error:
+        note_failure(error, CRASH_STATUS)
+        raise
 
 
 def _run(
@@ -226,7 +232,9 @@ def _measure(
         dist.destroy_process_group()
     except RuntimeError as error:
         first = str(error).splitlines()[0]
-        raise LaunchError(f"rank {runtime.rank} on {runtime.host}: {runtime.backend}: {first}") from error
+        text = f"rank {runtime.rank} on {runtime.host}: {runtime.backend}: {first}"
+        lost = kind_of(error) == LostConnectionError.kind
+        raise (LostConnectionError if lost else LaunchError)(text) from error
     return tuple(RankTimes(**json.loads(text)) for text in told)
 
 

@@ -12,7 +12,8 @@ from datetime import timedelta
 # torch.distributed has the same names, but does not export them to type checkers.
 from torch._C._distributed_c10d import Store, TCPStore
 
-from alphazero.errors import LaunchError
+from alphazero.cluster.agent.rank_failure import note_failure
+from alphazero.errors import LaunchError, LostConnectionError
 
 POLL_S = 0.05
 # Ranks that do not report wait this long, so that no agent ends the one that does.
@@ -110,7 +111,7 @@ class RollCall:
             while not self._store.check(keys):
                 time.sleep(POLL_S)
         except RuntimeError as error:
-            raise LaunchError(self._lost()) from error
+            raise LostConnectionError(self._lost()) from error
         return keys
 
     def _lost(self) -> str:
@@ -131,7 +132,7 @@ class RollCall:
         except (RuntimeError, LaunchError):
             if self._finished.wait(GRACE_S):  # the main thread sees it too, unless it hangs
                 return
-            print(f"alphazero: error: preflight: {self._lost()}", file=sys.stderr, flush=True)
+            self._say(LostConnectionError(self._lost()))
         self._end(FAILED)
 
     def _behind(self, store: Store) -> list[int]:
@@ -157,7 +158,13 @@ class RollCall:
                 f"all ranks came to step {self._step!r} and none came through within {self._limit_s:g} s: "
                 "is the network between them open on all ports (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)?"
             )
-        print(f"alphazero: error: preflight: {what}", file=sys.stderr, flush=True)
+        self._say(LaunchError(what, ranks=behind))
+
+    @staticmethod
+    def _say(error: LaunchError) -> None:
+        """To people, and to the agent of this host: the process ends without raising it."""
+        note_failure(error, FAILED)
+        print(f"alphazero: error: preflight: {error}", file=sys.stderr, flush=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -6,23 +6,43 @@ with status 1 and a page of its own stack; here 128 + N is the death of a rank b
 
 from __future__ import annotations
 
-import json
+import logging
 import os
-import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
-from alphazero.cluster.agent.node_agent import FAILURE_VARIABLE
+from alphazero.cluster.agent.rank_failure import (
+    FAILURE_VARIABLE,
+    RankEnd,
+    first_failure,
+    write_first_failure,
+)
+from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
+
+AGENT_LOGGER = "torch.distributed.elastic.agent.server.api"
+
+
+class ExitBarrierFilter(logging.Filter):
+    """Leaves out that the barrier at the end of a job was broken: this host's ranks have all ended well.
+
+    torchrun waits there for the other hosts, which it need not, and shows a traceback when one of them, as
+    the one that serves the barrier, leaves earlier.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for that record."""
+        return not (record.funcName == "_exit_barrier" and record.exc_info)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns 0, or the exit status of the rank that failed first."""
+    logging.getLogger(AGENT_LOGGER).addFilter(ExitBarrierFilter())
     try:
         torchrun.main(list(arguments))
     except ChildFailedError as error:
@@ -33,38 +53,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report(failures: dict[int, ProcessFailure]) -> int:
+def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> int:
     """Say which rank failed first and how; returns its exit status (128 + N for signal N)."""
-    rank = min(failures, key=lambda rank: _precedence(failures[rank]))
-    host = socket.gethostname()
-    if file := os.environ.get(FAILURE_VARIABLE):  # the head says it, of all hosts
-        account = {"rank": rank, "fate": _fate(failures[rank]), "time_s": failures[rank].timestamp}
-        Path(file).write_text(json.dumps(account), encoding="utf-8")
+    ends = [
+        RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
+        for rank, failure in sorted(failures.items())
+    ]
+    accounts = environment.get(OUTPUT_VARIABLE)
+    end, failure = first_failure(ends, Path(accounts) if accounts else None)
+    if file := environment.get(FAILURE_VARIABLE):  # the head says it, of all hosts
+        write_first_failure(failure, Path(file))
     else:
-        print(f"alphazero: error: rank {rank} on {host} {_fate(failures[rank])}", file=sys.stderr)
-    others = [f"rank {other} {_fate(failures[other])}" for other in sorted(failures) if other != rank]
+        print(f"alphazero: error: rank {end.rank} on {socket.gethostname()} {end.fate}", file=sys.stderr)
+    others = [f"rank {other.rank} {other.fate}" for other in ends if other is not end]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
-    return _exit_status(failures[rank])
-
-
-def _precedence(failure: ProcessFailure) -> tuple[int, int]:
-    """Time first. It is whole seconds: within one, a killed rank comes before one that ended knowing why
-    (exit status 2), and both before those that missed them."""
-    was_killed = failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM
-    return failure.timestamp, 0 if was_killed else 1 if failure.exitcode == 2 else 2
-
-
-def _fate(failure: ProcessFailure) -> str:
-    if failure.exitcode >= 0:
-        return f"(pid {failure.pid}) ended with exit status {failure.exitcode}"
-    name = failure.signal_name()
-    hint = ": perhaps out of memory, see dmesg" if failure.exitcode == -signal.SIGKILL else ""
-    return f"(pid {failure.pid}) was killed by {name}{hint}"
-
-
-def _exit_status(failure: ProcessFailure) -> int:
-    return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    return end.status
 
 
 if __name__ == "__main__":

@@ -94,6 +94,38 @@ def test_a_stopped_rank_is_found_as_soon_as_the_limit_says(start, limit_s: float
     assert limit_s - 1 <= int(found[1]) <= limit_s + 4
 
 
+JUMPING_CLOCK = """
+import random, time
+real_time = time.time
+time.time = lambda: real_time() + random.choice((-3600, -20, 0, 20, 3600))
+"""
+
+
+def test_clocks_that_jump_end_nothing_and_a_hang_is_still_found(start, tmp_path):
+    """In every process of the job, each time it looks; by hours, and so that hosts never agree."""
+
+    def set_clocks(hosts: list[Host]) -> None:
+        for host in hosts:
+            packages = host.directory / "packages"
+            packages.mkdir()
+            (packages / "sitecustomize.py").write_text(JUMPING_CLOCK)
+
+    ours = tmp_path / "packages"
+    ours.mkdir()
+    (ours / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    job = start(
+        before=set_clocks,
+        environment={"PYTHONPATH": f"{ours}:{REPOSITORY}"},
+        limits={"step_s": 3.0, "start_s": 20.0},
+        step_s=0.1,
+    )
+    job.wait_for_step(80, limit_s=40)  # far longer than the limit
+    job.hosts[1].run("kill", "-STOP", str(job.rank_process(job.hosts[1], 2)))
+    status, said = job.end()
+    assert status == 124
+    assert re.search(r"error: rank 2 on host2 .* stands still in step \d+ .*, its process is stopped", said)
+
+
 def test_the_head_killed_takes_every_host_with_it(start):
     job = start()
     job.wait_for_step(2)

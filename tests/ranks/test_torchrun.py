@@ -1,46 +1,106 @@
 """torchrun's agent with our last word: which rank failed first, and its exit status."""
 
+import json
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from alphazero.cluster.agent.rank_failure import FAILURE_VARIABLE, FirstFailure, read_first_failure
+from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
 from alphazero.host.machine import find_free_port
-from alphazero.ranks.torchrun import report
+from alphazero.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, report
 from tests.support.paths import REPOSITORY
 
 
-def failure(rank: int, exit_code: int, time: int) -> ProcessFailure:
+def failure(rank: int, exit_code: int) -> ProcessFailure:
     """A rank's end as torchrun records it."""
-    made = ProcessFailure(local_rank=rank, pid=1000 + rank, exitcode=exit_code, error_file="<N/A>")
-    made.timestamp = time
-    return made
+    return ProcessFailure(local_rank=rank, pid=1000 + rank, exitcode=exit_code, error_file="<N/A>")
 
 
-def test_the_first_failure_gives_the_exit_status_and_is_named(capsys: pytest.CaptureFixture[str]):
-    assert report({0: failure(0, 1, time=105), 1: failure(1, 2, time=100)}) == 2
+@pytest.fixture
+def accounts(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """The environment in which ranks have left accounts: (kind, moment) by rank."""
+
+    def write(**kinds: tuple[str, float]) -> dict[str, str]:
+        for name, (kind, at_s) in kinds.items():
+            fields = {"kind": kind, "ranks": [], "text": "why", "status": 1, "at_s": at_s}
+            (tmp_path / f"{name.removeprefix('rank')}.failure.json").write_text(json.dumps(fields))
+        return {OUTPUT_VARIABLE: str(tmp_path)}
+
+    return write
+
+
+def test_the_first_failure_gives_the_exit_status_and_is_named(capsys, accounts):
+    environment = accounts(rank0=("crash", 105.0), rank1=("config", 100.0))
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("alphazero: error: rank 1 on ")
     assert lines[0].endswith("(pid 1001) ended with exit status 2")
     assert lines[1] == "alphazero: then rank 0 (pid 1000) ended with exit status 1"
 
 
-def test_a_killed_rank_comes_before_those_that_missed_it_within_the_same_second(
-    capsys: pytest.CaptureFixture[str],
-):
-    found = {0: failure(0, 1, time=100), 1: failure(1, -9, time=100), 2: failure(2, -15, time=100)}
-    assert report(found) == 137
+def test_the_moment_is_not_that_of_the_wall_clock(accounts, monkeypatch: pytest.MonkeyPatch, capsys):
+    """torchrun's own time stamps are; a clock that is set back between two failures turns them round."""
+    environment = accounts(rank0=("crash", 100.0), rank1=("config", 103.0))
+    found = {0: failure(0, 1), 1: failure(1, 2)}
+    found[1].timestamp = found[0].timestamp - 20
+    assert report(found, environment) == 1
+
+
+def test_a_killed_rank_comes_before_those_that_missed_it(capsys, accounts):
+    found = {0: failure(0, 1), 1: failure(1, -9), 2: failure(2, -15)}
+    assert report(found, accounts(rank0=("lost connection", 100.0))) == 137
     assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
 
 
-def test_a_rank_that_knew_why_comes_before_those_that_missed_it_within_the_same_second(
-    capsys: pytest.CaptureFixture[str],
-):
-    assert report({0: failure(0, 1, time=100), 1: failure(1, 2, time=100)}) == 2
+def test_a_rank_that_knew_why_comes_before_those_that_missed_it(capsys, accounts):
+    environment = accounts(rank0=("lost connection", 100.0), rank1=("data", 100.5))
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment) == 2
     assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, {}) == 2  # by exit status, without accounts
+
+
+def test_the_agent_is_told_instead_of_people(tmp_path: Path, capsys, accounts):
+    environment = {**accounts(rank1=("data", 100.0)), FAILURE_VARIABLE: str(tmp_path / "first.json")}
+    assert report({1: failure(1, 2)}, environment) == 2
+    assert capsys.readouterr().err == ""
+    found = read_first_failure(tmp_path / "first.json")
+    assert found == FirstFailure(1, "(pid 1001) ended with exit status 2", "data", (), "why", 100.0)
+
+
+class BrokenAgent(SimpleElasticAgent):
+    """torchrun's agent whose work is done and whose store, on another host, is not there any more."""
+
+    def __init__(self) -> None:
+        self._worker_group = SimpleNamespace(state="SUCCEEDED", group_world_size=2)
+        self._exit_barrier_timeout = 1
+        self._store = None
+
+    _start_workers = _stop_workers = _monitor_workers = _shutdown = None
+
+
+def test_a_broken_exit_barrier_shows_no_traceback_and_other_errors_stay(caplog: pytest.LogCaptureFixture):
+    BrokenAgent()._exit_barrier()
+    assert "Traceback" in caplog.text  # what torchrun does by itself
+    caplog.clear()
+    logger = logging.getLogger(AGENT_LOGGER)
+    barrier_filter = ExitBarrierFilter()
+    logger.addFilter(barrier_filter)
+    try:
+        BrokenAgent()._exit_barrier()
+        assert caplog.text == ""
+        logger.error("something else")
+        assert "something else" in caplog.text
+    finally:
+        logger.removeFilter(barrier_filter)
 
 
 @pytest.mark.parametrize(

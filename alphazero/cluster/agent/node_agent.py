@@ -8,7 +8,6 @@ its guard, a second process, does.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.cluster.agent import protocol
@@ -29,6 +27,15 @@ from alphazero.cluster.agent.processes import (
     send,
 )
 from alphazero.cluster.agent.protocol import Ended, NodeJob, Output
+from alphazero.cluster.agent.rank_failure import (
+    FAILURE_VARIABLE,
+    UNKNOWN,
+    FirstFailure,
+    RankFailure,
+    order_of_blame,
+    read_failure,
+    read_first_failure,
+)
 from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
 from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE, STACKS_SIGNAL
 from alphazero.cluster.agent.rank_watch import RankWatch
@@ -38,16 +45,6 @@ from alphazero.run.heartbeat import JOB_VARIABLE
 
 TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20
-FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where ranks/torchrun.py writes which rank failed first
-
-
-@dataclass(frozen=True)
-class RankFailure:
-    """Which rank failed first and how, as torchrun saw it; time_s since the epoch, in whole seconds."""
-
-    rank: int
-    fate: str
-    time_s: float
 
 
 def start_guard(token: str, grace_s: float) -> int:
@@ -278,37 +275,46 @@ class NodeAgent:
         """What is left to say when all is over."""
         while self._read(0.0):
             pass
-        failure = self._read_failure()
+        failure = read_first_failure(self._failure_file)
         if status and failure is None and self._stopping and self._watch.all_have_ended():
             status = 0  # the launcher died of the same wish, but it let its ranks finish first
+        account = failure or (self._first_account() if 0 < status < 128 else None)
         self._close()
         stream = self._launcher_output
         if failure:
             stream = self._ranks.get(failure.rank, stream)
-            fate, seconds_ago = failure.fate, max(0.0, time.time() - failure.time_s)
+            fate, seconds_ago = failure.fate, self._seconds_since(failure)
         else:
             fate = "ended" if status == 0 else _fate_of_launcher(status)
             seconds_ago = time.monotonic() - (self._failed_at or time.monotonic())
-        causes = [stream.error]
-        if status == 2:  # what every rank found, rank 0 alone says
-            causes += [other.error for other in self._ranks.values()]
+        text = account.text if account else ""
         return Ended(
             status=status,
             rank=failure.rank if failure else None,
             seconds_ago=seconds_ago,
             fate=fate,
-            cause=next(filter(None, causes), "") if status else "",
+            kind=account.kind if account else UNKNOWN,
+            ranks=account.ranks if account else (),
+            cause=(text or stream.error) if status else "",
             log=str(stream.log),
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
             asked=int(self._inbox.received[0]) if self._inbox.received else 0,
         )
 
-    def _read_failure(self) -> RankFailure | None:
-        try:
-            return RankFailure(**json.loads(self._failure_file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
+    def _first_account(self) -> RankFailure | None:
+        """What the first of the ranks said, under a launcher that does not say which it was (DeepSpeed's)."""
+        ranks = range(self._job.num_ranks)
+        accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
+        return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
+
+    def _seconds_since(self, failure: FirstFailure) -> float:
+        """By the rank's own word, else by when its process was missed, else by the launcher's end."""
+        now = time.monotonic()
+        if failure.at_s is not None:
+            return max(0.0, now - failure.at_s)
+        missed = self._watch.seconds_since_end(failure.rank)
+        return missed if missed is not None else now - (self._failed_at or now)
 
     def _close(self) -> None:
         for stream in (*self._ranks.values(), self._launcher_output):

@@ -85,7 +85,9 @@ class Ended:
     """This host's part is over and nothing of it runs any more.
 
     status: 128 + N for a death by signal N. rank: the one that failed first, None where it was the launcher
-    or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: the last line it said.
+    or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: why, in its own words.
+    kind: of the failure (rank_failure.py), "" where nobody said. ranks: those at fault, where the rank that
+    failed knows others.
     log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
     asked: the signal by which somebody other than the head (a batch system) asked for the end, 0 for none.
     """
@@ -99,6 +101,8 @@ class Ended:
     num_left: int
     newest_checkpoint: int
     asked: int = 0
+    kind: str = ""
+    ranks: tuple[int, ...] = ()
 
 
 Message = Output | Beat | Ended
@@ -137,6 +141,8 @@ def decode(line: bytes) -> Message | None:
         (kind, fields), *more = table.items()
         if kind == "beat":
             fields["ranks"] = tuple(map(_rank_state, fields["ranks"]))
+        elif kind == "ended":
+            fields["ranks"] = tuple(fields["ranks"])
         return None if more else KINDS[kind](**fields)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.protocol import Beat, Ended, Message, Output, RankState
+from alphazero.cluster.agent.rank_failure import HANG, UNKNOWN, order_of_blame
 from alphazero.cluster.agent.signals import SignalInbox
 from alphazero.cluster.hosts.remote import AgentLink, explain_ssh
 from alphazero.cluster.launch.banner import show
@@ -31,7 +32,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host)."""
+    """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
+
+    kind, ranks: as in Ended, for whoever decides what follows; cause is for people.
+    """
 
     host: str
     rank: int | None
@@ -39,6 +43,8 @@ class Failure:
     cause: str
     log: str
     status: int
+    kind: str = UNKNOWN
+    ranks: tuple[int, ...] = ()
 
     @property
     def line(self) -> str:
@@ -67,23 +73,16 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Report:
+class Report:
+    """A failure, and when it came to pass by time.monotonic() of this process."""
+
     at: float
     failure: Failure
 
     @property
     def key(self) -> tuple[int, float]:
-        """Order of blame: what was killed or lost, what knew why it ended, then those that missed them."""
-        status, cause = self.failure.status, self.failure.cause
-        number = status - 128  # of the signal, if it is one
-        victims_signal = number in (signal.SIGTERM, signal.SIGABRT)  # NCCL's watchdog aborts
-        if self.failure.rank is None or status == HANG_STATUS or (number > 0 and not victims_signal):
-            order = 0
-        elif status == 2:
-            order = 1
-        else:
-            order = 3 if number > 0 or "onnection" in cause or "peer" in cause else 2
-        return order, self.at
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.failure.rank is None else order_of_blame(self.failure.kind), self.at
 
 
 class Attempt:
@@ -109,7 +108,7 @@ class Attempt:
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
-        self._reports: list[_Report] = []
+        self._reports: list[Report] = []
         self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
@@ -216,7 +215,16 @@ class Attempt:
         if ended.status == 0:
             self._all_well_since = self._all_well_since or now
         elif self._end_sent_at is None:  # later ones are ended by us
-            failure = Failure(link.remote.name, ended.rank, ended.fate, ended.cause, ended.log, ended.status)
+            failure = Failure(
+                link.remote.name,
+                ended.rank,
+                ended.fate,
+                ended.cause,
+                ended.log,
+                ended.status,
+                ended.kind,
+                ended.ranks,
+            )
             self._report(now - ended.seconds_ago, failure)
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
@@ -227,10 +235,10 @@ class Attempt:
             return
         fate = f"was told to end by {number.name}"
         failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
-        self._reports.append(_Report(time.monotonic() - ended.seconds_ago, failure))
+        self._reports.append(Report(time.monotonic() - ended.seconds_ago, failure))
 
     def _report(self, at: float, failure: Failure) -> None:
-        self._reports.append(_Report(at, failure))
+        self._reports.append(Report(at, failure))
         if self._end_at is None:
             self._end_at = time.monotonic() + SETTLE_S
 
@@ -290,7 +298,7 @@ class Attempt:
         log = next(f"{link.job.run_directory}/logs" for link in self._links if link.remote.name == host)
         log += f"/{host}-rank{hang.state.rank}.log"
         self._reports.append(
-            _Report(time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS))
+            Report(time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG))
         )
         self._end_at = time.monotonic() + STACKS_S
 

@@ -12,6 +12,7 @@ from alphazero.cluster import programs
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Outcome
 from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.errors import ERRORS_BY_KIND
 from alphazero.health.findings import Finding, Severity, finding_from_json
 
 PROGRAM = ("--module", programs.PREFLIGHT)
@@ -19,7 +20,6 @@ LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have limits of their own, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
 FAILED = 2
-MISSING = re.compile(r"preflight: ((?:rank \d+ \(.*?\)(?:, )?)+) did not come")
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def judge(
     report: Mapping[str, Any] | None, outcome: Outcome, hosts: Sequence[str], slots: Sequence[int]
 ) -> Verdict:
     """The verdict on a preflight that ran on `slots` ranks of each of `hosts`."""
-    if report is None or outcome.lost:
-        return _without_report(outcome, hosts)
     host_of = [host for host, number in zip(hosts, slots, strict=True) for _ in range(number)]
+    if report is None or outcome.lost:
+        return _without_report(outcome, host_of)
     findings = [finding_from_json(told) for told in report["findings"]]
     faults = [finding for finding in findings if finding.severity == Severity.FAIL]
     lines = [f"error: preflight: {finding.line()}" for finding in faults]
@@ -105,16 +105,17 @@ def _host(finding: Finding, host_of: Sequence[str]) -> str:
     return host_of[int(rank)] if rank.isdecimal() and int(rank) < len(host_of) else ""
 
 
-def _without_report(outcome: Outcome, hosts: Sequence[str]) -> Verdict:
+def _without_report(outcome: Outcome, host_of: Sequence[str]) -> Verdict:
     """Ranks that died, never came or stood still; hosts that were lost."""
     failure = outcome.failure
     if failure is None:
         return Verdict(("error: preflight: ended without a report",), FAILED)
-    if missing := MISSING.search(failure.cause):
-        named = set(re.findall(r"\((.*?)\)", missing[1]))
+    status = failure.status or FAILED
+    if failure.ranks and not outcome.lost:
         # The rank that says so is not the one at fault.
-        line = failure.cause.removeprefix("alphazero: error: ")
-        return Verdict((f"error: {line}",), failure.status, frozenset(named & set(hosts)))
-    # Status 2 is a rank's word on something it found, as a network that is closed: no host is to blame.
-    culprits = outcome.lost or (frozenset() if failure.status == FAILED else frozenset({failure.host}))
-    return Verdict((f"error: preflight: {failure.line}",), failure.status or FAILED, culprits)
+        culprits = frozenset(host_of[rank] for rank in failure.ranks if rank < len(host_of))
+        return Verdict((f"error: preflight: {failure.cause}",), status, culprits)
+    # A rank's word on something it found, such as a closed network, blames no host.
+    found = failure.rank is not None and failure.kind in ERRORS_BY_KIND
+    culprits = outcome.lost or (frozenset() if found else frozenset({failure.host}))
+    return Verdict((f"error: preflight: {failure.line}",), status, culprits)

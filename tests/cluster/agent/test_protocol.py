@@ -21,6 +21,7 @@ MESSAGES = [
     Output(None, "\x1b[31m\u00e9"),
     Beat((RankState(0, 5, Phase.SELF_PLAY, 12, 0.1, 0.2, 77, "S"),), -1),
     Ended(137, 3, 0.5, "(pid 7) was killed by SIGKILL", "", "/runs/x/logs/b-rank3.log", 0, 100),
+    Ended(2, 1, 0.5, "(pid 7) ended", "rank 2 is missing", "/log", 0, -1, 0, "launch", (2, 4)),
 ]
 
 

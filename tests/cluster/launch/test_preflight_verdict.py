@@ -30,8 +30,10 @@ def report(*findings: dict[str, object]) -> dict[str, object]:
     }
 
 
-def failure(host: str, status: int, fate: str, cause: str = "") -> Failure:
-    return Failure(host, 0, fate, cause, "/log", status)
+def failure(
+    host: str, status: int, fate: str, cause: str = "", kind: str = "", ranks: tuple[int, ...] = ()
+) -> Failure:
+    return Failure(host, 0, fate, cause, "/log", status, kind, ranks)
 
 
 def test_a_healthy_job_is_one_line():
@@ -57,20 +59,38 @@ def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host:
 
 
 def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
-    cause = "alphazero: error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s"
-    verdict = judge(None, outcome(failure("gpu-1", 2, "ended with exit status 2", cause)), HOSTS, SLOTS)
+    cause = "rank 2 (gpu-2) did not come to step 'start' within 120 s"
+    told = failure("gpu-1", 2, "ended with exit status 2", cause, "launch", (2,))
+    verdict = judge(None, outcome(told), HOSTS, SLOTS)
     assert (verdict.status, verdict.culprits) == (2, {"gpu-2"})
     assert verdict.lines == ("error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s",)
 
 
 def test_a_closed_network_is_no_hosts_fault():
-    cause = "alphazero: error: preflight: all ranks came to step 'process group' and none came through"
-    verdict = judge(None, outcome(failure("gpu-1", 2, "ended with exit status 2", cause)), HOSTS, SLOTS)
+    cause = "all ranks came to step 'process group' and none came through"
+    told = failure("gpu-1", 2, "ended with exit status 2", cause, "launch")
+    verdict = judge(None, outcome(told), HOSTS, SLOTS)
     assert (verdict.status, verdict.culprits) == (2, frozenset())
 
 
+@pytest.mark.parametrize("cause", ["", "rank 2 (gpu-2) did not come to step 'start'", "Connection lost"])
+@pytest.mark.parametrize(
+    ("kind", "ranks", "culprits"),
+    [
+        ("launch", (0, 2), {"gpu-1", "gpu-2"}),
+        ("launch", (7,), set()),  # no such rank
+        ("lost connection", (), set()),
+        ("crash", (), {"gpu-1"}),
+        ("", (), {"gpu-1"}),
+    ],
+)
+def test_culprits_are_read_from_kind_and_ranks_whatever_is_said(cause, kind, ranks, culprits):
+    told = failure("gpu-1", 1, "ended with exit status 1", cause, kind, ranks)
+    assert judge(None, outcome(told), HOSTS, SLOTS).culprits == culprits
+
+
 def test_a_killed_rank_and_a_lost_host_are_blamed():
-    killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL")), HOSTS, SLOTS)
+    killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL", kind="signal")), HOSTS, SLOTS)
     assert (killed.status, killed.culprits) == (137, {"gpu-2"})
     lost = outcome(failure("gpu-2", 1, "is lost"), frozenset({"gpu-2"}))
     # Even with a report: who is gone cannot train.

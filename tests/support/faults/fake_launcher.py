@@ -4,7 +4,6 @@
 torch, so that a job of four ranks runs within a second.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.cluster.agent.node_agent import FAILURE_VARIABLE
+from alphazero.cluster.agent.rank_failure import (
+    FAILURE_VARIABLE,
+    RankEnd,
+    first_failure,
+    write_first_failure,
+)
+from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
 
 
 def main() -> int:
@@ -30,14 +35,14 @@ def main() -> int:
         failed = {rank: process for rank, process in ranks.items() if process.poll()}
         if not failed:
             continue
-        rank, process = min(failed.items(), key=lambda item: item[1].returncode >= 0)
-        code = process.returncode
-        fate = f"ended with exit status {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
-        account = {"rank": rank, "fate": f"(pid {process.pid}) {fate}", "time_s": time.time()}
-        Path(os.environ[FAILURE_VARIABLE]).write_text(json.dumps(account))
+        ends = [
+            RankEnd(rank, rank - first, process.pid, process.returncode) for rank, process in failed.items()
+        ]
+        end, failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
+        write_first_failure(failure, Path(os.environ[FAILURE_VARIABLE]))
         for other in ranks.values():
             other.terminate()
-        return code if code > 0 else 128 - code
+        return end.status
     return 0
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from alphazero.cluster.agent import rank_side
+from alphazero.cluster.agent.rank_failure import note_failure
 from alphazero.errors import AlphaZeroError
 from alphazero.run.heartbeat import HeartbeatWriter, Phase
 
@@ -121,5 +122,9 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except AlphaZeroError as error:
+        note_failure(error, 2)
         print(f"alphazero: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        note_failure(error, 1)
+        raise
