@@ -94,33 +94,44 @@ def test_a_stopped_rank_is_found_as_soon_as_the_limit_says(start, limit_s: float
     assert limit_s - 1 <= int(found[1]) <= limit_s + 4
 
 
-JUMPING_CLOCK = """
-import random, time
-real_time = time.time
-time.time = lambda: real_time() + random.choice((-3600, -20, 0, 20, 3600))
+SETTABLE_CLOCK = """
+import time
+def set_time(real_time=time.time):
+    with open({file!r}) as file:
+        return real_time() + float(file.read())
+time.time = set_time
 """
 
 
-def test_clocks_that_jump_end_nothing_and_a_hang_is_still_found(start, tmp_path):
-    """In every process of the job, each time it looks; by hours, and so that hosts never agree."""
+def test_clocks_that_are_set_end_nothing_and_a_hang_is_still_found(start, tmp_path):
+    """Those of all hosts, in every process of the job: back by a minute, on by an hour, back again."""
+    ahead_s = tmp_path / "ahead_s"
+    ahead_s.write_text("0")
 
-    def set_clocks(hosts: list[Host]) -> None:
-        for host in hosts:
-            packages = host.directory / "packages"
-            packages.mkdir()
-            (packages / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    def set_clock(seconds: int) -> None:
+        temporary = tmp_path / "new"
+        temporary.write_text(str(seconds))
+        temporary.replace(ahead_s)
 
-    ours = tmp_path / "packages"
-    ours.mkdir()
-    (ours / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    def give_clock(directory: Path) -> None:
+        directory.mkdir()
+        (directory / "sitecustomize.py").write_text(SETTABLE_CLOCK.format(file=str(ahead_s)))
+
+    give_clock(tmp_path / "packages")
     job = start(
-        before=set_clocks,
-        environment={"PYTHONPATH": f"{ours}:{REPOSITORY}"},
+        before=lambda hosts: [give_clock(host.directory / "packages") for host in hosts],
+        environment={"PYTHONPATH": f"{tmp_path / 'packages'}:{REPOSITORY}"},
         limits={"step_s": 3.0, "start_s": 20.0},
         step_s=0.1,
     )
-    job.wait_for_step(80, limit_s=40)  # far longer than the limit
+    step = 30
+    job.wait_for_step(step, limit_s=40)
+    for seconds in (-60, 3600, -20):
+        set_clock(seconds)
+        step += 60  # twice as long as the limit
+        job.wait_for_step(step, limit_s=40)
     job.hosts[1].run("kill", "-STOP", str(job.rank_process(job.hosts[1], 2)))
+    set_clock(40)
     status, said = job.end()
     assert status == 124
     assert re.search(r"error: rank 2 on host2 .* stands still in step \d+ .*, its process is stopped", said)

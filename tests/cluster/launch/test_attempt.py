@@ -15,7 +15,7 @@ def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: 
         # The sentence says nothing, the kind all.
         (
             report(2.0, "crash", cause="Connection closed by peer"),
-            [report(1.0, "lost connection", cause="x")],
+            [report(1.0, "lost connection")],
         ),
         (report(2.0, "data"), [report(1.0, "crash"), report(0.5, "lost connection")]),
         (report(2.0, "training", status=3), [report(1.0, "", status=1)]),
