@@ -12,7 +12,7 @@ elif [[ -n "${VIRTUAL_ENV:-}" && -x "$VIRTUAL_ENV/bin/python" ]]; then
 elif python="$(command -v python3)"; then
   :
 else
-  echo "launch_distributed_training.sh: error: no python3 found; wanted Python 3.10 or newer" >&2
+  echo "launch_distributed_training.sh: error: no python3 found; expected Python 3.10 or newer" >&2
   exit 2
 fi
 

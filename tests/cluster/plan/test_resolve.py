@@ -334,7 +334,7 @@ def test_a_flag_that_contradicts_the_environment_is_an_error_that_names_both(
         cluster(request_, GPUS, **environment)
     assert str(caught.value).startswith(message)
     assert "contradicts" in str(caught.value)
-    assert "wanted" in str(caught.value)
+    assert "expected" in str(caught.value)
 
 
 @pytest.mark.parametrize(
