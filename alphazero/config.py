@@ -1,27 +1,26 @@
-"""The settings of a run: dataclasses, their TOML form, and one flag a field.
+"""The settings of a run: one dataclass per section of its TOML form, one flag per field.
 
 Defaults stand here; a preset in configs/*.toml holds differences only; a flag beats both.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import math
-import re
-import sys
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from alphazero.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from alphazero.settings import (
+    MOST_SEED,
+    read_toml,
+    refuse_section,
+    setting,
+    table_of,
+    values_of,
+    values_of_flags,
+)
 
 PACKAGE = Path(__file__).resolve().parent
 # Beside the package in a checkout, within it where it was installed (with ds_config.json; CMakeLists.txt).
@@ -30,31 +29,15 @@ PRESET_DIRECTORY = next(
 )
 
 
-def setting(
-    default: object,
-    help_text: str,
-    *,
-    choices: tuple[str, ...] = (),
-    minimum: float | None = None,
-    maximum: float | None = None,
-    words: Mapping[str, int] | None = None,
-    pattern: str = "",
-    wanted: str = "",
-) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
-    """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive).
-
-    words: texts that stand for numbers. pattern: what a text must match, said to people as `expected`.
-    """
-    metadata = {
-        "help": help_text,
-        "choices": choices,
-        "minimum": minimum,
-        "maximum": maximum,
-        "words": words or {},
-        "pattern": pattern,
-        "wanted": wanted,
-    }
-    return field(default=default, metadata=metadata)
+# Bounds of settings: far above every sensible value, so that a slip of the keyboard is one line at once.
+MOST_POSITIONS = 2**24  # of a batch
+MOST_STEPS = 10**9
+MOST_CHANNELS = 4096  # of a layer
+MOST_UNITS = 65_536  # of small counts: positions per evaluation, moves of a position
+MOST_SIMULATIONS = 1_000_000
+MOST_LANES = 2**20
+MOST_PLIES = 65_535  # of a game
+MOST_RATE = 1e6
 
 
 @dataclass(frozen=True)
@@ -63,18 +46,23 @@ class NetworkConfig:
 
     game: str = setting("chess", "game the network plays", choices=("chess", "connect4", "tictactoe"))
     blocks: int = setting(20, "residual blocks of the tower", minimum=1, maximum=256)
-    filters: int = setting(256, "channels of the tower", minimum=1, maximum=4096)
+    filters: int = setting(256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS)
     se_ratio: int = setting(
-        0, "squeeze-excitation: filters / units in the squeeze; 0 is none", minimum=0, maximum=4096
+        0,
+        "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
+        minimum=0,
+        maximum=MOST_CHANNELS,
     )
-    value_channels: int = setting(32, "channels of the value head's 1x1 convolution", minimum=1, maximum=4096)
-    value_hidden: int = setting(128, "units of the value head's hidden layer", minimum=1, maximum=4096)
-    moves_left: bool = setting(False, "add a head that predicts how many plies are left")
+    value_channels: int = setting(
+        32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
+    )
+    value_hidden: int = setting(128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS)
+    moves_left: bool = setting(False, "add a head that predicts how many plies the game still lasts")
     moves_left_channels: int = setting(
-        8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=4096
+        8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
     )
     moves_left_hidden: int = setting(
-        128, "units of the moves-left head's hidden layer", minimum=1, maximum=4096
+        128, "units of the moves-left head's hidden layer", minimum=1, maximum=MOST_CHANNELS
     )
 
 
@@ -83,35 +71,62 @@ class DataConfig:
     """Where positions come from and how they are read."""
 
     data: tuple[str, ...] = setting((), "game stores, PGN files or directories to train on")
-    validation_data: tuple[str, ...] = setting((), "the same, to validate on")
+    validation_data: tuple[str, ...] = setting((), "game stores, PGN files or directories to validate on")
     validation_share: float = setting(
-        0.05, "share of the last games held out when there is no validation data", minimum=0, maximum=0.5
+        0.05,
+        "share of the games, the last ones, held out for validation when there is no validation data",
+        minimum=0,
+        maximum=0.5,
     )
-    history_fill: str = setting("fen_only", "positions before a game's first", choices=("no", "fen_only"))
-    symmetries: bool = setting(True, "show positions turned or mirrored where the game allows it")
-    num_workers: int = setting(-1, "threads that encode positions, a rank; -1 chooses", minimum=-1)
-    cache_dir: str = setting("cache", "where imported raw files are kept")
+    history_fill: str = setting(
+        "fen_only",
+        "what stands for the positions before a game's first: nothing (no), or the first position again "
+        "where the game begins from a FEN (fen_only)",
+        choices=("no", "fen_only"),
+    )
+    symmetries: bool = setting(True, "show positions rotated or mirrored where the game allows it")
+    num_workers: int = setting(
+        -1,
+        "threads that encode positions, per rank; -1 chooses for the hardware",
+        minimum=-1,
+        maximum=1024,
+    )
+    cache_dir: str = setting("cache", "directory in which imported raw files are kept")
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
     """The optimizer and the learning rate over the run."""
 
-    optimizer: str = setting("adamw", "optimizer; sgd is with Nesterov momentum", choices=("adamw", "sgd"))
-    learning_rate: float = setting(0.001, "peak learning rate", minimum=0)
+    optimizer: str = setting("adamw", "optimizer; sgd uses Nesterov momentum", choices=("adamw", "sgd"))
+    learning_rate: float = setting(0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",))
     lr_scaling: str = setting(
-        "none", "scale the rate with batch size / 1024", choices=("none", "sqrt", "linear")
+        "none",
+        "how the learning rate grows with the batch size, relative to 1024 positions",
+        choices=("none", "sqrt", "linear"),
     )
-    lr_schedule: str = setting("cosine", "rate after warm-up", choices=("constant", "step", "cosine"))
-    lr_milestones: tuple[int, ...] = setting((), "step schedule: steps at which the rate is multiplied")
-    lr_decay: float = setting(0.1, "step schedule: the factor", minimum=0, maximum=1)
-    lr_final_share: float = setting(0.01, "cosine schedule: last rate / peak rate", minimum=0, maximum=1)
-    warmup_steps: int = setting(100, "steps of linear warm-up", minimum=0)
-    weight_decay: float = setting(1e-4, "decay, not on biases and BatchNorm", minimum=0)
+    lr_schedule: str = setting(
+        "cosine", "course of the learning rate after the warm-up", choices=("constant", "step", "cosine")
+    )
+    lr_milestones: tuple[int, ...] = setting(
+        (), "step schedule: steps at which the rate is multiplied by lr_decay", minimum=0, maximum=MOST_STEPS
+    )
+    lr_decay: float = setting(
+        0.1, "step schedule: factor of the rate at each milestone", minimum=0, maximum=1
+    )
+    lr_final_share: float = setting(
+        0.01, "cosine schedule: last rate as a share of the peak rate", minimum=0, maximum=1
+    )
+    warmup_steps: int = setting(100, "steps of linear warm-up", minimum=0, maximum=MOST_STEPS)
+    weight_decay: float = setting(
+        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE
+    )
     momentum: float = setting(0.9, "momentum of sgd", minimum=0, maximum=1)
-    adam_beta1: float = setting(0.9, "AdamW's first moment", minimum=0, maximum=1)
-    adam_beta2: float = setting(0.999, "AdamW's second moment", minimum=0, maximum=1)
-    clip_gradients: float = setting(10.0, "largest gradient norm; 0 is no clipping", minimum=0)
+    adam_beta1: float = setting(0.9, "AdamW: decay rate of the first moment", minimum=0, maximum=1)
+    adam_beta2: float = setting(0.999, "AdamW: decay rate of the second moment", minimum=0, maximum=1)
+    clip_gradients: float = setting(
+        10.0, "largest norm of the gradient; a longer one is shortened to it, 0 turns this off", minimum=0
+    )
 
 
 @dataclass(frozen=True)
@@ -132,59 +147,75 @@ AUTO = -1
 class TrainingConfig:
     """Length, batches, precision and rhythm of training."""
 
-    batch_size: int = setting(1024, "positions a step over all ranks", minimum=1)
+    batch_size: int = setting(1024, "positions per step, over all ranks", minimum=1, maximum=MOST_POSITIONS)
     micro_batch_size: int = setting(
         0,
-        "positions a forward pass; 0 chooses, auto takes the most that fit into memory",
+        "positions per forward and backward pass; 0 chooses, auto takes the most that fit into memory",
         minimum=0,
+        maximum=MOST_POSITIONS,
         words={"auto": AUTO},
     )
     host_weights: tuple[str, ...] = setting(
         (),
-        "shares of unlike hosts, HOST=WEIGHT ..., 1 for those not named (ZeRO 0 and 1)",
-        pattern=r"[^=\s]+=([0-9]+\.?[0-9]*|\.[0-9]+)",
-        wanted="HOST=WEIGHT, as gpu-node-1=2",
+        "shares of hosts of unequal speed, HOST=WEIGHT ...; a host that is not named has 1 (ZeRO 0 and 1)",
+        pattern=r"[^=\s]+=([0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6})",
+        expected="HOST=WEIGHT, as gpu-node-1=2",
     )
-    steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0)
-    epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0)
+    steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0, maximum=MOST_STEPS)
+    epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6)
     precision: str = setting(
         "fp32",
-        "arithmetic of the network; auto is bf16 where all devices of the job have it, else fp16 on GPUs, "
+        "arithmetic of the network; auto is bf16 where all devices of the job have it, else fp16 on GPUs and "
         "fp32 on CPUs",
         choices=("fp32", "bf16", "fp16", "auto"),
     )
-    loss_scale: float = setting(65536.0, "fp16: first value of the dynamic loss scale", minimum=1)
-    loss_scale_window: int = setting(
-        1000, "fp16: steps without overflow after which the scale doubles", minimum=1
+    loss_scale: float = setting(
+        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32
     )
-    tf32: bool = setting(True, "fp32 products in TF32 where the GPU has it")
+    loss_scale_window: int = setting(
+        1000,
+        "fp16: steps without overflow after which the loss scale doubles",
+        minimum=1,
+        maximum=MOST_STEPS,
+    )
+    tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile")
-    deterministic: bool = setting(False, "only operations that give the same bits every time")
+    deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
     ema_decay: float = setting(
         0.0,
-        "exponential average of the weights, which is then what is validated and shared; 0 is none",
+        "decay of the exponential moving average (EMA) of the weights, which is then what is validated and "
+        "saved for play; 0 keeps no average",
         minimum=0,
         maximum=1,
     )
-    seed: int = setting(0, "seed of weights and data order", minimum=0)
+    seed: int = setting(0, "seed of the weights and of the order of the data", minimum=0, maximum=MOST_SEED)
     checkpoint_interval: str = setting(
         "1000",
         "steps between checkpoints, or minutes as 30m",
-        pattern="[1-9][0-9]*m?",
-        wanted="steps as 1000, or minutes as 30m",
+        pattern="[1-9][0-9]{0,8}m?",
+        expected="steps as 1000, or minutes as 30m",
     )
-    keep_checkpoints: int = setting(3, "newest checkpoints to keep, the best ones apart", minimum=1)
+    keep_checkpoints: int = setting(
+        3, "newest checkpoints to keep; the best ones are kept besides", minimum=1, maximum=MOST_STEPS
+    )
     max_skipped_steps: int = setting(
         10,
-        "steps in a row without finite gradients, after which the last checkpoint is taken up again",
+        "steps in a row without finite gradients before the run goes back to its last checkpoint",
         minimum=1,
+        maximum=MOST_STEPS,
     )
-    max_rollbacks: int = setting(2, "such returns, after which the run stops", minimum=0)
-    validation_interval: int = setting(500, "steps between validations; 0 is never", minimum=0)
-    validation_positions: int = setting(8192, "positions a validation", minimum=1)
-    log_interval: int = setting(10, "steps between log lines and TensorBoard points", minimum=1)
-    channels_last: bool = setting(True, "memory layout that convolutions like")
+    max_rollbacks: int = setting(
+        2, "times the run may go back to a checkpoint before it stops", minimum=0, maximum=MOST_STEPS
+    )
+    validation_interval: int = setting(
+        500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS
+    )
+    validation_positions: int = setting(8192, "positions per validation", minimum=1, maximum=MOST_STEPS)
+    log_interval: int = setting(
+        10, "steps between log lines and TensorBoard points", minimum=1, maximum=MOST_STEPS
+    )
+    channels_last: bool = setting(True, "use the memory layout that convolutions are fastest in")
 
 
 @dataclass(frozen=True)
@@ -194,95 +225,140 @@ class SearchConfig:
     algorithm: str = setting(
         "puct", "AlphaZero's search, or Gumbel AlphaZero's for few simulations", choices=("puct", "gumbel")
     )
-    simulations: int = setting(800, "simulations a move", minimum=1, maximum=1_000_000)
-    proofs: bool = setting(True, "won and lost positions found by the search prove their parents")
+    simulations: int = setting(800, "simulations per move", minimum=1, maximum=MOST_SIMULATIONS)
+    proofs: bool = setting(True, "let won and lost positions that the search finds prove their parents")
     c_init: float = setting(
-        2.5, "puct: exploration beside values of -1..1 (AlphaZero's 1.25 stands beside 0..1)", minimum=0
+        2.5,
+        "puct: weight of exploration for values from -1 to 1 (AlphaZero's 1.25 is for values from 0 to 1)",
+        minimum=0,
     )
     c_base: float = setting(19652.0, "puct: growth of the exploration with the visits", minimum=1)
-    fpu_reduction: float = setting(0.2, "puct: first-play urgency below the parent's value", minimum=0)
+    fpu_reduction: float = setting(
+        0.2,
+        "puct: first-play urgency (the value of a move not yet visited) below the parent's value",
+        minimum=0,
+    )
     root_fpu_reduction: float = setting(0.0, "puct: the same at the root", minimum=0)
-    noise_epsilon: float = setting(0.25, "puct: share of noise in the root's priors", minimum=0, maximum=1)
+    noise_epsilon: float = setting(
+        0.25, "puct: share of Dirichlet noise in the root's priors", minimum=0, maximum=1
+    )
     dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
-    forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 is none", minimum=0)
-    considered_moves: int = setting(16, "gumbel: moves that sequential halving begins with", minimum=1)
+    forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 turns them off", minimum=0)
+    considered_moves: int = setting(
+        16, "gumbel: moves that sequential halving begins with", minimum=1, maximum=MOST_UNITS
+    )
     c_visit: float = setting(50.0, "gumbel: visits added to the weight of the values", minimum=0)
     c_scale: float = setting(1.0, "gumbel: weight of the values", minimum=0)
 
 
 @dataclass(frozen=True)
 class SelfPlayConfig:
-    """Games of the network against itself, and how training goes with them."""
+    """Games of the network against itself, and how training goes with them.
+
+    Training draws from the window: the newest positions, more of them as the run goes on.
+    """
 
     mode: str = setting(
         "supervised",
-        "learn from given games, from self-play, or from both",
+        "learn from given games (supervised), from self-play, or from both (mixed)",
         choices=("supervised", "selfplay", "mixed"),
     )
-    generations: int = setting(100, "generations of games; each is played with the newest weights", minimum=1)
-    steps_per_generation: int = setting(100, "training steps after each generation", minimum=1)
+    generations: int = setting(
+        100,
+        "generations of games; each is played with the newest weights",
+        minimum=1,
+        maximum=MOST_STEPS,
+    )
+    steps_per_generation: int = setting(
+        100, "training steps after each generation", minimum=1, maximum=MOST_STEPS
+    )
     pretraining_steps: int = setting(
-        0, "mixed: steps on the given games before the first generation", minimum=0
+        0, "mixed: steps on the given games before the first generation", minimum=0, maximum=MOST_STEPS
     )
     historical_share: float = setting(
         0.25, "mixed: share of the given games in each batch afterwards", minimum=0, maximum=1
     )
-    reuse: float = setting(4.0, "how often a new position is trained on, at most, on average", minimum=0.01)
-    lanes: int = setting(256, "games under way at a time over all ranks", minimum=1)
-    moves_per_round: int = setting(
-        16, "moves each lane plays at a time; a generation is as many rounds as reuse wants", minimum=1
+    reuse: float = setting(
+        4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
     )
-    evaluation_batch: int = setting(64, "positions an evaluation of the network in self-play", minimum=1)
+    lanes: int = setting(256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_LANES)
+    moves_per_round: int = setting(
+        16,
+        "moves each game advances at a time; a generation has as many such rounds as reuse asks for",
+        minimum=1,
+        maximum=MOST_PLIES,
+    )
+    evaluation_batch: int = setting(
+        64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
+    )
     evaluation_precision: str = setting(
         "training",
-        "arithmetic of the network in self-play; training: that of training",
+        "arithmetic of the network in self-play; training takes that of training",
         choices=("training", "fp32", "bf16", "fp16"),
     )
     full_search_share: float = setting(
         1.0,
-        "share of moves with a full search; the others are quick and not trained on",
+        "share of moves with a full search; the others get a quick one and are not trained on",
         minimum=0,
         maximum=1,
     )
-    fast_simulations: int = setting(100, "simulations of a quick move", minimum=1)
-    temperature: float = setting(1.0, "puct: temperature of the first moves", minimum=0)
-    temperature_plies: int = setting(
-        30, "puct: plies of a game that are drawn at this temperature", minimum=0
+    fast_simulations: int = setting(100, "simulations of a quick search", minimum=1, maximum=MOST_SIMULATIONS)
+    temperature: float = setting(
+        1.0, "puct: temperature at which the first moves are drawn; 0 plays the best", minimum=0
     )
-    final_temperature: float = setting(0.0, "puct: temperature afterwards", minimum=0)
-    opening_plies: int = setting(0, "games begin with up to as many random moves", minimum=0)
+    temperature_plies: int = setting(
+        30, "puct: plies at the start of a game drawn at this temperature", minimum=0, maximum=MOST_PLIES
+    )
+    final_temperature: float = setting(0.0, "puct: temperature of the moves after them", minimum=0)
+    opening_plies: int = setting(
+        0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
+    )
     resign_threshold: float = setting(
-        0.0, "a side gives up when its value is below minus this; 0 is never", minimum=0, maximum=1
+        0.0, "a side resigns when its value is below minus this; 0 never resigns", minimum=0, maximum=1
     )
     resign_playthrough: float = setting(
-        0.1, "share of games that are played on, to measure wrong resignations", minimum=0, maximum=1
+        0.1,
+        "share of games played to the end all the same, to measure wrong resignations",
+        minimum=0,
+        maximum=1,
     )
-    max_plies: int = setting(512, "longer games are drawn", minimum=1)
+    max_plies: int = setting(512, "plies after which a game is drawn", minimum=1, maximum=MOST_PLIES)
     gate_games: int = setting(
         0,
-        "games of new weights against those that play, before they take over; even, 0: they always do",
+        "games of the new weights against the playing ones before they replace them; an even number, "
+        "0 replaces them always",
         minimum=0,
+        maximum=MOST_LANES,
     )
-    gate_score: float = setting(0.55, "share of the points they need for it", minimum=0, maximum=1)
-    gate_opening_plies: int = setting(4, "random moves these games begin with", minimum=0)
+    gate_score: float = setting(
+        0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1
+    )
+    gate_opening_plies: int = setting(
+        4, "random moves that these games begin with", minimum=0, maximum=MOST_PLIES
+    )
     value_q_ratio: float = setting(
-        0.0, "share of the search's value in the value target, beside the result", minimum=0, maximum=1
+        0.0, "share of the search's value in the value target; the rest is the result", minimum=0, maximum=1
     )
-    window_minimum: int = setting(10_000, "positions of the smallest training window", minimum=1)
+    window_minimum: int = setting(
+        10_000, "positions of the smallest training window", minimum=1, maximum=10**12
+    )
     window_alpha: float = setting(0.75, "exponent of the window's growth", minimum=0.01, maximum=1)
     window_beta: float = setting(0.4, "slope of the window's growth", minimum=0, maximum=1)
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Where a run lives and what it tells."""
+    """Where a run is kept and what it reports."""
 
     run_name: str = setting("", "name of the run directory; the preset's name if empty")
     runs_dir: str = setting("runs", "directory that holds the runs")
     tensorboard: bool = setting(True, "write TensorBoard events")
     wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
     health_interval: float = setting(
-        30.0, "seconds between looks at the GPUs and host during training; 0 is never", minimum=0
+        30.0,
+        "seconds between checks of the GPUs and the host during training; 0 turns them off",
+        minimum=0,
+        maximum=1e6,
     )
 
 
@@ -323,59 +399,28 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
 
 
-def add_flags(parser: argparse.ArgumentParser, sections: Mapping[str, type] | None = None) -> None:
-    """Give `parser` one flag for every field of the sections, all if None (absent unless typed)."""
-    for section_name, section in (SECTIONS if sections is None else sections).items():
-        group = parser.add_argument_group(section_name, section.__doc__)
-        types_of = typing.get_type_hints(section)
-        for entry in fields(section):
-            flag = "--" + entry.name.replace("_", "-")
-            _add_flag(group, flag, entry, types_of[entry.name])
-
-
-def _add_flag(group: argparse._ArgumentGroup, flag: str, entry: dataclasses.Field[Any], kind: object) -> None:
-    default = entry.default if entry.default not in ((), "") else "none"
-    help_text = f"{entry.metadata['help']} (default: {default})"
-    if kind is bool:
-        group.add_argument(
-            flag, default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction, help=help_text
-        )
-        return
-    many = typing.get_origin(kind) is tuple
-    # Values stay text here: `_checked` reads them, so that flag and TOML have one set of messages.
-    group.add_argument(
-        flag,
-        default=argparse.SUPPRESS,
-        nargs="+" if many else None,
-        metavar="{" + ",".join(entry.metadata["choices"]) + "}" if entry.metadata["choices"] else "VALUE",
-        help=help_text.replace("%", "%%"),
-    )
-
-
 def load_config(source: str, flags: Mapping[str, object]) -> Config:
     """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
 
     Raises ConfigError naming file, line and key, or the flag, with the value got and the value expected.
     """
-    path = find_config(source) if source else None
-    table = _read_toml(path) if path else {}
-    for name in FOREIGN_SECTIONS:
-        table.pop(name, None)
+    file = read_toml(find_config(source)) if source else None
     sections: dict[str, Any] = {}
     set_by_file: set[str] = set()
     for name, section in SECTIONS.items():
-        from_file = table.pop(name, {})
-        if not isinstance(from_file, dict):
-            raise ConfigError(f"{_place(path, name)}: {from_file!r}: expected a table [{name}]")
-        sections[name] = _build_section(section, from_file, flags, path)
-        set_by_file |= from_file.keys()
-    for key, value in table.items():
-        wanted = ", ".join(f"[{name}]" for name in SECTIONS)
-        raise ConfigError(f"{_place(path, key)}: {key!r} = {value!r}: no such section; expected {wanted}")
+        values: dict[str, Any] = {}
+        if file is not None and name in file.table:
+            values = values_of(section, file, name, table_of(file, name, file.table[name]))
+            set_by_file |= values.keys()
+        sections[name] = section(**{**values, **values_of_flags(section, flags)})
+    if file is not None:
+        for name in file.table:
+            if name not in SECTIONS and name not in FOREIGN_SECTIONS:
+                refuse_section(file, name, SECTIONS)
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
     return Config(
         **sections,
-        preset=path.stem if path else "",
+        preset=file.path.stem if file else "",
         set_by_file=frozenset(set_by_file),
         set_by_flag=frozenset(known & flags.keys()),
     )
@@ -386,13 +431,11 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
 
     None where the file has no such section. Raises ConfigError as load_config does.
     """
-    path = find_config(source)
-    table = _read_toml(path).get(name)
-    if table is None:
+    file = read_toml(find_config(source))
+    if name not in file.table:
         return None
-    if not isinstance(table, dict):
-        raise ConfigError(f"{_place(path, name)}: {table!r}: expected a table [{name}]")
-    return _build_section(section, table, {}, path), {key: _place(path, key) for key in table}
+    values = values_of(section, file, name, table_of(file, name, file.table[name]))
+    return section(**values), {key: file.place(name, key) for key in values}
 
 
 def find_config(source: str) -> Path:
@@ -424,82 +467,3 @@ def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of container
     if isinstance(value, (list, tuple)):
         return [json_ready(item) for item in value]
     return value
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def _build_section(
-    section: type, from_file: dict[str, Any], flags: Mapping[str, object], path: Path | None
-) -> object:
-    kinds = typing.get_type_hints(section)
-    known = {entry.name: entry for entry in fields(section)}
-    values: dict[str, Any] = {}
-    for key, value in from_file.items():
-        if key not in known:
-            wanted = ", ".join(known)
-            raise ConfigError(
-                f"{_place(path, key)}: {key!r} = {value!r}: no such setting; expected one of {wanted}"
-            )
-        values[key] = _checked(f"{_place(path, key)}: {key}", value, kinds[key], known[key])
-    for key, entry in known.items():
-        if key in flags:
-            values[key] = _checked("--" + key.replace("_", "-"), flags[key], kinds[key], entry)
-    return section(**values)
-
-
-def _place(path: Path | None, key: str) -> str:
-    """file:line of a key; tomllib keeps no lines, so the first line that begins with it."""
-    if path is None:
-        return "config"
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if re.match(rf"\s*\[?\s*\"?{re.escape(key)}\"?\s*[=\]]", line):
-            return f"{path}:{number}"
-    return str(path)
-
-
-_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
-    """`value` (text of a flag, or what TOML held) as `kind`, within the field's choices and range."""
-    if typing.get_origin(kind) is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{place}: {value!r}: expected a list")
-        return tuple(_checked(place, item, typing.get_args(kind)[0], entry) for item in value)
-    if isinstance(value, str) and value in entry.metadata["words"]:
-        return entry.metadata["words"][value]
-    converted = _convert(value, kind)
-    if converted is None:
-        raise ConfigError(f"{place}: {value!r}: expected {_WANTED[kind]}")
-    choices, low, high = (entry.metadata[key] for key in ("choices", "minimum", "maximum"))
-    if entry.metadata["pattern"] and not re.fullmatch(entry.metadata["pattern"], str(converted)):
-        raise ConfigError(f"{place}: {value!r}: expected {entry.metadata['wanted']}")
-    if choices and converted not in choices:
-        raise ConfigError(f"{place}: {value!r}: expected one of {', '.join(choices)}")
-    if (low is not None and converted < low) or (high is not None and converted > high):
-        bounds = f"at least {low}" if high is None else f"{low} to {high}"
-        raise ConfigError(f"{place}: {value!r}: expected {bounds}")
-    return converted
-
-
-def _convert(value: object, kind: type) -> object | None:
-    """None where `value` is no `kind`; text is read as a flag's, a whole number passes as a float."""
-    if kind is bool or isinstance(value, bool):
-        return value if kind is bool and isinstance(value, bool) else None
-    if kind is str:
-        return str(value) if isinstance(value, (str, int)) else None
-    try:
-        number = kind(value)
-    except (TypeError, ValueError):
-        return None
-    exact = isinstance(value, str) or number == value
-    return number if exact and math.isfinite(number) else None

@@ -1,8 +1,55 @@
-"""Text for people: counted nouns."""
+"""Text for people: counted nouns, values quoted in messages, near matches, tables."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+QUOTED_WIDTH = 80
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """'1 rank', '2 ranks', '1,024 positions'; `plural` where it is not the noun and an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def quoted(value: object) -> str:
+    """repr of a value from outside for a message of one line, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write out a whole number of thousands of digits
+        return "a number of thousands of digits"
+    if len(text) <= QUOTED_WIDTH:
+        return text
+    return f"{text[: QUOTED_WIDTH // 2]}... ({len(text):,} characters)"
+
+
+def near_match(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, "" where none is near."""
+    return next(iter(difflib.get_close_matches(word[:QUOTED_WIDTH], list(known), n=1, cutoff=0.6)), "")
+
+
+def one_of(word: str, known: Iterable[str]) -> str:
+    """'expected one of A, B', after 'did you mean A?' where a known word is near."""
+    names = list(known)
+    listed = f"xpected one of {', '.join(names)}"
+    near = near_match(word, names)
+    return f"did you mean {near}? E{listed}" if near else f"e{listed}"
+
+
+def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
+    """One line per row with its cells in columns, two spaces apart.
+
+    align: a letter per column, 'l' or 'r'; columns beyond it are aligned to the left.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    letters = align.ljust(len(widths), "l")
+
+    def line(row: Sequence[str]) -> str:
+        cells = (
+            cell.rjust(width) if letter == "r" else cell.ljust(width)
+            for cell, width, letter in zip(row, widths, letters, strict=True)
+        )
+        return "  ".join(cells).rstrip()
+
+    return [line(row) for row in rows]

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.config import SearchConfig, add_flags, load_config, preset_names
+from alphazero.config import SearchConfig, load_config, preset_names
 from alphazero.errors import ConfigError
+from alphazero.settings import add_flags
 
 if TYPE_CHECKING:
     from alphazero.evaluation.match import MatchScore

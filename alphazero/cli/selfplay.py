@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.config import SearchConfig, SelfPlayConfig, add_flags, load_config, preset_names
+from alphazero.config import SearchConfig, SelfPlayConfig, load_config, preset_names
 from alphazero.errors import ConfigError
+from alphazero.settings import add_flags
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from alphazero.config import PRESET_DIRECTORY, Config, add_flags, load_config, preset_names
+from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError
+from alphazero.settings import add_flags
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     processes.add_argument("--master-addr", default="", help="host of rank 0 (with --rank)")
     processes.add_argument("--master-port", type=_whole, help="its port (with --rank; default 12355)")
-    add_flags(parser)
+    add_flags(parser, SECTIONS)
 
 
 def run(args: argparse.Namespace) -> int:

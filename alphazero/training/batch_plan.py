@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import floor
+from math import floor, isqrt
 
 from alphazero.errors import ConfigError
 from alphazero.text import counted
@@ -110,7 +110,8 @@ def plan_batches(
 
 def micro_batch_sizes(batch_size: int) -> list[int]:
     """Sizes a global batch can be cut into, ascending."""
-    return [size for size in range(1, batch_size + 1) if batch_size % size == 0]
+    small = [size for size in range(1, isqrt(batch_size) + 1) if batch_size % size == 0]
+    return sorted({*small, *(batch_size // size for size in small)})
 
 
 def share_out(count: int, weights: Sequence[float]) -> tuple[int, ...]:

@@ -47,17 +47,26 @@ def test_a_file_changes_what_it_names_and_leaves_the_rest(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[gpu]\n\ntemperature = 3\n", 3, "'temperature': no such threshold; expected one of ecc_unc"),
-        ("[collective]\nstage_timeout_s = 2\n[gpus]\n", 3, "'gpus': no such section; expected [gpu], [host]"),
+        (
+            "[gpu]\n\ntemperature = 3\n",
+            3,
+            "'temperature' = 3: no such threshold; did you mean temperature_c_warn? Expected one of ecc_unc",
+        ),
+        (
+            "[collective]\nstage_timeout_s = 2\n[gpus]\n",
+            3,
+            "'gpus': no such section; did you mean [gpu]? Expected [gpu], [host]",
+        ),
         ("interval_s = 3\n", 1, "'interval_s': no such section"),
         ("[host]\nload_per_core_warn = 1\n[collective]\nload_per_core_warn = 1\n", 4, "no such threshold"),
         ('[gpu]\ntemperature_c_warn = "hot"\n', 2, "temperature_c_warn: 'hot': expected a whole number"),
-        ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: expected a whole number from 0"),
+        ("[gpu]\ntemperature_c_warn = 84.5\n", 2, "84.5: expected a whole number of at least 0"),
         ("[gpu]\nwants_ecc = 1\n", 2, "wants_ecc: 1: expected true or false"),
         ("[gpu]\ntemperature_c_warn = true\n", 2, "True: expected a whole number"),
-        ("[collective]\nstage_timeout_s = -1\n", 2, "-1: expected a number from 0"),
+        ("[collective]\nstage_timeout_s = -1\n", 2, "-1: expected a number of at least 0"),
         ("[collective]\nstage_timeout_s = inf\n", 2, "inf: expected a number"),
-        ("[gpu]\nxids_fail = [48, true]\n", 2, "[48, True]: expected a list of whole numbers"),
+        ("[gpu]\nxids_fail = [48, true]\n", 2, "xids_fail: True: expected a whole number of at least 0"),
+        ("[gpu]\nxids_fail = 48\n", 2, "48: expected a list of whole numbers"),
         ("[gpu]\nharmless_clock_reasons = 1\n", 2, "1: expected a list of texts"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from alphazero.errors import ConfigError
-from alphazero.training.batch_plan import plan_batches, share_out
+from alphazero.training.batch_plan import micro_batch_sizes, plan_batches, share_out
 
 
 @pytest.mark.parametrize(("ranks", "equal_passes"), [(1, False), (2, True), (3, False), (3, True), (5, True)])
@@ -77,3 +77,12 @@ def test_unlike_weights_are_refused_where_every_pass_communicates():
 )
 def test_a_plan_is_told_in_a_line(batch, ranks, equal_passes, text):
     assert str(plan_batches(batch, 32, [1.0] * ranks, "cpu", equal_passes=equal_passes)) == text
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 12, 36, 97, 1000, 1024])
+def test_the_sizes_of_micro_batches_are_the_divisors_of_the_batch(batch_size):
+    assert micro_batch_sizes(batch_size) == [m for m in range(1, batch_size + 1) if batch_size % m == 0]
+
+
+def test_the_sizes_of_a_huge_batch_are_found_at_once():
+    assert micro_batch_sizes(2**40) == [2**power for power in range(41)]

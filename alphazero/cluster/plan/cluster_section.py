@@ -5,40 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from alphazero.config import read_section, setting
+from alphazero.config import read_section
+from alphazero.settings import setting
 
 PORT_MAX = 65535
+# Bounds of settings and flags: above every sensible value.
+MOST_NODES = 65_536
+MOST_PROCESSES = 1024
+MOST_RESTARTS = 1_000_000
+MOST_SECONDS = 1e8
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
     """What the file says; 0 or nothing where it is silent. Flags beat it (docs/cluster.md)."""
 
-    nodes: int = setting(0, "machines of the job", minimum=1)
-    gpus: int = setting(0, "processes on each machine, -1 for all GPUs", minimum=-1)
-    hostfile: str = setting("", "file of hosts, a path as --hostfile takes it")
+    nodes: int = setting(0, "machines of the job", minimum=1, maximum=MOST_NODES)
+    gpus: int = setting(0, "processes on each machine, -1 for all GPUs", minimum=-1, maximum=MOST_PROCESSES)
+    hostfile: str = setting("", "file that lists the hosts, a path as --hostfile takes it")
     hosts: tuple[str, ...] = setting((), "hosts, each as a line of a hostfile")
     master_addr: str = setting("", "address of node 0")
-    master_port: int = setting(0, "its port", minimum=1, maximum=PORT_MAX)
+    master_port: int = setting(0, "port of node 0", minimum=1, maximum=PORT_MAX)
     interface: str = setting("", "network interface of gloo and NCCL")
     launcher: str = setting(
         "auto", "what starts the ranks", choices=("auto", "torchrun", "deepspeed", "slurm")
     )
     include: str = setting("", "hosts and slots to use")
     exclude: str = setting("", "hosts and slots to leave out")
-    max_restarts: int = setting(0, "starts after a failure", minimum=0)
-    min_nodes: int = setting(0, "go on with so many hosts", minimum=1)
-    hang_timeout: float = setting(0.0, "seconds a step may stand still", minimum=1)
-    start_timeout: float = setting(0.0, "seconds until steps have been timed", minimum=1)
-    pause_timeout: float = setting(0.0, "seconds a validation or checkpoint may take", minimum=1)
-    games_timeout: float = setting(0.0, "seconds self-play or a gate's games may stand still", minimum=1)
-    shutdown_timeout: float = setting(0.0, "seconds from a rank's last word to its end", minimum=1)
-    silence_timeout: float = setting(0.0, "seconds after which a silent host or head is gone", minimum=3)
+    max_restarts: int = setting(0, "restarts after a failure", minimum=0, maximum=MOST_RESTARTS)
+    min_nodes: int = setting(0, "fewest hosts to go on with", minimum=1, maximum=MOST_NODES)
+    hang_timeout: float = setting(0.0, "seconds that a step may stand still", minimum=1, maximum=MOST_SECONDS)
+    start_timeout: float = setting(
+        0.0, "seconds until the first steps have been timed", minimum=1, maximum=MOST_SECONDS
+    )
+    pause_timeout: float = setting(
+        0.0, "seconds that a validation or checkpoint may take", minimum=1, maximum=MOST_SECONDS
+    )
+    games_timeout: float = setting(
+        0.0, "seconds that self-play or a gate's games may stand still", minimum=1, maximum=MOST_SECONDS
+    )
+    shutdown_timeout: float = setting(
+        0.0, "seconds from a rank's last message to its end", minimum=1, maximum=MOST_SECONDS
+    )
+    silence_timeout: float = setting(
+        0.0, "seconds after which a silent host or head counts as lost", minimum=3, maximum=MOST_SECONDS
+    )
     host_weights: tuple[str, ...] = setting(
         (),
-        "shares of unlike hosts, HOST=WEIGHT",
+        "shares of hosts of unequal speed, HOST=WEIGHT",
         pattern=r"[^=\s]+=(?!0*\.?0*$)([0-9]{1,6}(\.[0-9]{1,6})?)",
-        wanted="HOST=WEIGHT with a weight above 0, as gpu-node-1=2",
+        expected="HOST=WEIGHT with a weight above 0, as gpu-node-1=2",
     )
 
 
