@@ -21,11 +21,11 @@ from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
 from alphazero.evaluation.match import random_openings
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
+from alphazero.network.device import choose_device
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane, play
-from alphazero.training.runtime import choose_device
 
 ROUNDS = 3
 WHOLE_GAMES_LANES_PER_SLOT = 2

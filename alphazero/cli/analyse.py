@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.errors import GameInputError
+from alphazero.text import table
 
 if TYPE_CHECKING:
     from alphazero.games.registry import Line
@@ -117,7 +118,8 @@ def to_table(analysis: Analysis) -> str:
         f"for the side to move: win {win:.1%}  draw {draw:.1%}  loss {loss:.1%}  value {analysis.value:+.4f}",
         "",
     ]
-    for move, share in analysis.policy.items():
-        bar = "#" * round(share / largest * BAR_WIDTH)
-        lines.append(f"  {move:<6}{share:>7.2%}  {bar}".rstrip())
-    return "\n".join(lines)
+    rows = [
+        (f"  {move}", f"{share:.2%}", "#" * round(share / largest * BAR_WIDTH))
+        for move, share in analysis.policy.items()
+    ]
+    return "\n".join([*lines, *table(rows, "lr")])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from alphazero.errors import ConfigError
+from alphazero.text import table
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "benchmarks"
 # What a benchmark module offers: arguments in, figures by name out.
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps({"bench": name, **figures}))
         else:
             print(f"{name}")
-            print("\n".join(f"  {key:<32} {shown(value)}" for key, value in figures.items()))
+            print("\n".join(table([(f"  {key}", shown(value)) for key, value in figures.items()])))
     return 0
 
 

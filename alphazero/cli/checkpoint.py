@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from alphazero.errors import CheckpointError
+from alphazero.text import table
 from alphazero.training.checkpoint import files
 
 
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
-        print(table(rows))
+        print(to_table(rows))
     return CheckpointError.exit_code if any(row.fault for row in rows) else 0
 
 
@@ -96,19 +97,17 @@ def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
     )
 
 
-def table(rows: list[Row]) -> str:
-    """One line a checkpoint."""
-    lines = [f"{'checkpoint':<28} {'saved':<16} {'MB':>8} {'precision':<9} {'ranks':>5}  state"]
+def to_table(rows: list[Row]) -> str:
+    """One line per checkpoint."""
+    lines = [("checkpoint", "saved", "MB", "precision", "ranks", "state")]
     for row in rows:
         saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.time_s))
         figures = [f"top-1 {row.figures['policy_top1']:.2%}"] if "policy_top1" in row.figures else []
         best = [f"best {', '.join(row.best)}"] if row.best else []
         state = row.fault or "; ".join(["complete", *figures, *best])
-        lines.append(
-            f"{row.name:<28} {saved:<16} {row.size_bytes / 1e6:>8.1f} {row.precision:<9} "
-            f"{row.world_size:>5}  {state}"
-        )
-    return "\n".join(lines)
+        size_mb = f"{row.size_bytes / 1e6:.1f}"
+        lines.append((row.name, saved, size_mb, row.precision, str(row.world_size), state))
+    return "\n".join(table(lines, "llrlr"))
 
 
 def _positive(text: str) -> int:

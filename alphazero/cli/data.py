@@ -55,10 +55,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(sources: list[Path], store: Path, workers: int) -> int:
-    from alphazero.data.pgn.importer import available_cores, import_pgn
+    from alphazero.data.pgn.importer import import_pgn
+    from alphazero.host.machine import count_processors
 
     try:
-        report = import_pgn(sources, store, workers=workers or available_cores(), progress=True)
+        report = import_pgn(sources, store, workers=workers or count_processors(), progress=True)
     except KeyboardInterrupt:
         print("import broken off; the same command goes on from the last finished shard", file=sys.stderr)
         raise

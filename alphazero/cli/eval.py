@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.cli import eval_solved
 from alphazero.errors import ConfigError, DataError, WeightsError
+from alphazero.text import table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure each network on the same positions, print them."""
     import os
 
-    from alphazero.training.runtime import choose_device
+    from alphazero.network.device import choose_device
 
     for path in args.weights:
         if not path.is_file():
@@ -177,25 +178,29 @@ def progress(
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
     """For people."""
-    names = [str(path) for path in args.weights]
-    width = max(len("weights"), *map(len, names))
-    lines = [describe(args, positions), ""]
-    heads = ("top-1", "top-5", "policy loss", "value loss", "value mse")
-    lines.append(f"{'weights':<{width}}" + "".join(f"{head:>13}" for head in heads))
-    for name, row in zip(names, rows, strict=True):
-        figures = (
+    lines = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
+    lines += [
+        (
+            str(path),
             f"{row.policy_top1:.2%}",
             f"{row.policy_top5:.2%}",
             f"{row.policy_loss:.4f}",
             f"{row.value_loss:.4f}",
             f"{row.value_mse:.4f}",
         )
-        lines.append(f"{name:<{width}}" + "".join(f"{figure:>13}" for figure in figures))
-    lines += [
-        "",
-        "losses in nats; value mse of W - L against the result, -1 to 1 (lc0 prints a quarter of it)",
+        for path, row in zip(args.weights, rows, strict=True)
     ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            describe(args, positions),
+            "",
+            *table(lines, "lrrrrr"),
+            "",
+            "top-1, top-5: share of positions whose known move is the network's first, among its first five;",
+            "losses: cross-entropy in nats; value mse: mean squared error of win minus loss against the",
+            "result, both from -1 to 1 (lc0 prints a quarter of it)",
+        ]
+    )
 
 
 def describe(args: argparse.Namespace, positions: PositionSet) -> str:

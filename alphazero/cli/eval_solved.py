@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.errors import ConfigError
+from alphazero.text import table
 
 if TYPE_CHECKING:
     import torch
@@ -175,23 +176,14 @@ def to_table(name: str, results: Sequence[SetErrors]) -> str:
     """For people: a line a set and one for all of them."""
     players = list(results[0].errors)
     rows = [*results, total_of(results)]
-    lines = [
-        f"{name}: moves that make the outcome worse",
-        "",
-        f"{'set':<16}{'positions':>10}{'no error possible':>19}"
-        + "".join(f"{player:>{max(18, len(player) + 2)}}" for player in players),
-    ]
+    lines = [("set", "positions", "no error possible", *players)]
     for row in rows:
         without = "-" if row.without_errors is None else str(row.without_errors)
         figures = [f"{row.errors[player]} {row.errors[player] / row.positions:7.2%}" for player in players]
-        lines.append(
-            f"{row.name:<16}{row.positions:>10}{without:>19}"
-            + "".join(
-                f"{figure:>{max(18, len(player) + 2)}}"
-                for player, figure in zip(players, figures, strict=True)
-            )
-        )
-    return "\n".join(lines)
+        lines.append((row.name, str(row.positions), without, *figures))
+    return "\n".join(
+        [f"{name}: moves that make the outcome worse", "", *table(lines, "lrr" + "r" * len(players))]
+    )
 
 
 def total_of(results: Sequence[SetErrors]) -> SetErrors:

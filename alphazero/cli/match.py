@@ -79,10 +79,10 @@ def network_side(args: argparse.Namespace, search: SearchConfig, path: Path) -> 
     import torch
 
     from alphazero.evaluation.players import search_player
+    from alphazero.network.device import choose_device
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.weights import load_network
     from alphazero.search.settings import search_settings
-    from alphazero.training.runtime import choose_device
 
     device = choose_device(args.device, 0, os.environ)
     network, _ = load_network(path, device)

@@ -47,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from alphazero.data.store.growing import GrowingStore
+    from alphazero.network.device import choose_device
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.weights import load_network
     from alphazero.selfplay.recording import Recording
     from alphazero.training.loop.stop import StopRequest
-    from alphazero.training.runtime import choose_device
 
     device = choose_device(args.device, 0, os.environ)
     network, _ = load_network(args.weights, device)

@@ -84,11 +84,10 @@ def read_moves(text: str) -> _core.Connect4Line:
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:
     """A solver with so much memory. Raises ConfigError where there is not as much."""
-    import psutil
-
     from alphazero import _core
+    from alphazero.host.memory import HostMemory
 
-    available_mib = psutil.virtual_memory().available >> 20
+    available_mib = HostMemory().check().available_bytes >> 20
     if not 1 <= table_mib <= available_mib:
         raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the memory that is free")
     return _core.Connect4Solver(table_mib)

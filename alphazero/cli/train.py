@@ -103,12 +103,13 @@ def without(arguments: list[str], flag: str) -> list[str]:
 
 def _train(args: argparse.Namespace) -> int:
     from alphazero.cluster.agent import rank_side
-    from alphazero.training.runtime import lone_process_environment, nvidia_device_present, read_runtime
+    from alphazero.host.machine import device_files_present
+    from alphazero.training.runtime import lone_process_environment, read_runtime
 
     rank_side.begin(os.environ)
     if "RANK" not in os.environ:
         os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
-    on_cpu = args.device == "cpu" or not nvidia_device_present()
+    on_cpu = args.device == "cpu" or not device_files_present()
     try:
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
     except AlphaZeroError as error:

@@ -13,10 +13,10 @@ import psutil
 from alphazero.health.findings import Finding, Severity
 from alphazero.health.thresholds import HostThresholds
 from alphazero.host.machine import count_cores
+from alphazero.host.memory import HostMemory
 
 MIB = 1 << 20
 SHARED_MEMORY = Path("/dev/shm")
-CGROUP = Path("/sys/fs/cgroup")
 STA_UNSYNC = 0x0040  # linux/timex.h
 
 
@@ -45,14 +45,13 @@ class HostReading:
 
 def read_host(directory: Path) -> HostReading:
     """Look at this host; `directory` is where the run will be written, it need not exist yet."""
-    memory = psutil.virtual_memory()
+    memory = HostMemory().check()
     swap = psutil.swap_memory()
-    limit, available = _container_memory(CGROUP)
     existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     disk = os.statvfs(existing)
     return HostReading(
-        memory_total=min(memory.total, limit),
-        memory_available=min(memory.available, available),
+        memory_total=memory.total_bytes,
+        memory_available=memory.available_bytes,
         swap_total=swap.total,
         swap_used=swap.used,
         directory=str(existing),
@@ -65,22 +64,6 @@ def read_host(directory: Path) -> HostReading:
         cores=count_cores(),
         clock_synchronised=_clock_synchronised(),
     )
-
-
-def _container_memory(cgroup: Path) -> tuple[int, int]:
-    """Limit and what is left of it (file cache counts as left); huge where no container limits memory."""
-    unlimited = 1 << 62
-    try:
-        limit = (cgroup / "memory.max").read_text(encoding="ascii").strip()
-        if limit == "max":
-            return unlimited, unlimited
-        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
-        statistics = dict(
-            line.split() for line in (cgroup / "memory.stat").read_text(encoding="ascii").splitlines()
-        )
-        return int(limit), int(limit) - used + int(statistics.get("inactive_file", 0))
-    except (OSError, ValueError):
-        return unlimited, unlimited  # no cgroup v2 here: nothing limits it
 
 
 def _open_files() -> int:

@@ -26,6 +26,7 @@ from alphazero.health.judge_gpu import judge_gpus, judge_nvml
 from alphazero.health.judge_host import HostReading, judge_host, read_host
 from alphazero.health.thresholds import Thresholds
 from alphazero.host.machine import device_files_present
+from alphazero.text import table
 
 FORMAT = "alphazero-health"
 VERSION = 1
@@ -170,7 +171,7 @@ def to_table(report: HealthReport) -> str:
         lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
     if report.gpus:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
-        lines += [*_aligned([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
+        lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
     elif report.driver is None and worst(_of_nvml(report)) is Severity.OK:
         lines += ["no NVIDIA device here was looked at: the findings are the host's alone", ""]
     if report.hidden:
@@ -218,13 +219,6 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
 def _machine_line(machine: HostReading) -> str:
     shm = "?" if machine.shm_free is None else f"{machine.shm_free / GIB:.1f}"
     return (
@@ -254,4 +248,4 @@ def _fault_lines(report: HealthReport) -> list[str]:
     rows += [
         ("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()
     ]
-    return ["", *_aligned(rows)] if rows else []
+    return ["", *table(rows)] if rows else []

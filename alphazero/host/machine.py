@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.errors import LaunchError
+from alphazero.host.control_groups import ROOT, processor_quota
 
 INFINIBAND = Path("/sys/class/infiniband")
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+# Tells the ranks of a host their weight, where its line of the hostfile has one.
+HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
 
 
 @dataclass(frozen=True)
@@ -156,20 +158,20 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     return found[0].index
 
 
-def count_cores() -> int:
-    """Physical cores this process may use, at least 1."""
+def count_processors(root: Path = ROOT) -> int:
+    """Processors (hardware threads) this process may use by affinity and container quota, at least 1."""
+    allowed, quota = len(os.sched_getaffinity(0)), processor_quota(root)
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+def count_cores(root: Path = ROOT) -> int:
+    """Physical cores this process may use by affinity and container quota, at least 1."""
     import psutil
 
     logical = psutil.cpu_count(logical=True) or 1
     physical = psutil.cpu_count(logical=False) or logical
-    allowed = len(os.sched_getaffinity(0)) * physical / logical
-    try:
-        quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
-        if quota != "max":
-            allowed = min(allowed, int(quota) / int(period))
-    except (OSError, ValueError):
-        pass  # no cgroup v2 here: nothing limits the share
-    return max(1, int(allowed))
+    allowed, quota = len(os.sched_getaffinity(0)) * physical / logical, processor_quota(root)
+    return max(1, int(allowed if quota is None else min(allowed, quota)))
 
 
 def list_addresses() -> tuple[tuple[str, str], ...]:

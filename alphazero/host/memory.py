@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from alphazero.host.control_groups import ROOT, memory_limits
+
 # Below this share of the total, allocations begin to push out the page cache that feeds the loader.
 LOW_SHARE = 0.10
 # Below this the kernel is about to end a process, most likely a rank.
 CRITICAL_SHARE = 0.03
-# A control group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
-NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class HostMemory:
 
     def __init__(
         self,
-        root: Path = Path("/"),
+        root: Path = ROOT,
         virtual_memory: Callable[[], Any] = psutil.virtual_memory,
         rss_bytes: Callable[[], int] | None = None,
         host: str = "",
@@ -79,7 +78,7 @@ class HostMemory:
         """The state now; reads a few files of the kernel, well under a millisecond."""
         memory = self._virtual_memory()
         available, total = int(memory.available), int(memory.total)
-        for limit, used in control_group_limits(self._root):
+        for limit, used in memory_limits(self._root):
             total = min(total, limit)
             available = min(available, max(0, limit - used))
         return MemoryState(
@@ -90,52 +89,6 @@ class HostMemory:
 def resident_bytes() -> int:
     """Memory of this process that lies in RAM."""
     return int(psutil.Process().memory_info().rss)
-
-
-def control_group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
-    """(limit, used) in bytes of every control group with a limit that holds this process; 1 and 2."""
-    for path in _control_groups(root):
-        v2 = (path / "memory.max").exists()
-        names = ("memory.max", "memory.current") if v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        limit, used = (_read_number(path / name) for name in names)
-        if limit is not None and used is not None and limit < NO_LIMIT:
-            yield limit, max(0, used - _page_cache(path / "memory.stat", "" if v2 else "total_"))
-
-
-def _control_groups(root: Path) -> Iterator[Path]:
-    """Directories of the memory control groups of this process, from its own up to the outermost.
-
-    In a container the path of /proc/self/cgroup may be the host's and not be mounted: then the mount
-    itself is the container's own group.
-    """
-    mount = root / "sys/fs/cgroup"
-    with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0" and not controllers:
-                top = mount
-            elif "memory" in controllers.split(","):
-                top = mount / "memory"
-            else:
-                continue
-            inside = top / path.lstrip("/")
-            yield from (group for group in (inside, *inside.parents) if group.is_relative_to(top))
-
-
-def _page_cache(stat: Path, prefix: str) -> int:
-    """Bytes of files kept in memory: the kernel gives them back when asked (as MemAvailable counts)."""
-    kept = (f"{prefix}active_file", f"{prefix}inactive_file")
-    with contextlib.suppress(OSError, ValueError):
-        pairs = (line.split(" ", 1) for line in stat.read_text().splitlines())
-        return sum(int(value) for name, value in pairs if name in kept)
-    return 0
-
-
-def _read_number(path: Path) -> int | None:
-    """The number a file of the kernel holds; None where it holds none ("max") or is not there."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text())
-    return None
 
 
 def _gib(size_bytes: int) -> str:

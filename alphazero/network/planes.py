@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alphazero.games.batch import Batch
 from alphazero.games.spec import GameSpec
 
 # Shapes: B positions, N bytes of a packed position, C planes, H x W board, K legal moves over all B
 # positions, A policy indices, 3 = win, draw, loss of the mover.
 
 
-class HostBatch(Protocol):
-    """What to_device takes of a data.batch.Batch; there stands what the arrays hold."""
-
-    @property
-    def packed(self) -> npt.NDArray[np.uint8]: ...
-    @property
-    def legal_offset(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def legal_index(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def policy(self) -> npt.NDArray[np.float32]: ...
-    @property
-    def wdl(self) -> npt.NDArray[np.float32]: ...
-    @property
-    def moves_left(self) -> npt.NDArray[np.float32]: ...
-
-
 @dataclass(frozen=True)
 class DeviceBatch:
-    """A data.batch.Batch as tensors on one device; legal moves as (row, index) pairs.
+    """A games.batch.Batch as tensors on one device; legal moves as (row, index) pairs.
 
     packed_BN uint8; row_K and legal_index_K int64 (move k belongs to position row_K[k]); policy_K,
     wdl_B3, moves_left_B float32 as in Batch.
@@ -49,7 +30,7 @@ class DeviceBatch:
     moves_left_B: Tensor
 
 
-def to_device(batch: HostBatch, device: torch.device) -> DeviceBatch:
+def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     """Copy a batch to `device`; to CUDA through pinned memory, without waiting for the copy."""
 
     def move(array: object) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from alphazero.health.findings import Finding, Severity, exit_status, worst
 from alphazero.health.thresholds import CollectiveThresholds
+from alphazero.text import table
 
 FORMAT = "alphazero-preflight"
 VERSION = 1
@@ -195,10 +196,7 @@ def to_table(report: PreflightReport) -> str:
             link = "-" if own.link_ms is None else f"{own.link_ms:.2f}"
             times = (f"{own.compute_ms:.2f}", f"{own.arrival_ms:.2f}", link)
         rows.append((str(record.rank), record.host, record.device, *times))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines = table(rows)
     figures = all_reduce_figures(report)
     if figures is not None:
         lines.append(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from alphazero.errors import LaunchError
-from alphazero.text import counted
+from alphazero.host.machine import count_processors
+from alphazero.network.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -37,34 +36,6 @@ class Runtime:
         if self.device.type == "cuda":
             return f"{self.device} {torch.cuda.get_device_name(self.device)}"
         return f"cpu ({torch.get_num_threads()} threads)"
-
-
-def nvidia_device_present() -> bool:
-    """True where the kernel shows an NVIDIA device, whatever CUDA thinks of it."""
-    return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
-
-
-def choose_device(asked: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
-    """The device of a rank; `asked` is auto, cuda or cpu.
-
-    Raises LaunchError where an NVIDIA device is there and CUDA cannot use it: a broken driver must
-    never become a silent CPU run.
-    """
-    hidden = environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if asked == "cpu" or (asked == "auto" and (hidden or not nvidia_device_present())):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        built = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"
-        raise LaunchError(
-            f"--device {asked}: CUDA does not work here ({built}); expected a working driver or --device cpu"
-        )
-    count = torch.cuda.device_count()
-    if local_rank >= count:
-        raise LaunchError(
-            f"local rank {local_rank}: this host has {counted(count, 'CUDA device')}; "
-            "expected at most one process per device"
-        )
-    return torch.device("cuda", local_rank)
 
 
 def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: str = "") -> Runtime:
@@ -104,5 +75,5 @@ def lone_process_environment() -> dict[str, str]:
 
 
 def default_threads(local_world_size: int) -> int:
-    """CPU threads per rank: the cores this process may use, shared by the ranks of the host."""
-    return max(1, len(os.sched_getaffinity(0)) // local_world_size)
+    """CPU threads per rank: the processors this process may use, shared by the ranks of the host."""
+    return max(1, count_processors() // local_world_size)

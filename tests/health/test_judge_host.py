@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from alphazero.health.findings import Severity, exit_status, finding_from_json
-from alphazero.health.judge_host import HostReading, _container_memory, judge_host, read_host
+from alphazero.health.judge_host import HostReading, judge_host, read_host
 from alphazero.health.thresholds import load_thresholds
+from alphazero.host.memory import HostMemory
 
 MIB = 1 << 20
 GOOD = HostReading(
@@ -110,11 +111,22 @@ def test_the_file_limit_is_that_of_the_process(tmp_path: Path):
     assert done.stdout == "300\n"
 
 
-def test_the_limit_of_a_container_counts_and_its_file_cache_is_free(tmp_path: Path):
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("700\n")
-    (tmp_path / "memory.stat").write_text("anon 400\ninactive_file 200\n")
-    assert _container_memory(tmp_path) == (1000, 500)
-    (tmp_path / "memory.max").write_text("max\n")
-    assert min(_container_memory(tmp_path)) > 2**60
-    assert min(_container_memory(tmp_path / "none")) > 2**60
+def test_the_limits_of_control_groups_count_as_they_do_in_training(tmp_path: Path):
+    assert read_host(tmp_path).memory_total == HostMemory().check().total_bytes
+
+
+def test_the_limit_of_a_container_counts_and_its_file_cache_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+    (group / "memory.max").write_text("1000\n")
+    (group / "memory.current").write_text("700\n")
+    (group / "memory.stat").write_text("anon 400\ninactive_file 200\n")
+    monkeypatch.setattr("alphazero.health.judge_host.HostMemory", lambda: HostMemory(tmp_path))
+    reading = read_host(tmp_path)
+    assert (reading.memory_total, reading.memory_available) == (1000, 500)
+    (group / "memory.max").write_text("max\n")
+    assert read_host(tmp_path).memory_total == psutil.virtual_memory().total

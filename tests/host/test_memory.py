@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from alphazero.host.memory import HostMemory, MemoryState, control_group_limits
+from alphazero.host.control_groups import memory_limits
+from alphazero.host.memory import HostMemory, MemoryState
 
 GIB = 2**30
 
@@ -122,7 +123,7 @@ def test_the_shares_can_be_set(machine):
 def test_on_this_machine_it_agrees_with_psutil():
     state = HostMemory().check()
     assert isinstance(state, MemoryState)
-    limits = [limit for limit, _ in control_group_limits()]
+    limits = [limit for limit, _ in memory_limits()]
     assert state.total_bytes == min([psutil.virtual_memory().total, *limits])
     assert 0 < state.available_bytes <= state.total_bytes
     assert 0 < state.rss_bytes < state.total_bytes

@@ -22,6 +22,7 @@ from alphazero.cluster.hosts.remote import (
     explain_ssh,
     run_everywhere,
 )
+from alphazero.text import table as aligned
 
 PROBE_TIMEOUT_S = 25.0
 GIB = 1 << 30
@@ -64,7 +65,7 @@ class Examined:
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostIssue:
     """Something wrong on a host: an error keeps the job from starting, a warning does not."""
 
     host: str
@@ -82,10 +83,10 @@ class Report:
     """What a round of probes found."""
 
     examined: tuple[Examined, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[HostIssue, ...]
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[HostIssue, ...]:
         """What keeps the job from starting."""
         return tuple(finding for finding in self.findings if finding.is_error)
 
@@ -114,7 +115,7 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
             continue
         probe = probes.decode(answer.output) if answer.status == 0 else None
         if probe is None:
-            findings.append(Finding(host.remote.name, _explain(answer, python, checkout)))
+            findings.append(HostIssue(host.remote.name, _explain(answer, python, checkout)))
             examined.append(Examined(host, None))
             continue
         # The host looked at its clock at some moment while we waited.
@@ -142,7 +143,7 @@ def _explain(answer: Answer, python: str, checkout: Path) -> str:
     return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
 
 
-def compare(examined: Sequence[Examined], question: Question) -> Iterator[Finding]:
+def compare(examined: Sequence[Examined], question: Question) -> Iterator[HostIssue]:
     """Everything wrong in the answers, host by host; versions are compared with the first that answered."""
     present = [one for one in examined if one.probe is not None]
     if not present:
@@ -165,12 +166,12 @@ def job_device(examined: Sequence[Examined], wanted: str) -> str:
     return "cuda" if any(one.probe and one.probe.visible for one in examined) else "cpu"
 
 
-def _error(one: Examined, text: str) -> Finding:
-    return Finding(one.host.remote.name, text)
+def _error(one: Examined, text: str) -> HostIssue:
+    return HostIssue(one.host.remote.name, text)
 
 
-def _warning(one: Examined, text: str) -> Finding:
-    return Finding(one.host.remote.name, text, is_error=False)
+def _warning(one: Examined, text: str) -> HostIssue:
+    return HostIssue(one.host.remote.name, text, is_error=False)
 
 
 def _probe(one: Examined) -> Probe:
@@ -178,7 +179,7 @@ def _probe(one: Examined) -> Probe:
     return one.probe
 
 
-def _check_host(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_host(one: Examined, question: Question) -> Iterator[HostIssue]:
     probe = _probe(one)
     if probe.fault:
         yield _error(one, probe.fault)
@@ -189,7 +190,7 @@ def _check_host(one: Examined, question: Question) -> Iterator[Finding]:
             yield _error(one, f"{probe.python} has no {name}; expected `make setup` there")
 
 
-def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_devices(one: Examined, question: Question) -> Iterator[HostIssue]:
     probe, slots = _probe(one), max((one.host.num_ranks, *(place + 1 for place in one.host.chosen)))
     if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
         yield _error(
@@ -197,7 +198,7 @@ def _check_devices(one: Examined, question: Question) -> Iterator[Finding]:
         )
 
 
-def _check_health(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_health(one: Examined, question: Question) -> Iterator[HostIssue]:
     probe, run = _probe(one), question.run_directory
     if not probe.run_writable:
         yield _error(one, f"{run}: cannot be written; expected a directory for the run")
@@ -206,7 +207,7 @@ def _check_health(one: Examined, question: Question) -> Iterator[Finding]:
         yield finding(one, fault.text)
 
 
-def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_address(one: Examined, question: Question) -> Iterator[HostIssue]:
     probe, name = _probe(one), question.master_addr
     if name and not probe.master_addresses:
         yield _error(one, f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
@@ -223,13 +224,13 @@ def _check_address(one: Examined, question: Question) -> Iterator[Finding]:
         yield _error(one, f"port {port} is in use; expected a free one: --master-port {probe.free_port}")
 
 
-def _check_interface(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_interface(one: Examined, question: Question) -> Iterator[HostIssue]:
     names = list(dict.fromkeys(name for name, _ in _probe(one).machine.addresses))
     if question.interface and question.interface not in names:
         yield _error(one, f"no network interface {question.interface}; expected one of {', '.join(names)}")
 
 
-def _check_data(one: Examined, question: Question) -> Iterator[Finding]:
+def _check_data(one: Examined, question: Question) -> Iterator[HostIssue]:
     for path, wanted in question.data.items():
         if (found := _probe(one).data.get(path, "")) != wanted:
             state = f"is {found[:12]} there, {wanted[:12]} on the head" if found else "is not there"
@@ -241,7 +242,7 @@ def lacks_data(one: Examined, question: Question) -> bool:
     return one.probe is not None and any(one.probe.data.get(path) != it for path, it in question.data.items())
 
 
-def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:
+def _check_agreement(one: Examined, reference: Examined) -> Iterator[HostIssue]:
     ours, theirs, other = _probe(one), _probe(reference), reference.host.remote.name
     for name, wanted in theirs.versions.items():
         found = ours.versions.get(name, "not installed")
@@ -251,7 +252,7 @@ def _check_agreement(one: Examined, reference: Examined) -> Iterator[Finding]:
         yield _error(one, f"alphazero commit {ours.commit}; expected {theirs.commit} as on {other}")
 
 
-def _check_clock(one: Examined) -> Iterator[Finding]:
+def _check_clock(one: Examined) -> Iterator[HostIssue]:
     if abs(one.clock_ahead_s) > MAX_CLOCK_S:
         yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s")
 
@@ -281,7 +282,4 @@ def table(report: Report) -> list[str]:
                 verdict,
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return aligned(rows)

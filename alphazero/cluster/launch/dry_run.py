@@ -18,7 +18,7 @@ from alphazero.cluster.plan.commands import (
 from alphazero.cluster.plan.commands import deepspeed_node_command as deepspeed_command
 from alphazero.cluster.plan.identity import is_ip
 from alphazero.cluster.plan.launch_plan import SLURM, ClusterPlan, HostPlan, LaunchPlan
-from alphazero.host.machine import Machine, interface_towards
+from alphazero.host.machine import HOST_WEIGHT_VARIABLE, Machine, interface_towards
 
 
 def dry_run_lines(
@@ -107,7 +107,7 @@ def _command_there(
         command = replace(command, argv=(*command.argv[:3], *words))
     variables = []
     if plan.has_weights:
-        variables.append(Variable("ALPHAZERO_HOST_WEIGHT", f"{part.weight:g}", "weight of this host"))
+        variables.append(Variable(HOST_WEIGHT_VARIABLE, f"{part.weight:g}", "weight of this host"))
     if plan.interface:
         names = ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if device == "cuda" else ()))
         variables += [Variable(name, plan.interface, "--interface") for name in names]

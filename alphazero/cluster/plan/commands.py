@@ -12,9 +12,8 @@ from alphazero.cluster import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.errors import LaunchError
-from alphazero.host.machine import Machine
+from alphazero.host.machine import HOST_WEIGHT_VARIABLE, Machine
 
-WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"  # read by the trainer (training/batch/planner.py)
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
     "RANK",
@@ -208,7 +207,7 @@ def choose_environment(
     if plan.device == "cpu":
         chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
     if plan.weight is not None:
-        chosen.append(Variable(WEIGHT_VARIABLE, f"{plan.weight:g}", "weight of this host"))
+        chosen.append(Variable(HOST_WEIGHT_VARIABLE, f"{plan.weight:g}", "weight of this host"))
     if plan.device == "cuda" and plan.launcher != "deepspeed":
         chosen += _device_variables(plan, environment)
     if plan.num_nodes == 1:
@@ -220,7 +219,7 @@ def choose_environment(
             chosen.append(Variable("NCCL_SOCKET_IFNAME", interface, route))
     if plan.device == "cuda" and plan.num_nodes > 1 and not machine.has_infiniband:
         chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
-    ours = (WEIGHT_VARIABLE, "CUDA_VISIBLE_DEVICES")
+    ours = (HOST_WEIGHT_VARIABLE, "CUDA_VISIBLE_DEVICES")
     return tuple(one for one in chosen if one.name in ours or one.name not in environment)
 
 

@@ -27,9 +27,10 @@ from alphazero.data.pgn.lock import ImportLock
 from alphazero.data.pgn.rows import GAME, quarantine_line, rows_of
 from alphazero.data.pgn.source import Source, find_sources
 from alphazero.data.pgn.stream import CHUNK_BYTES, ParsedChunk, SourceEnd, parse_sources
-from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry, file_sha256
+from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.errors import DataError
+from alphazero.files import sha256_of
 
 JOURNAL_NAME = "journal.json"
 
@@ -48,11 +49,6 @@ class ImportReport:
     def games_read(self) -> int:
         """Games found in the sources: imported and quarantined."""
         return sum(source.games for source in self.manifest.sources)
-
-
-def available_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 def working_directory(store: Path) -> Path:
@@ -116,8 +112,7 @@ def _present_manifest(found: Sequence[Source], store: Path) -> Manifest | None:
     here = [(source.name, source.size_bytes) for source in found]
     there = [(entry.name, entry.size_bytes) for entry in manifest.sources]
     same = here == there and all(
-        file_sha256(source.path) == entry.sha256
-        for source, entry in zip(found, manifest.sources, strict=True)
+        sha256_of(source.path) == entry.sha256 for source, entry in zip(found, manifest.sources, strict=True)
     )
     if not same:
         raise DataError(f"{store}: holds the games of other sources; name another store or remove it")

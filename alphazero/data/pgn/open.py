@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from alphazero.data.pgn.importer import available_cores, import_pgn
+from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.journal import VERSION as IMPORT_VERSION
 from alphazero.data.pgn.source import Source, find_sources
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.store import VERSION as STORE_VERSION
 from alphazero.errors import DataError
+from alphazero.host.machine import count_processors
 
 
 def open_or_import(
@@ -32,7 +33,7 @@ def open_or_import(
         if complete:
             stores.append(GameStore.open(path))
         elif not raw_done:
-            stores.append(_open_cached(raw, cache_dir, workers or available_cores(), progress))
+            stores.append(_open_cached(raw, cache_dir, workers or count_processors(), progress))
             raw_done = True
     games = {store.manifest.game for store in stores}
     if len(games) > 1:

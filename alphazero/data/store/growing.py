@@ -20,14 +20,13 @@ from alphazero.data.store.store import (
     GameStore,
     Manifest,
     ShardEntry,
-    file_sha256,
     shard_batch,
     shard_name,
     view_of,
 )
 from alphazero.data.store.writer import encode_shard, write_whole
 from alphazero.errors import DataError
-from alphazero.files import fsync_directory, remove_unfinished
+from alphazero.files import fsync_directory, remove_unfinished, sha256_of
 
 SET_ASIDE = "set-aside"
 _SHARDS = "shard-*.arrow"
@@ -142,7 +141,7 @@ class GrowingStore:
             aside = self.path / SET_ASIDE
             _make_directory(aside)
             for stray in strays:
-                stray.replace(aside / _aside_name(file_sha256(stray), stray.name))
+                stray.replace(aside / _aside_name(sha256_of(stray), stray.name))
             fsync_directory(aside)
             fsync_directory(self.path)
 

@@ -26,6 +26,7 @@ from alphazero import _core
 from alphazero.data.store.arrow_views import buffer_values, list_view, validity
 from alphazero.data.store.search_columns import SearchView, check_values, search_view
 from alphazero.errors import DataError
+from alphazero.files import sha256_of
 
 MAGIC = "alphazero-game-store"
 VERSION = 1
@@ -195,15 +196,6 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 @dataclass(frozen=True)
 class ShardView:
     """One shard, memory-mapped. G games, M plies; the arrays are views into the file (read only).
@@ -340,10 +332,10 @@ class GameStore:
 
         Raises DataError at the first fault.
         """
-        if file_sha256(self.path / QUARANTINE_NAME) != self.manifest.quarantine_sha256:
+        if sha256_of(self.path / QUARANTINE_NAME) != self.manifest.quarantine_sha256:
             raise DataError(f"{self.path / QUARANTINE_NAME}: its checksum is not the manifest's")
         for entry, shard in zip(self.manifest.shards, self.shards, strict=True):
-            if file_sha256(shard.path) != entry.sha256:
+            if sha256_of(shard.path) != entry.sha256:
                 raise DataError(f"{shard.path}: its checksum is not the manifest's")
             verify_shard(shard, self.manifest.game)
 

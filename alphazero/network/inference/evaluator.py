@@ -15,7 +15,7 @@ from alphazero.network.inference.batch_program import BatchProgram
 from alphazero.network.inference.folding import check_fits, fold_tensors
 from alphazero.network.inference.forward import Forward, ModuleForward
 from alphazero.network.inference.onednn_forward import OneDnnForward, why_not_onednn
-from alphazero.network.inference.runner import CpuRunner, CudaRunner, Lane, Runner
+from alphazero.network.inference.runner import BatchBuffers, CpuRunner, CudaRunner, Runner
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import DTYPES
 
@@ -32,20 +32,20 @@ class Evaluation(NamedTuple):
 class Pending:
     """A batch on its way."""
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
+    def __init__(self, buffers: BatchBuffers) -> None:
+        self._buffers = buffers
         self._evaluation: Evaluation | None = None
 
     def result(self) -> Evaluation:
         """Wait for the device; arrays of the caller's own. Frees the batch's buffers for another submit."""
         if self._evaluation is None:
-            lane = self._lane
-            lane.wait()
+            buffers = self._buffers
+            buffers.wait()
             self._evaluation = Evaluation(
-                lane.logits_M[: lane.num_moves].numpy().copy(),
-                lane.wdl_B3[: lane.num_positions].numpy().copy(),
+                buffers.logits_M[: buffers.num_moves].numpy().copy(),
+                buffers.wdl_B3[: buffers.num_positions].numpy().copy(),
             )
-            lane.busy = False
+            buffers.busy = False
         return self._evaluation
 
 
@@ -85,7 +85,7 @@ class NetworkEvaluator:
         self.max_moves = self.program.max_moves
         on_cuda = device.type == "cuda"
         self.runner: Runner = CudaRunner(self.program, device) if on_cuda else CpuRunner(self.program)
-        self.lanes = [Lane(self.program, pinned=on_cuda) for _ in range(in_flight)]
+        self.buffers = [BatchBuffers(self.program, pinned=on_cuda) for _ in range(in_flight)]
 
     @property
     def description(self) -> str:
@@ -130,13 +130,13 @@ class NetworkEvaluator:
             )
         if len(legal_offset) != num_positions + 1 or legal_offset[0] != 0 or legal_offset[-1] != num_moves:
             raise ValueError(f"legal_offset: expected {num_positions + 1} numbers from 0 to {num_moves}")
-        lane = next((lane for lane in self.lanes if not lane.busy), None)
-        if lane is None:
-            raise RuntimeError(f"{len(self.lanes)} batches in flight: take a result() first")
-        lane.fill(packed, legal_index, legal_offset)
-        lane.busy = True
-        self.runner.enqueue(lane)
-        return Pending(lane)
+        buffers = next((one for one in self.buffers if not one.busy), None)
+        if buffers is None:
+            raise RuntimeError(f"{len(self.buffers)} batches in flight: take a result() first")
+        buffers.fill(packed, legal_index, legal_offset)
+        buffers.busy = True
+        self.runner.enqueue(buffers)
+        return Pending(buffers)
 
     def load(self, named_tensors: Mapping[str, Tensor]) -> None:
         """Take new weights: a state dict of AlphaZeroNet with BatchNorm's statistics, on one device.

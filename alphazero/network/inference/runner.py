@@ -18,7 +18,7 @@ from alphazero.network.inference.batch_program import BatchProgram
 WARM_UP_RUNS = 3  # before a capture, as torch.cuda.make_graphed_callables does
 
 
-class Lane:
+class BatchBuffers:
     """Host buffers of one batch in flight (pinned for CUDA), and the event that ends it."""
 
     def __init__(self, program: BatchProgram, pinned: bool) -> None:
@@ -92,8 +92,8 @@ class Runner(Protocol):
     def description(self) -> str:
         """How it runs, for people."""
 
-    def enqueue(self, lane: Lane) -> None:
-        """Begin the evaluation of a filled lane; `lane.wait()` ends it."""
+    def enqueue(self, buffers: BatchBuffers) -> None:
+        """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """New weights, for batches enqueued from now on."""
@@ -107,11 +107,11 @@ class CpuRunner:
         self.description = program.forward.description
 
     @torch.inference_mode()
-    def enqueue(self, lane: Lane) -> None:
+    def enqueue(self, buffers: BatchBuffers) -> None:
         """See Runner."""
-        lane.send()
-        self.program.run(lane.num_moves)
-        lane.fetch()
+        buffers.send()
+        self.program.run(buffers.num_moves)
+        buffers.fetch()
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Runner."""
@@ -144,16 +144,16 @@ class CudaRunner:
                 how = f"without CUDA graph: {str(error).strip().splitlines()[0]}"
         self.description = f"{program.forward.description}, {how}"
 
-    def enqueue(self, lane: Lane) -> None:
+    def enqueue(self, buffers: BatchBuffers) -> None:
         """See Runner."""
         with self._on_stream(), torch.inference_mode():
-            lane.send()
+            buffers.send()
             if self.graph is not None:
                 self.graph.replay()
             else:
                 with cudnn_by_rule():
-                    self.program.run(lane.num_moves)
-            lane.fetch()
+                    self.program.run(buffers.num_moves)
+            buffers.fetch()
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Runner; in stream order, so batches enqueued before keep the old weights."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from alphazero.config import AUTO, Config, TrainingConfig
 from alphazero.errors import ConfigError, TrainingError
+from alphazero.host.machine import HOST_WEIGHT_VARIABLE
 from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.text import counted
@@ -23,9 +24,6 @@ from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
 from alphazero.training.runtime import Runtime
 
-# What a launcher tells the ranks of a host whose hostfile line has a weight.
-WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
-
 
 def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str]) -> float:
     """The static share of this host's ranks, 1 where nobody gave one.
@@ -38,7 +36,7 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
         by_flag[name] = float(number)
         if not by_flag[name]:
             raise ConfigError(f"--host-weights {entry}: expected a weight above 0")
-    told = environment.get(WEIGHT_VARIABLE)
+    told = environment.get(HOST_WEIGHT_VARIABLE)
     if told is None:
         return by_flag.get(host, 1.0)
     try:
@@ -46,7 +44,7 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise ConfigError(f"{WEIGHT_VARIABLE}={told!r}: expected a number above 0")
+        raise ConfigError(f"{HOST_WEIGHT_VARIABLE}={told!r}: expected a number above 0")
     if by_flag.get(host, weight) != weight:
         raise ConfigError(
             f"--host-weights {host}={by_flag[host]:g} contradicts weight={told} of the hostfile: "

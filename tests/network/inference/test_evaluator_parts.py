@@ -12,7 +12,13 @@ from alphazero.network.inference.batch_program import BatchProgram, PlaneExpande
 from alphazero.network.inference.folding import fold_batch_norm, fold_tensors
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.onednn_forward import OneDnnForward
-from alphazero.network.inference.runner import WARM_UP_RUNS, CpuRunner, CudaRunner, Lane, cudnn_by_rule
+from alphazero.network.inference.runner import (
+    WARM_UP_RUNS,
+    BatchBuffers,
+    CpuRunner,
+    CudaRunner,
+    cudnn_by_rule,
+)
 from alphazero.network.planes import expand_planes
 from tests.support.network.evaluator_nets import positions, trained_like
 
@@ -104,14 +110,14 @@ def make_program(batch_size: int = 4) -> BatchProgram:
 def test_moves_beyond_the_last_do_not_touch_those_before():
     """What a captured graph does: it always gathers for as many moves as there can be."""
     program = make_program()
-    lane = Lane(program, pinned=False)
-    lane.fill(*positions("connect4", 3))
-    CpuRunner(program).enqueue(lane)
-    logits_M, wdl_B3 = lane.logits_M.clone(), lane.wdl_B3.clone()
+    buffers = BatchBuffers(program, pinned=False)
+    buffers.fill(*positions("connect4", 3))
+    CpuRunner(program).enqueue(buffers)
+    logits_M, wdl_B3 = buffers.logits_M.clone(), buffers.wdl_B3.clone()
     program.run(program.max_moves)
-    lane.fetch()
-    assert torch.equal(lane.logits_M[: lane.num_moves], logits_M[: lane.num_moves])
-    assert torch.equal(lane.wdl_B3[:3], wdl_B3[:3])
+    buffers.fetch()
+    assert torch.equal(buffers.logits_M[: buffers.num_moves], logits_M[: buffers.num_moves])
+    assert torch.equal(buffers.wdl_B3[:3], wdl_B3[:3])
 
 
 class FakeStream:
@@ -179,15 +185,15 @@ def test_the_cuda_runner_captures_once_and_then_replays(cuda_log):
     assert runner.description.endswith(", as a CUDA graph")
     for seed in (1, 2):
         log.clear()
-        lane = Lane(program, pinned=False)
-        lane.fill(*positions("connect4", 3, seed))
-        runner.enqueue(lane)
+        buffers = BatchBuffers(program, pinned=False)
+        buffers.fill(*positions("connect4", 3, seed))
+        runner.enqueue(buffers)
         assert log == ["replay", whole]
-        other = Lane(make_program(), pinned=False)
+        other = BatchBuffers(make_program(), pinned=False)
         other.fill(*positions("connect4", 3, seed))
         CpuRunner(other.program).enqueue(other)
-        assert torch.equal(lane.logits_M[: lane.num_moves], other.logits_M[: lane.num_moves])
-        assert torch.equal(lane.wdl_B3[:3], other.wdl_B3[:3])
+        assert torch.equal(buffers.logits_M[: buffers.num_moves], other.logits_M[: buffers.num_moves])
+        assert torch.equal(buffers.wdl_B3[:3], other.wdl_B3[:3])
 
 
 def test_the_cuda_runner_takes_weights_in_stream_order(cuda_log):
@@ -212,8 +218,8 @@ def test_where_no_graph_can_be_captured_the_runner_says_why(cuda_log, monkeypatc
         ", without CUDA graph: operation not permitted when stream is capturing"
     )
     log.clear()
-    lane = Lane(program, pinned=False)
-    lane.fill(*positions("connect4", 3))
-    runner.enqueue(lane)
-    assert log == [f"run {lane.num_moves}"]
-    assert np.isfinite(lane.wdl_B3[:3].numpy()).all()
+    buffers = BatchBuffers(program, pinned=False)
+    buffers.fill(*positions("connect4", 3))
+    runner.enqueue(buffers)
+    assert log == [f"run {buffers.num_moves}"]
+    assert np.isfinite(buffers.wdl_B3[:3].numpy()).all()
