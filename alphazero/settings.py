@@ -243,9 +243,9 @@ def range_text(low: float | None, high: float | None) -> str:
 
 
 def _bound(bound: float | None) -> str:
-    if not isinstance(bound, int):
-        return f"{bound:g}"
-    return f"{bound:,}" if bound >= MANY else str(bound)
+    if bound is not None and bound == int(bound):
+        return f"{int(bound):,}" if bound >= MANY else str(int(bound))
+    return f"{bound:g}"
 
 
 def _convert(value: object, kind: type) -> object | None:

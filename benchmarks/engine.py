@@ -18,7 +18,8 @@ import torch
 from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from alphazero.cli.main import Parser
+from alphazero.cli.numbers import batch_size, count, whole
+from alphazero.cli.parser import Parser
 from alphazero.config import Config, load_config
 from alphazero.errors import ConfigError
 from alphazero.games.batch import MicroBatch
@@ -71,16 +72,16 @@ class Bench:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of this benchmark."""
-    parser.add_argument("--gpus", type=int, default=2, help="ranks; CPU ranks where there is no GPU")
-    parser.add_argument("--blocks", type=int, default=20, help="residual blocks")
-    parser.add_argument("--filters", type=int, default=256, help="channels of the tower")
-    parser.add_argument("--batch", type=int, default=64, help="positions a step over all ranks")
-    parser.add_argument("--micro-batch", type=int, default=16, help="positions a pass")
+    parser.add_argument("--gpus", type=count, default=2, help="ranks; CPU ranks where there is no GPU")
+    parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks")
+    parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the tower")
+    parser.add_argument("--batch", type=batch_size, default=64, help="positions per step over all ranks")
+    parser.add_argument("--micro-batch", type=batch_size, default=16, help="positions per pass")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
-    parser.add_argument("--steps", type=int, default=4, help="steps a turn")
+    parser.add_argument("--rounds", type=count, default=7, help="turns of each contender")
+    parser.add_argument("--steps", type=count, default=4, help="steps a turn")
     parser.add_argument(
-        "--checkpoint-steps", type=int, default=40, help="steps to measure the pause in, at least 8"
+        "--checkpoint-steps", type=count, default=40, help="steps to measure the pause in, at least 8"
     )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from alphazero.cli.main import Parser
+from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
+from alphazero.cli.parser import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
@@ -32,16 +33,18 @@ USUAL_MOVES = {"chess": 32, "connect4": 7, "tictactoe": 5}
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of this benchmark."""
     parser.add_argument("--game", choices=sorted(USUAL_MOVES), default="chess", help="game the network plays")
-    parser.add_argument("--blocks", type=int, default=6, help="residual blocks")
-    parser.add_argument("--filters", type=int, default=64, help="channels of the tower")
-    parser.add_argument("--se-ratio", type=int, default=0, help="squeeze-excitation ratio; 0 is none")
-    parser.add_argument("--batch", type=int, default=128, help="positions a pass")
+    parser.add_argument("--blocks", type=whole(1, 256), default=6, help="residual blocks")
+    parser.add_argument("--filters", type=whole(1, 4096), default=64, help="channels of the tower")
+    parser.add_argument(
+        "--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation ratio; 0 is none"
+    )
+    parser.add_argument("--batch", type=batch_size, default=128, help="positions per pass")
     parser.add_argument("--precision", choices=sorted(DTYPES), default="bf16", help="arithmetic")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads; 0 leaves torch's choice")
+    parser.add_argument("--threads", type=threads, default=1, help="CPU threads; 0 leaves torch's choice")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--compile", action="store_true", help="torch.compile the network (CUDA)")
-    parser.add_argument("--turns", type=int, default=9, help="measurements of each")
-    parser.add_argument("--seconds", type=float, default=0.2, help="length of one measurement")
+    parser.add_argument("--turns", type=count, default=9, help="measurements of each")
+    parser.add_argument("--seconds", type=seconds(), default=0.2, help="length of one measurement")
 
 
 def run(arguments: list[str]) -> dict[str, object]:

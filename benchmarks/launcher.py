@@ -5,7 +5,6 @@ Both must answer within 0.5 s on an idle machine and import neither torch nor de
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -13,6 +12,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from alphazero.cli.numbers import count
+from alphazero.cli.parser import Parser
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIMIT_S = 0.5
@@ -27,8 +29,8 @@ PROGRAM = (
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Median seconds by command, and whether all of them kept to the limit."""
-    parser = argparse.ArgumentParser(prog="alphazero bench launcher", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = Parser(prog="alphazero bench launcher", description=__doc__)
+    parser.add_argument("--rounds", type=count, default=7)
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         hostfile = Path(directory, "hostfile")

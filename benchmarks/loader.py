@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from alphazero import _core
+from alphazero.cli.numbers import batch_size, count, seconds
+from alphazero.cli.parser import Parser
 from alphazero.data.pgn.open import open_or_import
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window
@@ -89,13 +91,13 @@ def measure_speed(window: Window, batch_size: int, num_threads: int, seconds: fl
 
 def build_parser() -> argparse.ArgumentParser:
     """The arguments of this benchmark."""
-    parser = argparse.ArgumentParser(prog="alphazero bench loader", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="alphazero bench loader", description=__doc__)
     parser.add_argument(
         "--data", nargs="+", type=Path, default=[], help="game stores or PGN; random games if absent"
     )
-    parser.add_argument("--batch-size", type=int, default=1024, help="positions a batch")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement")
-    parser.add_argument("--repeats", type=int, default=5, help="measurements; the median counts")
+    parser.add_argument("--batch-size", type=batch_size, default=1024, help="positions per batch")
+    parser.add_argument("--seconds", type=seconds(), default=1.0, help="length of one measurement")
+    parser.add_argument("--repeats", type=count, default=5, help="measurements; the median counts")
     return parser
 
 

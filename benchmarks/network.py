@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from alphazero.cli.main import Parser
+from alphazero.cli.numbers import MOST_THREADS, batch_size, seconds, whole
+from alphazero.cli.parser import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
@@ -25,10 +26,12 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of this benchmark."""
     parser.add_argument("--game", default="chess", help="game the network plays")
-    parser.add_argument("--blocks", type=int, default=20, help="residual blocks")
-    parser.add_argument("--filters", type=int, default=256, help="channels of the tower")
-    parser.add_argument("--se-ratio", type=int, default=0, help="squeeze-excitation ratio; 0 is none")
-    parser.add_argument("--batch", type=int, default=256, help="positions a pass")
+    parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks")
+    parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the tower")
+    parser.add_argument(
+        "--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation ratio; 0 is none"
+    )
+    parser.add_argument("--batch", type=batch_size, default=256, help="positions per pass")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32", help="arithmetic")
     parser.add_argument("--pure", action="store_true", help="weights in that precision too, no autocast")
@@ -36,8 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
     parser.add_argument("--backward", action="store_true", help="forward and backward, as in training")
     parser.add_argument("--compile", action="store_true", help="torch.compile the network")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves torch's choice")
+    parser.add_argument("--seconds", type=seconds(), default=5.0, help="how long to measure")
+    parser.add_argument(
+        "--threads", type=whole(0, MOST_THREADS), default=0, help="CPU threads; 0 leaves torch's choice"
+    )
 
 
 def run(arguments: list[str]) -> dict[str, object]:

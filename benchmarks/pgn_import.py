@@ -18,6 +18,8 @@ from pathlib import Path
 import chess.pgn
 
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
+from alphazero.cli.numbers import count
+from alphazero.cli.parser import Parser
 from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.source import find_sources
 from alphazero.data.pgn.stream import ParsedChunk, parse_sources
@@ -54,13 +56,13 @@ class Measurement:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of this benchmark."""
     parser.add_argument("file", nargs="?", type=Path, help="PGN file; without it, one made of random games")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each reader")
-    parser.add_argument("--games", type=int, default=20, help="games python-chess reads a round")
+    parser.add_argument("--rounds", type=count, default=5, help="measurements of each reader")
+    parser.add_argument("--games", type=count, default=20, help="games python-chess reads a round")
 
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Measure as the flags say; returns what `alphazero bench pgn_import --json` prints."""
-    parser = argparse.ArgumentParser(prog="alphazero bench pgn_import", description=__doc__)
+    parser = Parser(prog="alphazero bench pgn_import", description=__doc__)
     configure(parser)
     args = parser.parse_args(arguments)
     if args.rounds < 1 or args.games < 1:

@@ -14,6 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from alphazero import _core
+from alphazero.cli.numbers import batch_size, count, seconds, threads
+from alphazero.cli.parser import Parser
 from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.games.registry import get_spec
 from alphazero.search.settings import self_play_settings
@@ -26,13 +28,13 @@ SELF_PLAYS: dict[str, type[SelfPlay]] = {"chess": _core.ChessSelfPlay, "connect4
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Simulations a second in steady state."""
-    parser = argparse.ArgumentParser(prog="alphazero bench search")
+    parser = Parser(prog="alphazero bench search")
     parser.add_argument("--game", choices=sorted(SELF_PLAYS), default="chess")
-    parser.add_argument("--slots", type=int, default=64, help="trees side by side")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--simulations", type=int, default=800)
+    parser.add_argument("--slots", type=batch_size, default=64, help="trees side by side")
+    parser.add_argument("--threads", type=threads, default=1)
+    parser.add_argument("--simulations", type=count, default=800)
     parser.add_argument("--algorithm", choices=("puct", "gumbel"), default="puct")
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=seconds(), default=5.0)
     args = parser.parse_args(arguments)
     search = SearchConfig(algorithm=args.algorithm, simulations=args.simulations)
     settings = self_play_settings(search, SelfPlayConfig(), seed=0)

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
+from alphazero.cli.parser import Parser
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
 from alphazero.evaluation.match import random_openings
 from alphazero.games.registry import get_spec
@@ -33,15 +35,15 @@ WHOLE_GAMES_LANES_PER_SLOT = 2
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Medians over the rounds."""
-    parser = argparse.ArgumentParser(prog="alphazero bench selfplay")
+    parser = Parser(prog="alphazero bench selfplay")
     parser.add_argument("--game", choices=("chess", "connect4", "tictactoe"), default="chess")
-    parser.add_argument("--blocks", type=int, default=6)
-    parser.add_argument("--filters", type=int, default=64)
-    parser.add_argument("--se-ratio", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--simulations", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--blocks", type=whole(1, 256), default=6)
+    parser.add_argument("--filters", type=whole(1, 4096), default=64)
+    parser.add_argument("--se-ratio", type=whole(0, 4096), default=8)
+    parser.add_argument("--batch", type=batch_size, default=64)
+    parser.add_argument("--threads", type=threads, default=1)
+    parser.add_argument("--simulations", type=count, default=100)
+    parser.add_argument("--seconds", type=seconds(), default=10.0)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
     args = parser.parse_args(arguments)

@@ -1,11 +1,15 @@
 """Fixtures every test may use: the reference data that lies beside a checkout."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.data.random_store import write_random_store
 from tests.support.paths import SHARED_DATA
+
+# What nobody foresaw shall be a traceback here, in jobs that tests start as well (alphazero.cli.main).
+os.environ["ALPHAZERO_TRACEBACK"] = "1"
 
 pytest_plugins = [
     "tests.support.cluster.fake_nvml",

@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from alphazero.cli import numbers
 from alphazero.errors import CheckpointError
 from alphazero.text import table
 from alphazero.training.checkpoint import files
@@ -32,17 +33,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The three actions."""
     actions = parser.add_subparsers(dest="action", metavar="list|verify|prune", required=True)
     texts = {
-        "list": "what there is; sizes are checked, contents are not read",
+        "list": "list the checkpoints; sizes are checked, contents are not read",
         "verify": "read and check every byte; exit status 2 where something is damaged",
         "prune": "remove all but the newest and the best ones",
     }
     for name, text in texts.items():
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("path", type=Path, help="a run, its checkpoints directory or one checkpoint")
-        action.add_argument("--json", action="store_true", help="for machines")
+        action.add_argument("--json", action="store_true", help="print JSON")
         if name == "prune":
-            action.add_argument("--keep", type=_positive, default=3, help="newest to keep (default 3)")
-            action.add_argument("--dry-run", action="store_true", help="only say what would go")
+            action.add_argument(
+                "--keep",
+                type=numbers.count,
+                default=3,
+                metavar="N",
+                help="newest checkpoints to keep (default: 3)",
+            )
+            action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,9 +115,3 @@ def to_table(rows: list[Row]) -> str:
         size_mb = f"{row.size_bytes / 1e6:.1f}"
         lines.append((row.name, saved, size_mb, row.precision, str(row.world_size), state))
     return "\n".join(table(lines, "llrlr"))
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
-    return int(text)

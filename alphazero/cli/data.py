@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli import numbers
+
 if TYPE_CHECKING:
     from alphazero.data.pgn.importer import ImportReport
     from alphazero.data.store.summary import StoreSummary
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their flags."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="{import,info,verify}")
-    importer = actions.add_parser("import", help="read PGN into a game store")
+    importer = actions.add_parser("import", help="import PGN files into a game store")
     importer.add_argument(
         "sources",
         nargs="+",
@@ -26,23 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     importer.add_argument("--store", type=Path, required=True, metavar="DIR", help="the store to make")
     importer.add_argument(
-        "--workers", type=_workers, default=0, metavar="N", help="threads; without it, one a core"
+        "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
     )
-    info = actions.add_parser("info", help="what a game store holds")
+    info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", type=Path, metavar="STORE")
     info.add_argument("--json", action="store_true", help="print JSON")
-    verify = actions.add_parser("verify", help="check checksums, offsets and each move of a game store")
+    verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", type=Path, metavar="STORE")
-
-
-def _workers(text: str) -> int:
-    try:
-        workers = int(text)
-    except ValueError:
-        workers = 0
-    if workers < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive whole number")
-    return workers
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +53,7 @@ def _import(sources: list[Path], store: Path, workers: int) -> int:
     try:
         report = import_pgn(sources, store, workers=workers or count_processors(), progress=True)
     except KeyboardInterrupt:
-        print("import broken off; the same command goes on from the last finished shard", file=sys.stderr)
+        print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
         raise
     print(import_text(report))
     return 0
@@ -99,7 +91,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
     lines = [
         f"{store}: {summary.game}, {summary.games} games, {summary.plies} plies,"
         f" {summary.size_bytes / 1e6:.1f} MB in {summary.num_shards} shards",
-        f"plies a game  {summary.mean_plies:.1f}",
+        f"mean length   {summary.mean_plies:.1f} plies",
         f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
         f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
         f"searches      {summary.searched_games} games by a search, {summary.full_searches} full searches"
@@ -125,5 +117,5 @@ def _verify(path: Path) -> int:
 
     store = GameStore.open(path)
     store.verify()
-    print(f"{path}: {store.num_games} games, {store.num_plies} plies: checksums fit and every move is legal")
+    print(f"{path}: {store.num_games} games, {store.num_plies} plies: checksums match, every move is legal")
     return 0

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import eval_solved
+from alphazero.cli import eval_solved, numbers
 from alphazero.errors import ConfigError, DataError, WeightsError
 from alphazero.text import table
 
@@ -48,19 +48,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="leave out positions that occur in these (the training data)",
+        help="leave out positions that occur in these, as in the training data",
     )
     parser.add_argument(
-        "--positions", type=_positive, default=8192, metavar="N", help="how many at most (default 8192)"
+        "--positions",
+        type=numbers.count,
+        default=8192,
+        metavar="N",
+        help="most positions to use (default: 8192)",
     )
     parser.add_argument(
-        "--seed", type=_whole, help="draw them at random with this seed (default: evenly spread)"
+        "--seed",
+        type=numbers.seed,
+        metavar="N",
+        help="draw the positions at random with this seed (default: evenly spread)",
     )
-    parser.add_argument("--batch-size", type=_positive, default=256, metavar="N")
+    parser.add_argument(
+        "--batch-size",
+        type=numbers.batch_size,
+        default=256,
+        metavar="N",
+        help="positions per forward pass (default: 256)",
+    )
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--num-workers", type=_positive, default=1, metavar="N", help="threads that encode")
-    parser.add_argument("--cache-dir", type=Path, default=Path("cache"), help="where imported PGN is kept")
+    parser.add_argument(
+        "--num-workers",
+        type=numbers.threads,
+        default=1,
+        metavar="N",
+        help="threads that encode positions (default: 1)",
+    )
+    parser.add_argument(
+        "--cache-dir",
+        type=Path,
+        default=Path("cache"),
+        help="directory in which imported PGN is kept (default: cache)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     eval_solved.configure(parser)
 
@@ -229,15 +253,3 @@ def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Pos
         },
         indent=2,
     )
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a positive whole number")
-    return int(text)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli import numbers
+from alphazero.config import MOST_SIMULATIONS
 from alphazero.errors import ConfigError
 from alphazero.text import table
 
@@ -41,9 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--simulations",
-        type=int,
+        type=numbers.whole(1, MOST_SIMULATIONS),
         metavar="N",
-        help="also with a search of N simulations (default: no search)",
+        help="also count the errors of a search of N simulations (default: no search)",
     )
     group.add_argument(
         "--proofs",
@@ -101,8 +103,6 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("--solved: has positions of its own; expected no --data and no --not-in")
     if args.simulations is None and (args.proofs is not None or args.config):
         raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
-    if args.simulations is not None and args.simulations < 1:
-        raise ConfigError(f"--simulations {args.simulations}: expected a positive whole number")
 
 
 def network_players(args: argparse.Namespace, path: Path, device: torch.device) -> dict[str, Player]:

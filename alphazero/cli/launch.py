@@ -1,4 +1,4 @@
-"""`alphazero launch`: starts the ranks of a training job on this machine; other flags go to the trainer."""
+"""`alphazero launch`: starts the ranks of a training job; flags it does not know go to the trainer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli import numbers
+from alphazero.cluster.plan.cluster_section import (
+    MOST_NODES,
+    MOST_PROCESSES,
+    MOST_RESTARTS,
+    PORT_MAX,
+)
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,
@@ -38,8 +45,8 @@ NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 def configure(parser: argparse.ArgumentParser) -> None:
     """The launcher's own flags."""
     parser.epilog = (
-        "All other flags go to the trainer unchanged: see `alphazero train --help`. Several machines, SLURM, "
-        "what beats what: docs/cluster.md."
+        "All other flags go to the trainer: see `alphazero train --help`. docs/cluster.md tells of several "
+        "machines, SLURM, and which setting beats which."
     )
     _add_process_flags(parser.add_argument_group("processes"))
     _add_machine_flags(parser.add_argument_group("several machines"))
@@ -49,75 +56,96 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_process_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus",
-        type=_integer,
+        "--num-gpus",
+        type=numbers.whole(-1, MOST_PROCESSES),
         metavar="N",
-        help="processes on each machine: N, or -1 for all GPUs (default); CPU ranks where there is no GPU",
+        help="processes on each machine: N, or -1 for one per GPU (default); CPU ranks where there is no GPU",
     )
-    group.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    group.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="auto: GPUs where there are some (default)",
+    )
     group.add_argument(
         "--launcher",
         choices=("auto", "torchrun", "deepspeed", "slurm"),
         default="auto",
-        help="what starts the ranks of a machine; slurm: torchrun, carried to the nodes by srun",
+        help="what starts the ranks of a machine; slurm: torchrun, started on the nodes by srun",
     )
 
 
 def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--nodes", type=_integer, metavar="N", help="machines of the job (default 1)")
+    group.add_argument(
+        "--nodes", type=numbers.whole(1, MOST_NODES), metavar="N", help="machines of the job (default: 1)"
+    )
     group.add_argument(
         "--node-rank",
         type=_node_rank,
         metavar="R",
-        help="start this machine's part alone, number R of 0 to N-1 (auto: its place in the hostfile)",
+        help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
     )
     group.add_argument("--master-addr", metavar="ADDRESS", help="address of node 0")
     group.add_argument(
-        "--master-port", type=_integer, metavar="PORT", help="its port (default 12355, or a free one)"
+        "--master-port",
+        type=numbers.whole(1, PORT_MAX),
+        metavar="PORT",
+        help="port of node 0 (default: 12355, or a free one)",
     )
     group.add_argument(
-        "--interface", metavar="NAME", help="network interface (default: the one on the way to node 0)"
+        "--interface", metavar="NAME", help="network interface to use (default: the one that leads to node 0)"
     )
     group.add_argument(
         "--hostfile",
         type=Path,
         metavar="FILE",
-        help="hosts, each '<host> slots=<processes> [weight=<share>]'; all are started from here",
+        help="file of hosts, each line '<host> slots=<processes> [weight=<share>]'; all start from here",
     )
     group.add_argument("--include", metavar="HOSTS", help="hosts and slots to use, as gpu1@gpu2:0,2")
     group.add_argument("--exclude", metavar="HOSTS", help="hosts and slots to leave out")
-    group.add_argument("--ssh-port", type=_integer, metavar="PORT", help="of sshd on all hosts")
-    group.add_argument("--ssh-config", type=Path, metavar="FILE", help="in the place of ~/.ssh/config")
     group.add_argument(
-        "--sync-data", action="store_true", help="send --data to the hosts of the hostfile that lack it"
+        "--ssh-port", type=numbers.whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
+    )
+    group.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
+    group.add_argument(
+        "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
     )
 
 
 def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--max-restarts", type=_integer, metavar="N", help="start again after a failure, N times (default 0)"
+        "--max-restarts",
+        type=numbers.whole(0, MOST_RESTARTS),
+        metavar="N",
+        help="times to start again after a failure (default: 0)",
     )
     group.add_argument(
-        "--min-nodes", type=_integer, metavar="N", help="go on with N hosts (default: all of them)"
+        "--min-nodes",
+        type=numbers.whole(1, MOST_NODES),
+        metavar="N",
+        help="fewest hosts to go on with after a failure (default: all of them)",
     )
-    for flag, help_text in (
-        ("--hang-timeout", "a step may stand still, or 10 median steps where that is more (default 10)"),
-        ("--start-timeout", "until steps have been timed: data import, compilation (default 1800)"),
-        ("--pause-timeout", "a validation, checkpoint or collection of games may take (default 600)"),
-        ("--games-timeout", "self-play or the games of a gate may stand still (default 300)"),
-        ("--shutdown-timeout", "from a rank's last word to its end (default 60)"),
-        ("--silence-timeout", "after which a host or head that says nothing is gone (default 10)"),
+    for flag, least, help_text in (
+        ("--hang-timeout", 1, "a step may stand still, or 10 median steps if that is more (default: 10)"),
+        ("--start-timeout", 1, "until the first steps are timed: data import, compilation (default: 1800)"),
+        ("--pause-timeout", 1, "a validation, checkpoint or collection of games may take (default: 600)"),
+        ("--games-timeout", 1, "self-play or the games of a gate may stand still (default: 300)"),
+        ("--shutdown-timeout", 1, "from a rank's last message to its end (default: 60)"),
+        ("--silence-timeout", 3, "until a host or head that says nothing counts as lost (default: 10)"),
     ):
-        group.add_argument(flag, type=_seconds, metavar="SECONDS", help=help_text)
+        group.add_argument(flag, type=numbers.seconds(least), metavar="SECONDS", help=f"seconds {help_text}")
     group.add_argument(
         "--elastic",
-        type=_node_range,
+        type=numbers.count_range(MOST_NODES),
         metavar="LEAST:MOST",
-        help="by hand: torchrun's own restarts with LEAST to MOST machines, each started like the others",
+        help="by hand: torchrun restarts the job with LEAST to MOST machines, each started like the others",
     )
     group.add_argument(
         "--no-preflight",
         action="store_true",
-        help="start in spite of what the host comparison finds, and without the preflight",
+        help="start whatever the comparison of the hosts finds, and skip the preflight of all ranks",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
@@ -230,8 +258,6 @@ def _start(
 def _ssh_options(args: argparse.Namespace) -> SshOptions:
     from alphazero.cluster.hosts.transport import SshOptions
 
-    if args.ssh_port is not None and not 1 <= args.ssh_port <= 65535:
-        raise LaunchError(f"--ssh-port {args.ssh_port}: expected 1 to 65535")
     if args.ssh_config is not None and not args.ssh_config.is_file():
         raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
     return SshOptions(args.ssh_port, args.ssh_config)
@@ -283,29 +309,8 @@ def _choose_run(arguments: list[str], device: str) -> ChosenRun:
     return ChosenRun(str(path.absolute()), tuple(named))
 
 
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number") from error
-
-
-def _seconds(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds") from error
-
-
 def _node_rank(text: str) -> int | str:
-    return text if text == "auto" else _integer(text)
-
-
-def _node_range(text: str) -> tuple[int, int]:
-    least, colon, most = text.partition(":")
-    if not (colon and least.isdecimal() and most.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected LEAST:MOST, as 1:4")
-    return int(least), int(most)
+    return text if text == "auto" else numbers.whole(0, MOST_NODES - 1)(text)
 
 
 def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str]:
@@ -313,10 +318,13 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str
     from alphazero.cli import train
     from alphazero.cli.main import build_parser
 
-    arguments = [*args.passed_on]
+    parser = build_parser("train")
+    arguments = parser.with_dashes(args.passed_on)
     if args.device != "auto":
         arguments += ["--device", args.device]
-    parsed = build_parser("train").parse_args(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
     config, _ = train.read_settings(parsed, train.CPU_PRESET)
     return arguments, config, str(parsed.config)
 

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.config import SearchConfig, load_config, preset_names
+from alphazero.cli import numbers
+from alphazero.config import MOST_LANES as MOST_GAMES
+from alphazero.config import MOST_PLIES, MOST_UNITS, SearchConfig, load_config, preset_names
 from alphazero.errors import ConfigError
 from alphazero.settings import add_flags
 
@@ -23,29 +25,56 @@ RANDOM = "random"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of the search of both players."""
-    parser.add_argument("--weights", type=Path, required=True, help="weights file of the first player")
-    parser.add_argument("--against", required=True, help=f"weights file of the second player, or {RANDOM}")
-    parser.add_argument("--games", type=int, default=100, help="even number of games (default: 100)")
     parser.add_argument(
-        "--opening-plies", type=int, default=4, help="random moves a game begins with (default: 4)"
+        "--weights", type=Path, required=True, metavar="W", help="weights file of the first player"
+    )
+    parser.add_argument(
+        "--against",
+        required=True,
+        metavar="W",
+        help=f"weights file of the second player, or {RANDOM} for random moves",
+    )
+    parser.add_argument(
+        "--games",
+        type=numbers.whole(2, MOST_GAMES),
+        default=100,
+        metavar="N",
+        help="games to play, an even number (default: 100)",
+    )
+    parser.add_argument(
+        "--opening-plies",
+        type=numbers.whole(0, MOST_PLIES),
+        default=4,
+        metavar="N",
+        help="random moves that each game begins with (default: 4)",
     )
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
-    parser.add_argument("--batch-size", type=int, default=64, help="positions an evaluation (default: 64)")
-    parser.add_argument("--seed", type=int, default=0, help="of openings and random moves (default: 0)")
+    parser.add_argument(
+        "--batch-size",
+        type=numbers.whole(1, MOST_UNITS),
+        default=64,
+        metavar="N",
+        help="positions per evaluation of the network (default: 64)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=numbers.seed,
+        default=0,
+        metavar="N",
+        help="seed of openings and random moves (default: 0)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_flags(parser, {"search": SearchConfig})
 
 
 def run(args: argparse.Namespace) -> int:
     """Play the match, print the score."""
-    if args.games < 2 or args.games % 2:
+    if args.games % 2:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
-    if args.opening_plies < 0 or args.batch_size < 1:
-        raise ConfigError("--opening-plies, --batch-size: expected at least 0 and 1")
     own = ("batch_size", "opening_plies", "seed", "precision")
     flags = {name: value for name, value in vars(args).items() if name not in own}
     config = load_config(args.config, {**flags, "noise_epsilon": "0"})

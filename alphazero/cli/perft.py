@@ -6,26 +6,27 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from alphazero.errors import ConfigError, GameInputError
+from alphazero.cli import numbers
+from alphazero.errors import GameInputError
 
 if TYPE_CHECKING:
     from alphazero._core import ChessPosition
 
 # Deepest tree counted in one call into the core, which Ctrl-C cannot interrupt: about a second.
 MAX_DEPTH_PER_CALL = 5
+MAX_DEPTH = 99
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("position", nargs="+", metavar="FEN|startpos", help="the root; quotes are optional")
-    parser.add_argument("depth", metavar="DEPTH", help="plies to count")
+    parser.add_argument("depth", type=numbers.whole(1, MAX_DEPTH), metavar="DEPTH", help="plies to count")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the count below each first move, the total and the speed."""
     from alphazero._core import ChessPosition, GameError
 
-    depth = parse_depth(args.depth)
     text = " ".join(args.position)
     try:
         root = ChessPosition(None if text == "startpos" else text)
@@ -36,19 +37,12 @@ def run(args: argparse.Namespace) -> int:
     for move in root.legal_moves():
         child = root.copy()
         child.push(move)
-        nodes = count_leaves(child, depth - 1)
+        nodes = count_leaves(child, args.depth - 1)
         total += nodes
         print(f"{root.uci(move)}: {nodes}", flush=True)
     elapsed_s = max(time.perf_counter() - start_s, 1e-9)
     print(f"\nnodes {total}   {elapsed_s:.3f} s   {total / elapsed_s:.3g} nodes/s")
     return 0
-
-
-def parse_depth(text: str) -> int:
-    """A positive number of plies; ConfigError otherwise."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 99):
-        raise ConfigError(f"depth {text!r}: expected a whole number from 1 to 99")
-    return int(text)
 
 
 def count_leaves(position: ChessPosition, depth: int) -> int:

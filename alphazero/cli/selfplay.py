@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli import numbers
 from alphazero.config import SearchConfig, SelfPlayConfig, load_config, preset_names
-from alphazero.errors import ConfigError
 from alphazero.settings import add_flags
 
 if TYPE_CHECKING:
@@ -26,21 +26,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="game store to make, or to add games to")
     parser.add_argument(
-        "--games", type=int, default=1000, help="play until as many have ended (default: 1000)"
+        "--games",
+        type=numbers.count,
+        default=1000,
+        metavar="N",
+        help="play until this many games have ended (default: 1000)",
     )
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
-    parser.add_argument("--seed", default=argparse.SUPPRESS, help="of noise and openings (default: 0)")
+    parser.add_argument(
+        "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
+    )
     add_flags(parser, SECTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Play, store, tell."""
-    if args.games < 1:
-        raise ConfigError(f"--games {args.games}: expected at least 1")
     config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
 
     import torch

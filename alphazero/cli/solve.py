@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from alphazero.cli import numbers
 from alphazero.errors import ConfigError, GameInputError
 
 if TYPE_CHECKING:
@@ -30,16 +31,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "moves",
         nargs="?",
         default="",
-        help="columns 1-7 from the empty board, as 4453 (none: the empty board)",
+        help="columns 1-7 played from the empty board, as 4453 (none: the empty board)",
     )
-    parser.add_argument("--moves", dest="each", action="store_true", help="also the score of each move")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--table-mib", type=int, default=512, help="memory of the solver (default: 512 MiB)")
     parser.add_argument(
-        "--make-table", type=Path, metavar="FILE", help="write solved positions of six classes"
+        "--moves", dest="each", action="store_true", help="print the score of each move as well"
     )
-    parser.add_argument("--count", type=int, default=100, help="of each class (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random games they come from (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--table-mib",
+        type=numbers.whole(1, numbers.MOST_COUNT),
+        default=512,
+        metavar="MIB",
+        help="memory of the solver (default: 512 MiB)",
+    )
+    parser.add_argument(
+        "--make-table",
+        type=Path,
+        metavar="FILE",
+        help="write solved positions of six classes to FILE, by stage and difficulty",
+    )
+    parser.add_argument(
+        "--count",
+        type=numbers.count,
+        default=100,
+        metavar="N",
+        help="positions of each class for --make-table (default: 100)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=numbers.seed,
+        default=0,
+        metavar="N",
+        help="seed of the random games that these positions come from (default: 0)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

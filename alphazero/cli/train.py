@@ -7,12 +7,14 @@ import os
 import sys
 from pathlib import Path
 
+from alphazero.cli import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError
 from alphazero.settings import add_flags
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
+MOST_RANKS = 2**20
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 
@@ -26,23 +28,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"preset ({', '.join(preset_names())}) or TOML file; "
         f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
     )
-    start.add_argument("--resume", nargs="?", const="latest", default="", metavar="latest|best-METRIC|PATH")
-    start.add_argument("--fresh-start", action="store_true", help="begin anew beside an existing run")
+    start.add_argument(
+        "--resume",
+        nargs="?",
+        const="latest",
+        default="",
+        metavar="latest|best-METRIC|PATH",
+        help="continue from a checkpoint: the newest one (default), the best by a metric, or a path",
+    )
+    start.add_argument(
+        "--fresh-start", action="store_true", help="begin a new run beside an existing one of this name"
+    )
     start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
-    start.add_argument("--deepspeed_config", "--deepspeed-config", default="", metavar="FILE")
-    start.add_argument("--deepspeed", action="store_true", help="accepted for the deepspeed launcher")
+    start.add_argument(
+        "--deepspeed-config",
+        default="",
+        metavar="FILE",
+        help="DeepSpeed settings (default: the ds_config.json of this program)",
+    )
+    start.add_argument(
+        "--deepspeed",
+        action="store_true",
+        help="accepted for the habit of DeepSpeed scripts; changes nothing",
+    )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
     processes.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     processes.add_argument("--backend", choices=("nccl", "gloo"), default="")
     processes.add_argument(
-        "--world-size", type=_whole, help="processes; without --rank they are started here"
+        "--world-size",
+        type=numbers.whole(1, MOST_RANKS),
+        metavar="N",
+        help="processes of the job; without --rank all are started here",
     )
-    processes.add_argument("--rank", type=_whole, help="this process's number in a job started by hand")
     processes.add_argument(
-        "--local-rank", "--local_rank", type=_whole, help="this process's number on its host"
+        "--rank",
+        type=numbers.whole(0, MOST_RANKS),
+        metavar="N",
+        help="number of this process in a job started by hand",
     )
-    processes.add_argument("--master-addr", default="", help="host of rank 0 (with --rank)")
-    processes.add_argument("--master-port", type=_whole, help="its port (with --rank; default 12355)")
+    processes.add_argument(
+        "--local-rank",
+        type=numbers.whole(0, MOST_RANKS),
+        metavar="N",
+        help="number of this process on its host",
+    )
+    processes.add_argument(
+        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
+    )
+    processes.add_argument(
+        "--master-port",
+        type=numbers.whole(1, 65_535),
+        metavar="PORT",
+        help="port of rank 0 (with --rank; default: 12355)",
+    )
     add_flags(parser, SECTIONS)
 
 
@@ -73,12 +111,6 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
     return merge(config, settings), settings
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number")
-    return int(text)
 
 
 def _launch_here(world_size: int) -> int:

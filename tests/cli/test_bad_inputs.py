@@ -18,7 +18,60 @@ from alphazero.network.weights.weights import WeightsFile, write_weights
 # Columns: what is wrong, argv ({name} are files made below), words the line must hold.
 TABLE = [
     ("no such command", ["trian"], ["'trian'", "no such command", "train"]),
-    ("no such flag", ["train", "--batchsize", "4"], ["--batchsize"]),
+    ("no such flag", ["train", "--batchsize", "4"], ["unknown flag --batchsize; did you mean --batch-size?"]),
+    (
+        "no such flag of launch",
+        ["launch", "--learningrate", "4"],
+        ["--learningrate; did you mean --learning-rate?"],
+    ),
+    ("a flag of launch misspelt", ["launch", "--gpu", "4"], ["unknown flag --gpu; did you mean --gpus?"]),
+    (
+        "no such flag of an action",
+        ["data", "info", "x", "--jsn"],
+        ["unknown flag --jsn; did you mean --json?"],
+    ),
+    (
+        "no such flag of a benchmark",
+        ["bench", "loader", "--second", "1"],
+        ["--second; did you mean --seconds?"],
+    ),
+    (
+        "no such action",
+        ["data", "inf", "x"],
+        ["'inf'", "did you mean info? Expected one of import, info, verify"],
+    ),
+    (
+        "not among argparse's choices",
+        ["train", "--device", "gpu"],
+        ["--device: 'gpu'", "one of auto, cuda, cpu"],
+    ),
+    ("an argument too many", ["perft", "startpos", "1", "--depth"], ["unknown flag --depth"]),
+    ("a command misspelt", ["trian"], ["'trian': no such command; did you mean train?"]),
+    (
+        "more GPUs than can be",
+        ["launch", "--gpus", "99999999999"],
+        ["--gpus: '99999999999'", "from -1 to 1024"],
+    ),
+    (
+        "a batch too large",
+        ["train", "--batch-size", "1" + "0" * 18],
+        ["--batch-size", "from 1 to 16,777,216"],
+    ),
+    (
+        "a launched batch too large",
+        ["launch", "--batch-size", "1" + "0" * 18],
+        ["--batch-size", "16,777,216"],
+    ),
+    (
+        "thousands of digits",
+        ["train", "--seed", "9" * 5000],
+        ["--seed", "(5,002 characters)", "whole number"],
+    ),
+    ("thousands of digits for argparse", ["launch", "--nodes", "9" * 5000], ["--nodes", "1 to 65536"]),
+    ("a depth of thousands of digits", ["perft", "startpos", "9" * 5000], ["DEPTH", "1 to 99"]),
+    ("a port that is none", ["launch", "--master-port", "70000"], ["--master-port: '70000'", "1 to 65535"]),
+    ("seconds that are none", ["launch", "--hang-timeout", "nan"], ["--hang-timeout: 'nan'", "seconds"]),
+    ("no such flag of thousands of letters", ["train", "--" + "x" * 5000], ["unknown flag"]),
     ("flag is no number", ["train", "--batch-size", "many"], ["--batch-size", "'many'", "whole number"]),
     ("flag out of range", ["train", "--blocks", "0"], ["--blocks", "'0'", "1 to 256"]),
     ("flag not among the choices", ["train", "--precision", "fp8"], ["--precision", "'fp8'", "fp32, bf16"]),
@@ -72,7 +125,7 @@ TABLE = [
     (
         "no games to play",
         ["selfplay", "--weights", "{text}", "--out", "{tmp}/o", "--games", "0"],
-        ["--games 0"],
+        ["--games: '0'"],
     ),
     (
         "games into what is no store",
@@ -106,7 +159,7 @@ TABLE = [
         ["hosts:2", "'gpu1 slots=x'", "slots=<positive int>"],
     ),
     ("no such hostfile", ["launch", "--hostfile", "{tmp}/nohosts"], ["nohosts"]),
-    ("launcher passes on a bad flag", ["launch", "--steps", "-1"], ["--steps", "at least 0"]),
+    ("launcher passes on a bad flag", ["launch", "--steps", "-1"], ["--steps", "'-1'", "from 0 to"]),
 ]
 
 
@@ -151,6 +204,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(argv, words, files, tmp_path, mon
     errors = [line for line in capfd.readouterr().err.splitlines() if "error:" in line]
     assert status == 2
     assert len(errors) == 1, errors
+    assert len(errors[0]) < 1500
     assert errors[0].startswith("alphazero: error: ")
     for word in words:
         assert word.format(**files) in errors[0]

@@ -69,17 +69,17 @@ def test_the_device_is_told_to_the_trainer_where_it_was_asked_for(capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gpus", "x"], "argument --gpus: 'x': expected a whole number"),
-        (["--gpu", "2"], "unrecognized arguments: --gpu 2"),
-        (["--batch-sise", "2"], "unrecognized arguments: --batch-sise 2"),
+        (["--gpus", "x"], "--gpus: 'x': expected a whole number from -1 to 1024"),
+        (["--gpu", "2"], "unknown flag --gpu; did you mean --gpus?"),
+        (["--batch-sise", "2"], "unknown flag --batch-sise; did you mean --batch-size?"),
         (["--hostfile", "none"], "--hostfile none: cannot be read: No such file or directory"),
         (["--nodes", "2"], "--nodes 2: expected --node-rank beside it, 0 to 1"),
-        (["--node-rank", "first"], "argument --node-rank: 'first': expected a whole number"),
-        (["--elastic", "2"], "argument --elastic: '2': expected LEAST:MOST, as 1:4"),
+        (["--node-rank", "first"], "--node-rank: 'first': expected a whole number"),
+        (["--elastic", "2"], "--elastic: '2': expected LEAST:MOST as 1:4"),
         (["--interface", "none0"], "--interface none0: is not here; expected one of"),
         (["--ssh-config", "none", "--dry-run"], "--ssh-config none: no such file"),
-        (["--ssh-port", "0", "--dry-run"], "--ssh-port 0: expected 1 to 65535"),
-        (["--launcher", "mpi"], "argument --launcher: invalid choice: 'mpi'"),
+        (["--ssh-port", "0", "--dry-run"], "--ssh-port: '0': expected a whole number from 1 to 65535"),
+        (["--launcher", "mpi"], "--launcher: 'mpi': expected one of auto, torchrun"),
         (["--device", "cuda"], "--device cuda: expected an NVIDIA device, there is none on"),
     ],
 )
@@ -249,7 +249,7 @@ def test_the_shell_launcher_works_from_anywhere_and_leaves_relative_paths_to_the
 def test_the_shell_launcher_passes_the_exit_status_on():
     run = run_script("--gpus", "none")
     assert run.returncode == 2
-    assert run.stderr == "alphazero: error: argument --gpus: 'none': expected a whole number\n"
+    assert run.stderr == "alphazero: error: --gpus: 'none': expected a whole number from -1 to 1024\n"
 
 
 def test_without_an_environment_the_shell_launcher_names_make_setup(tmp_path: Path):

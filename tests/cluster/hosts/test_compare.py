@@ -126,4 +126,4 @@ def test_the_table_has_a_verdict_for_each_host():
 )
 def test_what_ssh_says_becomes_one_phrase(said: str, phrase: str):
     assert explain_ssh(said).startswith(phrase)
-    assert "wanted" in explain_ssh(said)
+    assert "expected" in explain_ssh(said)

@@ -1,0 +1,82 @@
+"""The parser of the command line: errors of one line, near matches, dashes or underscores alike."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from typing import IO, NoReturn
+
+from alphazero.errors import ConfigError
+from alphazero.text import near_match, one_of, quoted
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line and whose flags are never guessed from a prefix."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage: one line for one mistake."""
+        raise ConfigError(in_our_words(message))
+
+    def parse_known_args(  # type: ignore[override]  # narrower than argparse's overloads
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, with --any_flag for --any-flag."""
+        assert args is not None, "arguments are passed, not read from sys.argv"
+        return super().parse_known_args(self.with_dashes(args), namespace)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """As argparse; an unknown flag is named with the known one that is nearest."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise self.unknown_error(unknown)
+        return parsed
+
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """As argparse, which would not tell that nobody reads it."""
+        print(self.format_help(), end="", file=file)
+
+    def with_dashes(self, arguments: Sequence[str]) -> list[str]:
+        """`arguments` with a dash for each underscore in the flags this parser knows so."""
+        return [self._with_dashes(argument) for argument in arguments]
+
+    def _with_dashes(self, argument: str) -> str:
+        flag, equals, value = argument.partition("=")
+        dashed = flag.replace("_", "-")
+        known = self._option_string_actions
+        return dashed + equals + value if flag not in known and dashed in known else argument
+
+    def unknown_error(self, unknown: Sequence[str], others: Sequence[str] = ()) -> ConfigError:
+        """The error for arguments that mean nothing; `others`: flags that are known elsewhere."""
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+        if not flag:
+            return ConfigError(f"unexpected argument {quoted(unknown[0])}")
+        near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
+        hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
+        return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")
+
+    def flags(self) -> Iterator[str]:
+        """The long flags of this parser and of its actions."""
+        yield from (flag for flag in self._option_string_actions if flag.startswith("--"))
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    yield from parser.flags()
+
+
+def in_our_words(message: str) -> str:
+    """argparse's message as ours are: the flag, the value got and the value expected."""
+    message = re.sub(r"^argument (--[^ /:]+)[^ :]*", r"\1", message)
+    message = re.sub(r"^argument ", "", message)
+    found = re.fullmatch(r"(.+?): invalid choice: (.+) \(choose from (.*)\)", message, re.DOTALL)
+    if found:
+        place, value, choices = found[1], found[2], found[3].replace("'", "").split(", ")
+        shown = quoted(value.strip("'\"")) if value[:1] in "'\"" else value
+        return f"{place}: {shown}: {one_of(value.strip(chr(39)), choices)}"
+    return message

@@ -1,0 +1,57 @@
+"""Flags as users type them."""
+
+import argparse
+
+import pytest
+
+from alphazero.cli import numbers
+from alphazero.cli.main import build_parser
+from alphazero.errors import ConfigError
+
+
+@pytest.mark.parametrize("spelling", ["--learning-rate", "--learning_rate", "--lr"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_flag_is_known_by_each_of_its_spellings(spelling, joined):
+    typed = [f"{spelling}=0.5"] if joined else [spelling, "0.5"]
+    assert build_parser("train").parse_args(typed).learning_rate == "0.5"
+
+
+@pytest.mark.parametrize("spelling", ["--gpus", "--num-gpus", "--num_gpus"])
+def test_the_number_of_gpus_is_known_by_each_of_its_spellings(spelling):
+    args, rest = build_parser("launch").parse_known_args(
+        [spelling, "2", "--fresh_start", "--run_name", "a_b"]
+    )
+    assert args.gpus == 2
+    assert build_parser("train").with_dashes(rest) == ["--fresh-start", "--run-name", "a_b"]
+
+
+def test_what_launchers_of_deepspeed_add_is_understood():
+    args = build_parser("train").parse_args(["--local_rank=1", "--deepspeed", "--deepspeed_config", "a.json"])
+    assert (args.local_rank, args.deepspeed_config) == (1, "a.json")
+
+
+def test_an_underscore_in_a_value_stays():
+    args = build_parser("train").parse_args(["--run_name=my_run", "--no_tensorboard"])
+    assert (args.run_name, args.tensorboard) == ("my_run", False)
+
+
+def test_an_unknown_flag_without_a_near_one_points_to_help():
+    with pytest.raises(ConfigError, match="unknown flag --zzzz; alphazero perft --help lists all flags"):
+        build_parser("perft").parse_args(["startpos", "1", "--zzzz"])
+
+
+@pytest.mark.parametrize(
+    ("parse", "good", "value", "bad", "expected"),
+    [
+        (numbers.whole(1, 9), "9", 9, ["0", "10", "1.5", "", "x", "9" * 5000], "a whole number from 1 to 9"),
+        (numbers.number(0, 1), "0.5", 0.5, ["-1", "2", "nan", "inf", "x"], "a number from 0 to 1"),
+        (numbers.seconds(1), "3", 3.0, ["0.5", "1e300", "nan", ""], "seconds from 1 to 100,000,000"),
+        (numbers.count_range(9), "1:4", (1, 4), ["0:4", "4:1", "1", "1:10", ":", "a:b"], "LEAST:MOST as 1:4"),
+    ],
+)
+def test_a_number_is_in_its_range_or_one_short_line(parse, good, value, bad, expected):
+    assert parse(good) == value
+    for text in bad:
+        with pytest.raises(argparse.ArgumentTypeError, match=f"expected {expected}") as caught:
+            parse(text)
+        assert len(str(caught.value)) < 200
