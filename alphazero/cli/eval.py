@@ -70,8 +70,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="positions per forward pass (default: 256)",
     )
-    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "bf16", "fp16"),
+        default="fp32",
+        help="arithmetic of the network (default: fp32)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="device to use (default: auto)",
+    )
     parser.add_argument(
         "--num-workers",
         type=numbers.threads,

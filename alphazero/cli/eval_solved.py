@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="PATH",
-        help="files of lines 'moves score' or directories of Test_L*_R* (default: the own 600 positions)",
+        help="files of lines 'moves score' or directories of Test_L*_R* (default: 600 of our own)",
     )
     group.add_argument(
         "--simulations",
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--proofs",
         action=argparse.BooleanOptionalAction,
-        help="of the search: won and lost positions prove their parents (default: once without, once with)",
+        help="with --simulations: let won and lost positions prove their parents (default: both ways)",
     )
     group.add_argument(
         "--config", metavar="NAME|FILE", help="preset or TOML with the search's other settings"

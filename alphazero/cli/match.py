@@ -51,8 +51,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
     )
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="device to use (default: auto)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "bf16", "fp16"),
+        default="fp32",
+        help="arithmetic of the network (default: fp32)",
+    )
     parser.add_argument(
         "--batch-size",
         type=numbers.whole(1, MOST_UNITS),

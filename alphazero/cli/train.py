@@ -52,8 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="accepted for the habit of DeepSpeed scripts; changes nothing",
     )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
-    processes.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    processes.add_argument("--backend", choices=("nccl", "gloo"), default="")
+    processes.add_argument(
+        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to train on (default: auto)"
+    )
+    processes.add_argument(
+        "--backend",
+        choices=("nccl", "gloo"),
+        default="",
+        help="what carries messages between ranks (default: nccl on GPUs, gloo on CPUs)",
+    )
     processes.add_argument(
         "--world-size",
         type=numbers.whole(1, MOST_RANKS),

@@ -165,7 +165,7 @@ def _gpu_json(gpu: GpuReading, hidden: bool) -> dict[str, object]:
 
 
 def to_table(report: HealthReport) -> str:
-    """For people: one line a device, the host, then what is wrong or unknown."""
+    """For people: one line per device, the host, then what is wrong or unknown."""
     lines = [f"{report.host}: {_verdict(report)}", ""]
     if report.driver is not None:
         lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
@@ -230,7 +230,7 @@ def _machine_line(machine: HostReading) -> str:
 
 
 def _fault_lines(report: HealthReport) -> list[str]:
-    """Faults one a line; unknowns one line a device."""
+    """Faults, one per line; unknowns one line per device."""
     rows = [
         (
             finding.severity.word,

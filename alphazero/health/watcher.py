@@ -33,7 +33,7 @@ OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
 
 
 class HealthWatcher:
-    """Looks at this host every `interval_s` while a job runs; one a host, on local rank 0.
+    """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the figures of each look, called on the watcher's thread. say: gets one line for each
     fault, once. device and visible as in check_this_host. Whatever goes wrong here is such a line too and

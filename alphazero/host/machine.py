@@ -133,7 +133,7 @@ def visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[s
     where = f"CUDA_VISIBLE_DEVICES={visible}"
     owners = [_owner(entry, devices, where) for entry in entries]
     if len(entries) > 1 and any(entry.startswith("MIG-") for entry in entries):
-        raise LaunchError(f"{where}: CUDA uses one MIG device a process; expected that one alone")
+        raise LaunchError(f"{where}: CUDA uses one MIG device per process; expected that one alone")
     if len(set(owners)) < len(owners):
         raise LaunchError(f"{where}: names a device twice; expected each once")
     return tuple(entries)

@@ -116,7 +116,7 @@ def test_entries_that_cuda_would_drop_silently_are_errors(setting: str, message:
 
 
 def test_two_mig_devices_are_more_than_cuda_shows_a_process():
-    with pytest.raises(LaunchError, match="one MIG device a process"):
+    with pytest.raises(LaunchError, match="one MIG device per process"):
         visible_devices(SPLIT, "MIG-11,MIG-22")
 
 

@@ -1,4 +1,4 @@
-"""What was said of a launch, and by whom: flags, files, environments; whether the claims agree."""
+"""What flags, files and environments claim about a launch, and whether the claims agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Claim(Generic[T]):
-    """A value and who said it, as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for nobody."""
+    """A value and its source as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for a default."""
 
     value: T
     text: str
@@ -29,7 +29,7 @@ class Claim(Generic[T]):
 
 @dataclass(frozen=True)
 class Sources:
-    """All that was said.
+    """Everything that a launch is decided from.
 
     chosen: hosts of a hostfile or [cluster] after the filter, () where there is none; origin: what errors
     call that list. slurm is None where there is no SLURM.
@@ -44,7 +44,7 @@ class Sources:
     machine: Machine
 
     def claim(self, flag: str, key: str) -> list[Claim[object]]:
-        """What flag and [cluster] say of a setting, in this order."""
+        """What the flag and [cluster] claim about a setting, in this order."""
         claims: list[Claim[object]] = []
         if (value := getattr(self.request, key)) is not None:
             claims.append(Claim(value, f"{flag} {value}"))
@@ -54,13 +54,13 @@ class Sources:
 
 
 def choice(sources: Sources, key: str) -> object:
-    """What the first source says of a setting that may differ, None where all are silent."""
+    """The first claim about a setting that sources may give differently, None where there is none."""
     claims = sources.claim("", key)
     return claims[0].value if claims else None
 
 
-def whole(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
-    """Claims of numbers, each at least `least`."""
+def numbers_of(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
+    """Claims of whole numbers, each of at least `least`; LaunchError for one below it."""
     checked = []
     for claim in claims:
         assert isinstance(claim.value, int)
@@ -73,6 +73,11 @@ def whole(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
 def read_sources(
     request: LaunchRequest, machine: Machine, environment: Mapping[str, str], file: ClusterFile | None
 ) -> Sources:
+    """Flags, [cluster], hostfile, SLURM and other launchers, read and checked by themselves.
+
+    Raises LaunchError for what no source may say. Whether the sources agree is found where each setting
+    is decided.
+    """
     outer = read_outer(environment)
     # mpirun runs inside an allocation and numbers its own processes, whatever started its daemons.
     slurm = None if outer.by_mpi and "SLURM_STEP_ID" not in environment else read_slurm(environment)
@@ -95,7 +100,7 @@ def read_sources(
 
 
 def _read_hosts(request: LaunchRequest, file: ClusterFile | None) -> tuple[tuple[Host, ...], str]:
-    """The hosts of --hostfile or [cluster], and what to call where they stand."""
+    """The hosts of --hostfile or [cluster], and what messages call that list."""
     places = {} if file is None else file.places
     if file is not None and "hostfile" in places and "hosts" in places:
         raise LaunchError(
@@ -120,7 +125,7 @@ def _listed_hosts(file: ClusterFile) -> tuple[Host, ...]:
     for entry in file.config.hosts:
         if "\n" in entry:
             raise LaunchError(
-                f"{place}: {entry!r}: expected one host an entry, '<host> slots=<positive int>'"
+                f"{place}: {entry!r}: expected one host per entry, '<host> slots=<positive int>'"
             )
     return parse_hostfile("\n".join(file.config.hosts), place)
 

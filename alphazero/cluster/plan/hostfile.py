@@ -1,6 +1,6 @@
 """The hostfile: which hosts take part and how many processes each runs, read strictly.
 
-One host a line, `<host> slots=<positive int> [weight=<number above 0>]`; `#` starts a comment. What
+One host per line, `<host> slots=<positive int> [weight=<number above 0>]`; `#` starts a comment. What
 DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error here.
 """
 

@@ -34,6 +34,7 @@ def _short(name: str) -> str:
 
 
 def is_ip(name: str) -> bool:
+    """True for an IP address, of version 4 or 6."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

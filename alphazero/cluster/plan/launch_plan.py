@@ -1,4 +1,4 @@
-"""What a launch was asked to be and what it came to: frozen data, no decisions (see resolve.py)."""
+"""The request for a launch and the plan made of it: frozen data, no decisions (see resolve.py)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from alphazero.cluster.plan.hostfile import Host
 
 # What this process does in a job.
-LOCAL = "local"  # one machine, this one
-NODE = "node"  # by hand: this node's part only
-HEAD = "head"  # hostfile: all hosts, by ssh from here
-SLURM = "slurm"  # inside an allocation: one task a node, by srun
+LOCAL = "local"  # the whole job, on this machine alone
+NODE = "node"  # started by hand: this node's part only
+HEAD = "head"  # hostfile: starts all hosts from here by ssh
+SLURM = "slurm"  # inside an allocation: one task per node, by srun
 SLURM_TASK = "slurm-task"  # this process is that task: this node's part only
 
 
@@ -22,8 +22,8 @@ class Limits:
     step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
     been timed (imports, compilation, another plan). pause_s: validation, checkpoint, data made or brought
     together. games_s: between two batches of self-play or of the gate's games. shutdown_s: from a rank's last
-    word to the end of its process. exit_s: from there to the end of the launcher above it, which waits
-    for other hosts. silence_s: a host or head that says nothing is gone.
+    message to the end of its process. exit_s: from there to the end of the launcher above it, which waits for
+    other hosts. silence_s: until a host or head that says nothing counts as lost.
     """
 
     step_s: float = 10.0
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What the command line asked for; None (or nothing) where a flag was not given.
+    """What the command line asks for; None (or nothing) where a flag was not given.
 
     gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. elastic is (least, most)
     nodes of a by-hand job whose nodes come and go. Timeouts are in seconds (hang_watch.Limits).
@@ -68,10 +68,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """One node's part of a job, everything decided; made on that node or from what it said of itself.
+    """One node's part of a job with everything decided; made on that node, or from what it reports of itself.
 
     device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
-    empty on cpu. launcher: torchrun or deepspeed. notices: what a person must be told. weight: this host's
+    empty on cpu. launcher: torchrun or deepspeed. notices: what people must be told. weight: this host's
     share of the work beside others, None where all are alike. interface: of the network, "" where the user
     chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest;
     nodes then have no fixed rank, node 0 keeps the meeting point.
@@ -118,12 +118,12 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The whole job as it can be known here, before any other host was asked.
+    """The whole job as it can be known here, before any other host has been asked.
 
     hosts: in order of node rank. device: auto (head and slurm only: the hosts decide), cuda or cpu.
     role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
     port_is_chosen: by the user, so that another one will not do. interface: "" where each host takes the one
-    on its route to the master. min_nodes: go on with so many hosts. node: this machine's part (LOCAL, NODE,
+    on its route to the master. min_nodes: fewest hosts to go on with. node: this machine's part (LOCAL, NODE,
     SLURM_TASK).
     """
 

@@ -39,7 +39,8 @@ def choose_limits(sources: Sources) -> Limits:
         for claim in claims:
             assert isinstance(claim.value, float)
             if not least_s <= claim.value < math.inf:
-                raise LaunchError(f"{claim.text}: expected at least {least_s:g} seconds")
+                unit = "second" if least_s == 1 else "seconds"
+                raise LaunchError(f"{claim.text}: expected at least {least_s:g} {unit}")
         if claims:
             assert isinstance(claims[0].value, float)
             chosen[limit] = claims[0].value

@@ -1,7 +1,7 @@
 """Another launcher around this one: what torchrun, a cloud's job controller or MPI left in the environment.
 
-Such a launcher starts ours once a machine; its rank is then the node rank. Where it starts ours several
-times a machine, it is an error: the ranks would start ranks.
+Such a launcher starts ours once per machine; its rank is then the node rank. Where it starts ours several
+times per machine, it is an error: the ranks would start ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MPI_VARIABLES = (
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
 )
 # torchrun's own defaults (Kubeflow's trainer sets them), then what it gives its ranks. PyTorchJob and other
-# controllers write WORLD_SIZE and RANK in pods, one a machine, without LOCAL_WORLD_SIZE.
+# controllers write WORLD_SIZE and RANK in pods, one per machine, without LOCAL_WORLD_SIZE.
 TORCH_VARIABLES = (("PET_NNODES", "PET_NODE_RANK", ""), ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"))
 ADDRESSES, PORTS = ("PET_MASTER_ADDR", "MASTER_ADDR"), ("PET_MASTER_PORT", "MASTER_PORT")
 
@@ -59,7 +59,7 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
         if here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
-                f"expected it once a machine, or `alphazero train` (or unset {size} if it is a leftover)"
+                f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
         node_rank = _number(environment, rank)
         if node_rank >= num_processes:

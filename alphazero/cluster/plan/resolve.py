@@ -1,8 +1,9 @@
-"""From flags, files, environment and machine to the plan of a launch; the order and rules are one table.
+"""The plan of a launch, made from flags, files, environment and machine.
 
 Flags come before [cluster] in the TOML, before the hostfile, before SLURM's environment, before that of
-torchrun or MPI, before what this machine is. Facts of the job (nodes, processes a node, node rank, master
-address) must agree wherever they are said; of choices (port, interface, launcher, restarts) the first counts.
+torchrun or MPI, before what this machine is. Facts of the
+job (nodes, processes per node, node rank, master address) must agree wherever they are given; of choices
+(port, interface, launcher, restarts) the first counts.
 docs/cluster.md shows the table.
 """
 
@@ -11,19 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from alphazero.cluster.plan.claims import Claim, Sources, agreed, choice, read_sources, whole
+from alphazero.cluster.plan.claims import Claim, Sources, agreed, choice, numbers_of, read_sources
 from alphazero.cluster.plan.cluster_section import ClusterFile
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.identity import (
     LOOPBACK,
-    is_loopback_name,
-    is_slurm_node,
-    is_this_machine,
     refuse_loopback,
 )
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
-    LOCAL,
     NODE,
     SLURM,
     SLURM_TASK,
@@ -34,11 +31,12 @@ from alphazero.cluster.plan.launch_plan import (
 )
 from alphazero.cluster.plan.limits import choose_limits
 from alphazero.cluster.plan.resolve_node import DEFAULT_PORT, Share, resolve_devices, resolve_port
+from alphazero.cluster.plan.role import choose_role
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine
+from alphazero.text import counted
 
 ALL_GPUS = -1
-AUTO_RANK = "auto"
 
 
 def resolve(
@@ -53,12 +51,12 @@ def resolve(
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
-    resolve or nobody shall be asked. Raises LaunchError for what cannot be and for sources that contradict
-    each other, naming both.
+    resolve or no name server may be asked. Raises LaunchError for what cannot be, and for sources that
+    contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
-    role, node_rank = _choose_role(sources, nodes)
+    role, node_rank = choose_role(sources, nodes)
     hosts = _plan_hosts(sources, nodes.value, node_rank)
     master_addr = _choose_master(sources, nodes, hosts, role)
     if len(hosts) > 1:
@@ -85,10 +83,10 @@ def resolve(
 
 
 def _count_nodes(sources: Sources) -> Claim[int]:
-    claims = whole(sources.claim("--nodes", "nodes"), 1)
+    claims = numbers_of(sources.claim("--nodes", "nodes"), 1)
     if sources.chosen:
         count = len(sources.chosen)
-        claims.append(Claim(count, f"{sources.origin} ({count} host{'s' * (count > 1)})"))
+        claims.append(Claim(count, f"{sources.origin} ({counted(count, 'host')})"))
     if sources.slurm is not None:
         count = len(sources.slurm.hosts)
         claims.append(Claim(count, f"SLURM_NNODES={count} ({sources.slurm.source})"))
@@ -106,86 +104,6 @@ def _count_nodes(sources: Sources) -> Claim[int]:
             )
         return Claim(most, f"--elastic {least}:{most}")
     return agreed(claims) or Claim(1, "")
-
-
-def _choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
-    """What this process does, and which node of the job this machine is."""
-    request, slurm = sources.request, sources.slurm
-    if request.launcher == "slurm" and slurm is None:
-        raise LaunchError(
-            "--launcher slurm: expected a SLURM allocation (sbatch, salloc), there is none here"
-        )
-    if request.launcher == "slurm" and sources.chosen:
-        raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
-    claims: list[Claim[int]] = []
-    if request.node_rank == AUTO_RANK:
-        claims.append(Claim(_own_line(sources), "--node-rank auto"))
-    elif isinstance(request.node_rank, int):
-        claims.append(Claim(request.node_rank, f"--node-rank {request.node_rank}"))
-    if slurm is not None and slurm.node_rank is not None:
-        claims.append(Claim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
-    if sources.outer.node_rank is not None:
-        outer = sources.outer
-        claims.append(Claim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
-    rank = agreed(claims)
-    if rank is not None and not 0 <= rank.value < nodes.value:
-        raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")
-    if rank is not None and nodes.value > 1:
-        by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
-        return (SLURM_TASK if by_slurm else NODE), rank.value
-    if request.elastic is not None:
-        is_master = is_this_machine(request.master_addr or "", sources.machine)
-        return NODE, 0 if is_master else 1
-    if sources.chosen:
-        return _role_of_hostfile(sources)
-    if slurm is not None and not slurm.in_step:
-        is_member = any(is_slurm_node(host, slurm, sources.machine) for host in slurm.hosts)
-        if nodes.value > 1 or not is_member:
-            return SLURM, next(
-                (r for r, host in enumerate(slurm.hosts) if is_slurm_node(host, slurm, sources.machine)), None
-            )
-        return LOCAL, 0
-    if nodes.value > 1:
-        raise LaunchError(f"{nodes.text}: expected --node-rank beside it, 0 to {nodes.value - 1}")
-    return LOCAL, 0
-
-
-def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
-    own = [
-        rank
-        for rank, chosen in enumerate(sources.chosen)
-        if is_this_machine(chosen.host.address, sources.machine)
-    ]
-    if len(sources.chosen) == 1:
-        return (LOCAL, 0) if own else (HEAD, None)
-    for chosen in sources.chosen:
-        if is_loopback_name(chosen.host.address):
-            raise LaunchError(
-                f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
-                "every host; expected the name or address that the other hosts reach it by"
-            )
-    if len(own) > 1:
-        names = " and ".join(sources.chosen[rank].host.address for rank in own)
-        raise LaunchError(f"{sources.origin}: {names} are both this machine; expected each machine once")
-    return HEAD, own[0] if own else None
-
-
-def _own_line(sources: Sources) -> int:
-    """Which host of the list this machine is."""
-    if not sources.chosen:
-        raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
-    machine = sources.machine
-    own = [
-        rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
-    ]
-    if len(own) != 1:
-        addresses = ", ".join(address for _, address in machine.addresses if not is_loopback_name(address))
-        found = "does not name" if not own else f"names {len(own)} times"
-        raise LaunchError(
-            f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "
-            "expected it once, or --node-rank R"
-        )
-    return own[0]
 
 
 def _plan_hosts(sources: Sources, num_nodes: int, node_rank: int | None) -> tuple[HostPlan, ...]:
@@ -214,21 +132,23 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
         if claim.value != ALL_GPUS and claim.value < 1:
             raise LaunchError(f"{claim.text}: expected a number of processes from 1, or -1 for all devices")
         asked.append(Claim(claim.value, claim.text))
-    wanted = agreed(asked)
+    requested = agreed(asked)
     slurm = sources.slurm
     counts: list[int | None] = []
     for rank in range(num_nodes):
-        claims = [] if wanted is None or wanted.value == ALL_GPUS else [wanted]
+        claims = [] if requested is None or requested.value == ALL_GPUS else [requested]
         if sources.chosen:
             chosen = sources.chosen[rank]
-            if wanted is not None and wanted.value == ALL_GPUS and not chosen.is_whole:
-                raise LaunchError(f"{wanted.text} contradicts --include or --exclude: expected one of them")
-            if wanted is None or wanted.value != ALL_GPUS:
+            if requested is not None and requested.value == ALL_GPUS and not chosen.is_whole:
+                raise LaunchError(
+                    f"{requested.text} contradicts --include or --exclude: expected one of them"
+                )
+            if requested is None or requested.value != ALL_GPUS:
                 count = len(chosen.slots)
                 claims.append(Claim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}"))
         elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
             count = slurm.tasks_per_node[rank]
-            claims.append(Claim(count, f"{count} tasks a node by SLURM"))
+            claims.append(Claim(count, f"{count} tasks per node from SLURM"))
         found = agreed(claims)
         counts.append(found.value if found else None)
     return tuple(counts)
@@ -277,7 +197,7 @@ def _choose_launcher(sources: Sources) -> str:
 
 
 def _choose_restarts(sources: Sources, role: str) -> int:
-    claims = whole(sources.claim("--max-restarts", "max_restarts"), 0)
+    claims = numbers_of(sources.claim("--max-restarts", "max_restarts"), 0)
     number = claims[0].value if claims else 0
     by_hand = role == SLURM_TASK or (role == NODE and sources.request.elastic is None)
     if number and by_hand and sources.request.max_restarts is not None:
@@ -290,7 +210,7 @@ def _choose_restarts(sources: Sources, role: str) -> int:
 
 def _choose_min_nodes(sources: Sources, num_nodes: int) -> int:
     """0 for all."""
-    claims = whole(sources.claim("--min-nodes", "min_nodes"), 0)
+    claims = numbers_of(sources.claim("--min-nodes", "min_nodes"), 0)
     if claims and claims[0].value > num_nodes:
         raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")
     return claims[0].value if claims else 0
@@ -333,7 +253,7 @@ def _with_this_node(
 
 
 def _share(sources: Sources, own: HostPlan) -> Share:
-    """What this machine shall run, and who says so."""
+    """What this machine is to run, and who says so."""
     slurm = sources.slurm
     claims = sources.claim("--gpus", "gpus")
     if own.num_processes is None:
@@ -348,4 +268,4 @@ def _share(sources: Sources, own: HostPlan) -> Share:
                 f"{asked.source} contradicts SLURM_GPUS_ON_NODE={limit}: expected at most as many"
             )
         return asked
-    return Share(own.num_processes, f"{own.num_processes} tasks a node by SLURM")
+    return Share(own.num_processes, f"{own.num_processes} tasks per node from SLURM")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine, visible_devices
+from alphazero.text import counted
 
 DEFAULT_PORT = 12355
 
 
 @dataclass(frozen=True)
 class Share:
-    """What this machine shall run.
+    """What this machine is to run.
 
     num_processes: None for as many as there are devices (one on a CPU). source: who said so, "" for nobody.
     slots: positions among the visible devices that --include or --exclude left, () for no filter.
@@ -26,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True)
 class NodeDevices:
-    """The outcome: cuda or cpu, and one CUDA_VISIBLE_DEVICES entry a process on cuda."""
+    """The outcome: cuda or cpu, and one CUDA_VISIBLE_DEVICES entry per process on cuda."""
 
     device: str
     num_processes: int
@@ -55,14 +56,14 @@ def resolve_devices(
         num_processes = len(share.slots) or share.num_processes or 1
         notices.append(_cpu_notice(device, machine, num_processes, share.source))
         return NodeDevices("cpu", num_processes, (), tuple(notices))
-    wanted = max(share.slots) + 1 if share.slots else share.num_processes
-    if wanted is not None and wanted > len(visible):
+    needed = max(share.slots) + 1 if share.slots else share.num_processes
+    if needed is not None and needed > len(visible):
         limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
         raise LaunchError(
             f"{share.source}: this machine has {len(visible)} NVIDIA devices{limit}; "
             "expected at most as many, or --device cpu"
         )
-    chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:wanted]
+    chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:needed]
     return NodeDevices("cuda", len(chosen), chosen, tuple(notices))
 
 
@@ -73,9 +74,9 @@ def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) 
         reason = "NO VISIBLE NVIDIA DEVICE"
     else:
         reason = "NO NVIDIA DEVICE ON THIS MACHINE"
-    ranks = "1 CPU rank" if num_processes == 1 else f"{num_processes} CPU ranks"
+    ranks = counted(num_processes, "CPU rank")
     source = source or "more with --gpus N"
-    return f"{reason}: training on the CPU with {ranks} ({source}; {machine.num_cores} cores here)"
+    return f"{reason}: training on the CPU with {ranks} ({source}; {counted(machine.num_cores, 'core')} here)"
 
 
 def resolve_port(

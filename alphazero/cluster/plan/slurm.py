@@ -1,7 +1,8 @@
 """What SLURM says of this job through its environment: the allocation, and the task this process is, if any.
 
 Names and forms are those of sbatch(1) and srun(1). Inside an allocation only (a batch script, salloc) the
-launcher starts one agent a node by srun; inside a step with one task a node each task starts its node's part.
+launcher starts one agent per node by srun; inside a step with one task per node each task starts its
+node's part.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
     """The SLURM job this process runs in, None where there is none.
 
     Raises LaunchError naming the variable for values that SLURM does not write, that contradict each other,
-    or a step with several tasks a node.
+    or a step with several tasks per node.
     """
     if "SLURM_JOB_ID" not in environment and "SLURM_JOBID" not in environment:
         return None
@@ -91,7 +92,7 @@ def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
     if in_step and max(job.tasks_per_node) > 1:
         raise LaunchError(
             f"SLURM_STEP_TASKS_PER_NODE={environment['SLURM_STEP_TASKS_PER_NODE']}: the launcher starts the "
-            "processes of a node itself; expected one task a node (srun --ntasks-per-node=1), or no srun"
+            "processes of a node itself; expected one task per node (srun --ntasks-per-node=1), or no srun"
         )
     return job
 
@@ -113,7 +114,7 @@ def _tasks_per_node(environment: Mapping[str, str], num_nodes: int, in_step: boo
     elif "SLURM_NTASKS_PER_NODE" in environment:
         return (_number(environment, "SLURM_NTASKS_PER_NODE"),) * num_nodes
     elif "SLURM_NTASKS" in environment and "SLURM_TASKS_PER_NODE" in environment:
-        # Without a number of tasks asked for, SLURM_TASKS_PER_NODE is one task a core: no wish.
+        # Where nobody asked for a number of tasks, SLURM_TASKS_PER_NODE counts one task per core: no request.
         name = "SLURM_TASKS_PER_NODE"
     else:
         return ()

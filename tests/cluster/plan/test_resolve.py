@@ -84,9 +84,9 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
         (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: expected a SLURM allocation"),
         (LaunchRequest(max_restarts=-1), CPU, "--max-restarts -1: expected at least 0"),
-        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: expected at least 1 seconds"),
-        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: expected at least 1 seconds"),
-        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: expected at least 1 seconds"),
+        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: expected at least 1 second"),
+        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: expected at least 1 second"),
+        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: expected at least 1 second"),
         (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: expected at least 3 seconds"),
         (
             LaunchRequest(elastic=(1, 2), master_addr="a", hang_timeout=9.0),
@@ -281,7 +281,7 @@ def test_in_an_allocation_srun_starts_the_nodes():
     assert (found.master_addr, found.master_port) == ("gpu1", 15077)
     tasks = cluster(LaunchRequest(), **TWO, SLURM_NTASKS="12", SLURM_TASKS_PER_NODE="8,4")
     assert [part.num_processes for part in tasks.hosts] == [8, 4]
-    # One task a node is one launcher a node, not one process.
+    # One task per node is one launcher per node, not one process.
     launchers = cluster(LaunchRequest(), **TWO, SLURM_NTASKS_PER_NODE="1")
     assert [part.num_processes for part in launchers.hosts] == [None, None]
 
@@ -309,7 +309,7 @@ def test_an_allocation_of_this_one_node_needs_no_srun():
         (
             LaunchRequest(gpus=4),
             {**TWO, "SLURM_NTASKS_PER_NODE": "8"},
-            "--gpus 4 contradicts 8 tasks a node by SLURM",
+            "--gpus 4 contradicts 8 tasks per node from SLURM",
         ),
         (LaunchRequest(node_rank=0), TASK, "--node-rank 0 contradicts SLURM_NODEID=1"),
         (LaunchRequest(gpus=8), TASK, "--gpus 8 contradicts SLURM_GPUS_ON_NODE=4"),

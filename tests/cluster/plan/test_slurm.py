@@ -144,7 +144,7 @@ def test_tasks_count_only_where_somebody_asked_for_them():
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_STEP_NUM_TASKS": "16"},
             "SLURM_STEP_TASKS_PER_NODE=8(x2): the launcher starts the processes of a node itself; "
-            "expected one task a node (srun --ntasks-per-node=1)",
+            "expected one task per node (srun --ntasks-per-node=1)",
         ),
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1"},
