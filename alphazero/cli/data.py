@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import numbers
+from alphazero.text import counted
 
 if TYPE_CHECKING:
     from alphazero.data.pgn.importer import ImportReport
@@ -59,13 +60,18 @@ def _import(sources: list[Path], store: Path, workers: int) -> int:
     return 0
 
 
+def amount(games: int, plies: int) -> str:
+    """'1 game, 40 plies'."""
+    return f"{counted(games, 'game')}, {counted(plies, 'ply', 'plies')}"
+
+
 def import_text(report: ImportReport) -> str:
     """What a person wants to know after an import."""
     manifest = report.manifest
     if report.was_there:
-        return f"{report.store}: holds these sources already ({manifest.games} games, {manifest.plies} plies)"
+        return f"{report.store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
     lines = [
-        f"{report.store}: {manifest.games} games, {manifest.plies} plies in {len(manifest.shards)} shards,"
+        f"{report.store}: {amount(manifest.games, manifest.plies)} in {counted(len(manifest.shards), 'shard')},"
         f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine_games}",
@@ -89,8 +95,8 @@ def info_text(store: Path, summary: StoreSummary) -> str:
     results = summary.results
     elo = f"{summary.elo_range[0]}-{summary.elo_range[1]}" if summary.elo_range else "not given"
     lines = [
-        f"{store}: {summary.game}, {summary.games} games, {summary.plies} plies,"
-        f" {summary.size_bytes / 1e6:.1f} MB in {summary.num_shards} shards",
+        f"{store}: {summary.game}, {amount(summary.games, summary.plies)},"
+        f" {summary.size_bytes / 1e6:.1f} MB in {counted(summary.num_shards, 'shard')}",
         f"mean length   {summary.mean_plies:.1f} plies",
         f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
         f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
@@ -105,7 +111,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f"sources       {len(summary.sources)}",
     ]
     lines += [
-        f"  {source.name}: {source.games} games, {source.imported} imported,"
+        f"  {source.name}: {counted(source.games, 'game')}, {source.imported} imported,"
         f" {source.num_quarantined} quarantined, {source.size_bytes} bytes"
         for source in summary.sources
     ]
@@ -117,5 +123,5 @@ def _verify(path: Path) -> int:
 
     store = GameStore.open(path)
     store.verify()
-    print(f"{path}: {store.num_games} games, {store.num_plies} plies: checksums match, every move is legal")
+    print(f"{path}: {amount(store.num_games, store.num_plies)}: checksums match, every move is legal")
     return 0

@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
     start.add_argument(
         "--deepspeed-config",
+        "--deepspeed_config",  # as DeepSpeed spells it
         default="",
         metavar="FILE",
         help="DeepSpeed settings (default: the ds_config.json of this program)",

@@ -33,7 +33,7 @@ def test_import_tells_totals_that_add_up(games: Path, tmp_path: Path, capsys: py
     store = tmp_path / "store"
     assert main(["data", "import", str(games), "--store", str(store)]) == 0
     shown = capsys.readouterr()
-    assert f"{store}: 2 games, 4 plies in 1 shards" in shown.out
+    assert f"{store}: 2 games, 4 plies in 1 shard" in shown.out
     assert "games read 4 = imported 2 + quarantined 2" in shown.out
     assert f"1 x move (see {store / 'quarantine.jsonl'})" in shown.out
     assert "import store: 100%" in shown.err
@@ -47,7 +47,7 @@ def test_info_describes_a_store(store: Path, capsys: pytest.CaptureFixture[str])
     shown = capsys.readouterr().out
     for words in (
         "chess, 2 games, 4 plies",
-        "plies a game  2.0",
+        "mean length   2.0 plies",
         "1-0 1, 1/2-1/2 1, 0-1 0, none 0",
         "Elo           2500-2500",
         "quarantined   2, move 1, variant 1",
@@ -62,7 +62,7 @@ def test_info_describes_a_store(store: Path, capsys: pytest.CaptureFixture[str])
 
 def test_verify_says_that_all_is_well(store: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["data", "verify", str(store)]) == 0
-    assert "2 games, 4 plies: checksums fit and every move is legal" in capsys.readouterr().out
+    assert "2 games, 4 plies: checksums match, every move is legal" in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys: pytest.CaptureFixture[str]):
@@ -89,8 +89,14 @@ def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys:
         (["import", str(games), "--store", str(here)], f"{here}: is there and is no game store"),
         (["import", str(games), "--store", str(games)], "games.pgn: is there and is no game store"),
         (["import", str(here / "not.pgn"), "--store", str(store)], "holds the games of other sources"),
-        (["import", str(games), *new, "--workers", "0"], "'0': expected a positive whole number"),
-        (["import", str(games), *new, "--workers", "two"], "'two': expected a positive whole number"),
+        (
+            ["import", str(games), *new, "--workers", "0"],
+            "--workers: '0': expected a whole number from 1",
+        ),
+        (
+            ["import", str(games), *new, "--workers", "two"],
+            "--workers: 'two': expected a whole number from 1",
+        ),
         (["import", str(games)], "--store"),
         (["info", str(here / "nowhere")], "nowhere: no game store here"),
         (["info", str(games.parent)], "no game store here"),

@@ -45,7 +45,7 @@ def test_json_holds_what_is_printed(capsys: pytest.CaptureFixture[str]):
         (["4444444"], ["move 7", "'4'", "not full"]),
         (["12121212"], ["the game is over after 7 moves"]),
         (["1212121"], ["the game is over"]),
-        (["44", "--table-mib", "0"], ["--table-mib 0", "expected 1 to"]),
+        (["44", "--table-mib", "0"], ["--table-mib", "'0'", "from 1 to"]),
         (["44", "--table-mib", "999999999"], ["--table-mib 999999999", "free"]),
         (["44", "--table-mib", "much"], ["--table-mib", "'much'"]),
         (["44", "55"], ["55"]),
