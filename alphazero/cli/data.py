@@ -71,7 +71,8 @@ def import_text(report: ImportReport) -> str:
     if report.was_there:
         return f"{report.store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
     lines = [
-        f"{report.store}: {amount(manifest.games, manifest.plies)} in {counted(len(manifest.shards), 'shard')},"
+        f"{report.store}: {amount(manifest.games, manifest.plies)}"
+        f" in {counted(len(manifest.shards), 'shard')},"
         f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine_games}",

@@ -119,7 +119,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
             ["--weights", "net0", "--data", "one", "--not-in", "one"],
             "--not-in: all 8 positions of --data occur",
         ),
-        (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': expected a positive whole number"),
+        (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': expected a whole number from 1"),
         (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': expected a whole number"),
         (["--weights", "net0"], "expected --data PATH... with known games, or --solved"),
     ],

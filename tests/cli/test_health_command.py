@@ -35,7 +35,7 @@ def test_a_mistake_in_the_thresholds_is_one_line(tmp_path: Path, capsys: pytest.
     thresholds.write_text("[gpu]\nheat = 3\n")
     assert main(["health", "--thresholds", str(thresholds)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"alphazero: error: {thresholds}:2: 'heat': no such threshold")
+    assert error.startswith(f"alphazero: error: {thresholds}:2: 'heat' = 3: no such threshold")
     assert error.count("\n") == 1
 
 
