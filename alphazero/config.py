@@ -56,7 +56,9 @@ class NetworkConfig:
     value_channels: int = setting(
         32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
     )
-    value_hidden: int = setting(128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS)
+    value_hidden: int = setting(
+        128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS
+    )
     moves_left: bool = setting(False, "add a head that predicts how many plies the game still lasts")
     moves_left_channels: int = setting(
         8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
