@@ -377,5 +377,5 @@ def test_leftovers_of_a_lone_process_change_nothing():
 def test_nobody_looks_for_hangs_where_machines_come_and_go():
     request = LaunchRequest(elastic=(1, 3), master_addr="10.0.0.5", silence_timeout=20.0)
     endless = math.inf
-    expected = Limits(step_s=endless, start_s=endless, pause_s=endless, silence_s=20.0)
+    expected = Limits(step_s=endless, start_s=endless, pause_s=endless, games_s=endless, silence_s=20.0)
     assert cluster(request).limits == expected
