@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.errors import ConfigError
+from alphazero.games.registry import game_names
 from alphazero.settings import (
     MOST_SEED,
     read_toml,
@@ -44,7 +45,7 @@ MOST_RATE = 1e6
 class NetworkConfig:
     """Shape of the network; two networks of equal NetworkConfig have exchangeable weights."""
 
-    game: str = setting("chess", "game the network plays", choices=("chess", "connect4", "tictactoe"))
+    game: str = setting("chess", "game the network plays", choices=game_names())
     blocks: int = setting(20, "residual blocks of the tower", minimum=1, maximum=256)
     filters: int = setting(256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS)
     se_ratio: int = setting(
@@ -228,6 +229,12 @@ class SearchConfig:
         "puct", "AlphaZero's search, or Gumbel AlphaZero's for few simulations", choices=("puct", "gumbel")
     )
     simulations: int = setting(800, "simulations per move", minimum=1, maximum=MOST_SIMULATIONS)
+    leaves: int = setting(
+        1,
+        "puct: leaves per tree and round, with virtual loss; more fill batches from fewer trees",
+        minimum=1,
+        maximum=MOST_UNITS,
+    )
     proofs: bool = setting(True, "let won and lost positions that the search finds prove their parents")
     c_init: float = setting(
         2.5,

@@ -19,20 +19,17 @@ from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
 from alphazero.cli.parser import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import game_names, get_game, get_spec
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.forward import Forward, ModuleForward
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import DTYPES
 
-# Legal moves of a usual position: chess in the middle game, a Connect Four board with no full column.
-USUAL_MOVES = {"chess": 32, "connect4": 7, "tictactoe": 5}
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The flags of this benchmark."""
-    parser.add_argument("--game", choices=sorted(USUAL_MOVES), default="chess", help="game the network plays")
+    parser.add_argument("--game", choices=game_names(), default="chess", help="game the network plays")
     parser.add_argument("--blocks", type=whole(1, 256), default=6, help="residual blocks")
     parser.add_argument("--filters", type=whole(1, 4096), default=64, help="channels of the tower")
     parser.add_argument(
@@ -101,7 +98,7 @@ def run(arguments: list[str]) -> dict[str, object]:
 def evaluate_forever(evaluator: NetworkEvaluator, spec: GameSpec) -> Callable[[], None]:
     """One whole evaluation a call; where the device works on its own, one more is always under way."""
     rng = np.random.default_rng(0)
-    batch_size, num_moves = evaluator.batch_size, USUAL_MOVES[spec.name]
+    batch_size, num_moves = evaluator.batch_size, get_game(spec.name).usual_moves
     packed = rng.integers(0, 256, (batch_size, spec.packed_bytes), dtype=np.uint8)
     legal_index = rng.integers(0, spec.policy_size, batch_size * num_moves, dtype=np.int32)
     legal_offset = np.arange(0, batch_size * num_moves + 1, num_moves, dtype=np.int32)

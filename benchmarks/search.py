@@ -1,6 +1,6 @@
 """Search speed: simulations a second of the core with a network that knows nothing and costs nothing.
 
-`alphazero bench search [--game chess|connect4] [--slots N] [--threads N] [--seconds S]`. Games of self-play,
+`alphazero bench search [--game G] [--slots N] [--threads N] [--seconds S]`. Games of self-play,
 800 simulations a move, PUCT with root noise; every leaf's planes are encoded, its legal moves listed, and a
 uniform policy and a drawish value come back.
 """
@@ -9,27 +9,24 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TypeAlias
 
 import numpy as np
 
-from alphazero import _core
 from alphazero.cli.numbers import batch_size, count, seconds, threads
 from alphazero.cli.parser import Parser
 from alphazero.config import SearchConfig, SelfPlayConfig
-from alphazero.games.registry import get_spec
+from alphazero.games.core_types import SelfPlay
+from alphazero.games.registry import game_names, get_game, get_spec
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane
 
 WARM_UP_S = 1.0
-SelfPlay: TypeAlias = _core.ChessSelfPlay | _core.Connect4SelfPlay
-SELF_PLAYS: dict[str, type[SelfPlay]] = {"chess": _core.ChessSelfPlay, "connect4": _core.Connect4SelfPlay}
 
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Simulations a second in steady state."""
     parser = Parser(prog="alphazero bench search")
-    parser.add_argument("--game", choices=sorted(SELF_PLAYS), default="chess")
+    parser.add_argument("--game", choices=game_names(), default="chess")
     parser.add_argument("--slots", type=batch_size, default=64, help="trees side by side")
     parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--simulations", type=count, default=800)
@@ -38,7 +35,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     args = parser.parse_args(arguments)
     search = SearchConfig(algorithm=args.algorithm, simulations=args.simulations)
     settings = self_play_settings(search, SelfPlayConfig(), seed=0)
-    pool = SELF_PLAYS[args.game](settings, args.slots, 1, args.threads)
+    pool = get_game(args.game).core.self_play(settings, args.slots, 1, args.threads)
     for lane in range(args.slots):
         pool.add_lane(new_lane(lane))
     pool.begin(1 << 40)

@@ -21,7 +21,7 @@ from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
 from alphazero.cli.parser import Parser
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
 from alphazero.evaluation.match import random_openings
-from alphazero.games.registry import get_spec
+from alphazero.games.registry import game_names, get_spec
 from alphazero.games.spec import GameSpec
 from alphazero.network.device import choose_device
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
@@ -36,7 +36,7 @@ WHOLE_GAMES_LANES_PER_SLOT = 2
 def run(arguments: list[str]) -> dict[str, object]:
     """Medians over the rounds."""
     parser = Parser(prog="alphazero bench selfplay")
-    parser.add_argument("--game", choices=("chess", "connect4", "tictactoe"), default="chess")
+    parser.add_argument("--game", choices=game_names(), default="chess")
     parser.add_argument("--blocks", type=whole(1, 256), default=6)
     parser.add_argument("--filters", type=whole(1, 4096), default=64)
     parser.add_argument("--se-ratio", type=whole(0, 4096), default=8)

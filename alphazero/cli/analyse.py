@@ -13,7 +13,7 @@ from alphazero.errors import GameInputError
 from alphazero.text import table
 
 if TYPE_CHECKING:
-    from alphazero.games.registry import Line
+    from alphazero.games.core_types import Line
     from alphazero.network.inference.evaluator import NetworkEvaluator
 
 BAR_WIDTH = 40

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alphazero.evaluation.players import Player
-from alphazero.games.registry import Line, make_line
+from alphazero.games.core_types import Line
+from alphazero.games.registry import make_line
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from alphazero import _core
-from alphazero.games.registry import Line
+from alphazero.games.core_types import Line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.search.line_search import search_lines
 

@@ -39,3 +39,10 @@ def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
             plane = planes[files, ranks]
         flat.append(plane * 64 + from_rank * 8 + from_file)
     return tuple(flat)
+
+
+def chess_policy_map() -> tuple[int, ...]:
+    """The flat index of each of the core's policy moves."""
+    from alphazero import _core
+
+    return policy_map(_core.chess_policy_moves())

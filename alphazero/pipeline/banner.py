@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from alphazero.config import TrainingConfig
 from alphazero.data.sampling.window import Window
+from alphazero.games.registry import get_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.run_directory import read_metrics
@@ -89,13 +90,6 @@ def _extras(training: TrainingConfig) -> str:
     return "".join(f", {text}" for holds, text in parts if holds)
 
 
-def _eval_flags(game: str) -> str:
-    """What a network of this game is measured on."""
-    if game == "connect4":
-        return "--solved --simulations 600"
-    return "--data YOUR.pgn" if game == "chess" else "--data STORE"
-
-
 def summary(job: Job, seconds: float) -> str:
     """Where the result is, how good it is, what to do next."""
     weights = job.run.path / weights_file_name(job.config.network)
@@ -113,7 +107,7 @@ def summary(job: Job, seconds: float) -> str:
         f"weights           {weights}",
         "next:",
         f"  .venv/bin/alphazero analyse --weights {weights}",
-        f"  .venv/bin/alphazero eval --weights {weights} {_eval_flags(job.config.network.game)}",
+        f"  .venv/bin/alphazero eval --weights {weights} {get_game(job.config.network.game).eval_flags}",
         f"  .venv/bin/alphazero report {job.run.path}",
         f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
         RULE,

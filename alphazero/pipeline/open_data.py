@@ -9,6 +9,7 @@ from alphazero.config import DataConfig
 from alphazero.data.pgn.open import open_or_import
 from alphazero.data.sampling.window import Window
 from alphazero.errors import ConfigError
+from alphazero.games.registry import get_game
 from alphazero.training.exchange import Exchange
 
 EMBEDDED_GAMES = Path(__file__).resolve().parents[1] / "assets" / "games"
@@ -31,7 +32,7 @@ def open_data(
                 found_by_all_ranks=True,
             )
         return None, held_out
-    if not data.data and game_name != "chess":
+    if not data.data and not get_game(game_name).has_embedded_games:
         raise ConfigError(
             f"--mode {mode}: no games of {game_name}; expected --data, or --mode selfplay",
             found_by_all_ranks=True,

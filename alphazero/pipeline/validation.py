@@ -13,7 +13,8 @@ from alphazero.data.sampling.window import Window
 from alphazero.evaluation.players import Player
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
 from alphazero.evaluation.solved import OWN_TABLE, SolvedSet, move_errors, read_table
-from alphazero.games.registry import Line
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_game
 from alphazero.games.spec import GameSpec
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -30,7 +31,7 @@ BATCH_SIZE = 512
 def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
     """A function that gives a network's figures, the same on all ranks. Collective."""
     on_held_out = _held_out_validation(job, held_out, spec, exchange) if held_out is not None else None
-    solved = read_table() if spec.name == "connect4" and OWN_TABLE.is_file() else []
+    solved = read_table() if get_game(spec.name).has_solved_positions and OWN_TABLE.is_file() else []
 
     def validate(network: AlphaZeroNet) -> Mapping[str, float]:
         figures = dict(on_held_out(network)) if on_held_out else {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from alphazero import _core
+from alphazero.errors import ConfigError
+from alphazero.games.core_types import Pool
+
 # Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
 
 NUM_GROUPS = 2  # one is searched while the other is evaluated
-
-Leaves: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
 class Evaluation(Protocol):
@@ -46,15 +48,19 @@ class Evaluator(Protocol):
         ...
 
 
-class Pool(Protocol):
-    """The core's searches, in groups (csrc/search/search_pool.hpp)."""
+def num_trees(settings: _core.SearchSettings, batch_size: int) -> int:
+    """How many trees a group has, so that all their leaves fit into a batch.
 
-    def step(
-        self,
-        group: int,
-        legal_logits: npt.NDArray[np.float32] | None = None,
-        wdl: npt.NDArray[np.float32] | None = None,
-    ) -> Leaves: ...
+    Raises ConfigError where those of a single tree do not.
+    """
+    if settings.algorithm is not _core.SearchAlgorithm.PUCT:
+        return batch_size
+    if settings.leaves > batch_size:
+        raise ConfigError(
+            f"--leaves {settings.leaves}: expected at most {batch_size}, the positions of an evaluation",
+            found_by_all_ranks=True,
+        )
+    return batch_size // settings.leaves
 
 
 def run_pool(pool: Pool, evaluator: Evaluator, after_batch: Callable[[int], bool]) -> bool:

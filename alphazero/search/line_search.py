@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from alphazero import _core
-from alphazero.games.registry import Line
-from alphazero.search.batched import NUM_GROUPS, Evaluator, run_pool
-
-_LINE_SEARCHES: dict[type, Any] = {
-    _core.ChessLine: _core.ChessLineSearch,
-    _core.Connect4Line: _core.Connect4LineSearch,
-    _core.TicTacToeLine: _core.TicTacToeLineSearch,
-}
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_game
+from alphazero.search.batched import NUM_GROUPS, Evaluator, num_trees, run_pool
 
 
 def search_lines(
@@ -27,19 +21,17 @@ def search_lines(
     """The search of the position at the end of each line, in this order; no noise, the best move.
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
-    evaluator.batch_size / settings.leaves trees. The results do not depend on the number of threads.
-    after_batch is called after each batch.
+    evaluator.batch_size / settings.leaves trees, and at least one (ConfigError). The results do not depend on
+    the number of threads. after_batch is called after each batch.
     """
     if not lines:
         return []
-    leaves = settings.leaves if settings.algorithm is _core.SearchAlgorithm.PUCT else 1
-    slots = max(1, evaluator.batch_size // leaves)
-    search = _LINE_SEARCHES[type(lines[0])](list(lines), settings, slots, NUM_GROUPS, num_threads)
+    slots = num_trees(settings, evaluator.batch_size)
+    search = get_game(lines[0].NAME).core.line_search(list(lines), settings, slots, NUM_GROUPS, num_threads)
 
     def go_on(size: int) -> bool:
         after_batch()
         return True
 
     run_pool(search, evaluator, go_on)
-    found: list[_core.SearchResult] = search.found()
-    return found
+    return search.found()

@@ -13,6 +13,7 @@ def search_settings(config: SearchConfig) -> _core.SearchSettings:
     settings = _core.SearchSettings()
     settings.algorithm = _ALGORITHMS[config.algorithm]
     settings.simulations = config.simulations
+    settings.leaves = config.leaves
     settings.proofs = config.proofs
     settings.c_init, settings.c_base = config.c_init, config.c_base
     settings.fpu_reduction = config.fpu_reduction

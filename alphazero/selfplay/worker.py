@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from alphazero import _core
-from alphazero.games.registry import history_fill
-from alphazero.search.batched import NUM_GROUPS, Evaluator, run_pool
-
-_SELF_PLAYS: dict[str, Any] = {
-    "chess": _core.ChessSelfPlay,
-    "connect4": _core.Connect4SelfPlay,
-    "tictactoe": _core.TicTacToeSelfPlay,
-}
+from alphazero.games.registry import get_game, history_fill
+from alphazero.search.batched import NUM_GROUPS, Evaluator, num_trees, run_pool
 
 
 def new_lane(number: int) -> _core.SelfPlayGame:
@@ -62,11 +55,10 @@ def play(
     A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
     played beside it, and with how many threads, changes nothing. on_progress is told the moves and games
     so far after each batch; where it says False play is broken off. Raises GameError for a lane whose moves
-    are not legal.
+    are not legal, ConfigError for more leaves of a tree than the evaluator takes.
     """
-    leaves = settings.search.leaves if settings.search.algorithm is _core.SearchAlgorithm.PUCT else 1
-    slots = max(1, min(evaluator.batch_size // leaves, -(-len(lanes) // NUM_GROUPS)))
-    pool = _SELF_PLAYS[game_name](settings, slots, NUM_GROUPS, num_threads, history_fill(fill))
+    slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // NUM_GROUPS)))
+    pool = get_game(game_name).core.self_play(settings, slots, NUM_GROUPS, num_threads, history_fill(fill))
     for lane in lanes:
         pool.add_lane(lane)
     pool.begin(moves)

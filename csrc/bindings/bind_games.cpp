@@ -15,11 +15,9 @@
 #include "base/error.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
+#include "games/all_games.hpp"
 #include "games/game.hpp"
 #include "games/line.hpp"
-#include "games/tictactoe/tictactoe.hpp"
 
 namespace nb = nanobind;
 
@@ -156,7 +154,7 @@ void bind_line(nb::module_& module, const char* name) {
 void bind_games(nb::module_& module) {
   nb::enum_<Termination>(module, "Termination", "Why a game is over.")
       .value("NONE", Termination::kNone)
-      .value("WIN", Termination::kWin, "the side to move has lost")
+      .value("WIN", Termination::kWin, "one side has won: value says which")
       .value("STALEMATE", Termination::kStalemate)
       .value("REPETITION", Termination::kRepetition)
       .value("FIFTY_MOVES", Termination::kFiftyMoves)
@@ -167,11 +165,11 @@ void bind_games(nb::module_& module) {
       .value("FEN_ONLY", HistoryFill::kFenOnly, "the first position again, unless it is the standard start");
   nb::class_<Outcome>(module, "Outcome", "How a game ended.")
       .def_ro("termination", &Outcome::termination)
-      .def_ro("value", &Outcome::value, "for the side to move: -1 lost, 0 drawn (or not over)")
+      .def_ro("value", &Outcome::value, "for the side to move: -1 lost, 0 drawn (or not over), 1 won")
       .def_prop_ro("over", &Outcome::over);
-  bind_line<Chess>(module, "ChessLine");
-  bind_line<Connect4>(module, "Connect4Line");
-  bind_line<TicTacToe>(module, "TicTacToeLine");
+#define ALPHAZERO_BIND_LINE(G) bind_line<G>(module, #G "Line");
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_LINE)
+#undef ALPHAZERO_BIND_LINE
   module.def(
       "chess_policy_moves",
       [] {

@@ -19,9 +19,7 @@
 #include "bindings/search_arrays.hpp"
 #include "data/batch_encoder.hpp"
 #include "data/permutation.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace nb = nanobind;
 
@@ -132,9 +130,9 @@ Array1<std::int64_t> sample_ids(std::uint64_t seed, std::uint64_t first, std::si
 }  // namespace
 
 void bind_loader(nb::module_& module) {
-  bind_encoder<Chess>(module, "ChessBatchEncoder");
-  bind_encoder<Connect4>(module, "Connect4BatchEncoder");
-  bind_encoder<TicTacToe>(module, "TicTacToeBatchEncoder");
+#define ALPHAZERO_BIND_ENCODER(G) bind_encoder<G>(module, #G "BatchEncoder");
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_ENCODER)
+#undef ALPHAZERO_BIND_ENCODER
   module.def(
       "symmetries", &symmetries, nb::arg("seed"), nb::arg("first"), nb::arg("count"),
       nb::arg("num_symmetries"),

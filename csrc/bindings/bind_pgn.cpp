@@ -6,15 +6,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "bindings/bindings.hpp"
 #include "bindings/search_arrays.hpp"
 #include "data/game_check.hpp"
 #include "data/pgn_lexer.hpp"
 #include "data/pgn_parser.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -85,6 +84,17 @@ std::optional<IllegalGame> find_illegal(const Input<std::uint16_t>& moves,
   if (search) columns.check("searches", span_of(moves_offset));
   return find_illegal_game<G>(span_of(moves), span_of(moves_offset), fens, span_of(fen_offset),
                               search ? &columns : nullptr);
+}
+
+template <Game G>
+void bind_check(nb::module_& module) {
+  static const std::string name = "find_illegal_" + std::string(G::kName) + "_game";
+  module.def(name.c_str(), &find_illegal<G>, "moves"_a.noconvert(), "moves_offset"_a.noconvert(),
+             "fen_bytes"_a.noconvert(), "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),
+             nb::call_guard<nb::gil_scoped_release>(),
+             "The first of N games with an illegal move, played or in the policy of a search, or None. moves "
+             "u16 [M], moves_offset i32 [N + 1], fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the "
+             "usual start), search: SearchView.core_arrays().");
 }
 
 void bind_columns(nb::module_& module) {
@@ -160,18 +170,9 @@ void bind_pgn(nb::module_& module) {
       .def_ro("game", &IllegalGame::game, "row")
       .def_ro("ply", &IllegalGame::ply)
       .def_ro("reason", &IllegalGame::reason);
-  const auto bind_check = [&module](const char* name, const auto& find) {
-    module.def(
-        name, find, "moves"_a.noconvert(), "moves_offset"_a.noconvert(), "fen_bytes"_a.noconvert(),
-        "fen_offset"_a.noconvert(), "search"_a.noconvert() = nb::none(),
-        nb::call_guard<nb::gil_scoped_release>(),
-        "The first of N games with an illegal move, played or in the policy of a search, or None. moves "
-        "u16 [M], moves_offset i32 [N + 1], fen_bytes u8, fen_offset i32 [N + 1] (an empty text is the "
-        "usual start), search: SearchView.core_arrays().");
-  };
-  bind_check("find_illegal_game", &find_illegal<Chess>);
-  bind_check("find_illegal_connect4_game", &find_illegal<Connect4>);
-  bind_check("find_illegal_tictactoe_game", &find_illegal<TicTacToe>);
+#define ALPHAZERO_BIND_CHECK(G) bind_check<G>(module);
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_CHECK)
+#undef ALPHAZERO_BIND_CHECK
 }
 
 }  // namespace alphazero::bindings

@@ -18,9 +18,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 #include "search/line_search.hpp"
 #include "search/search.hpp"
 #include "search/search_pool.hpp"
@@ -392,15 +390,12 @@ void bind_records(nb::module_& module) {
 void bind_search(nb::module_& module) {
   bind_settings(module);
   bind_records(module);
-  bind_one<Chess>(module, "ChessSearch");
-  bind_one<Connect4>(module, "Connect4Search");
-  bind_one<TicTacToe>(module, "TicTacToeSearch");
-  bind_line_search<Chess>(module, "ChessLineSearch");
-  bind_line_search<Connect4>(module, "Connect4LineSearch");
-  bind_line_search<TicTacToe>(module, "TicTacToeLineSearch");
-  bind_self_play<Chess>(module, "ChessSelfPlay");
-  bind_self_play<Connect4>(module, "Connect4SelfPlay");
-  bind_self_play<TicTacToe>(module, "TicTacToeSelfPlay");
+#define ALPHAZERO_BIND_SEARCHES(G)              \
+  bind_one<G>(module, #G "Search");             \
+  bind_line_search<G>(module, #G "LineSearch"); \
+  bind_self_play<G>(module, #G "SelfPlay");
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_SEARCHES)
+#undef ALPHAZERO_BIND_SEARCHES
 }
 
 }  // namespace alphazero::bindings

@@ -8,10 +8,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
+#include "games/all_games.hpp"
 #include "games/line.hpp"
-#include "games/tictactoe/tictactoe.hpp"
 
 namespace alphazero {
 namespace {
@@ -274,8 +272,8 @@ std::vector<std::uint64_t> BatchEncoder<G>::position_keys(std::size_t shard_inde
   return keys;
 }
 
-template class BatchEncoder<Chess>;
-template class BatchEncoder<Connect4>;
-template class BatchEncoder<TicTacToe>;
+#define ALPHAZERO_INSTANTIATE(G) template class BatchEncoder<G>;
+ALPHAZERO_ALL_GAMES(ALPHAZERO_INSTANTIATE)
+#undef ALPHAZERO_INSTANTIATE
 
 }  // namespace alphazero

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace alphazero {
 namespace {
@@ -75,10 +73,8 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
 #define ALPHAZERO_FIND_ILLEGAL(G)                                                  \
   template std::optional<IllegalGame> find_illegal_game<G>(                        \
       std::span<const Move>, std::span<const std::int32_t>, std::span<const char>, \
-      std::span<const std::int32_t>, const SearchColumns*)
-ALPHAZERO_FIND_ILLEGAL(Chess);
-ALPHAZERO_FIND_ILLEGAL(Connect4);
-ALPHAZERO_FIND_ILLEGAL(TicTacToe);
+      std::span<const std::int32_t>, const SearchColumns*);
+ALPHAZERO_ALL_GAMES(ALPHAZERO_FIND_ILLEGAL)
 #undef ALPHAZERO_FIND_ILLEGAL
 
 }  // namespace alphazero

@@ -11,23 +11,23 @@
 
 namespace alphazero {
 
-// A move in the game's own compact form. Chess: from | to << 6 | promotion << 12 (castling: king
-// takes rook; promotion 0 none, 1 knight, 2 bishop, 3 rook, 4 queen). Connect Four: column.
-// Tic-tac-toe: square.
+// A move in the game's own compact form, as stores keep it. Chess: from | to << 6 | promotion << 12
+// (castling: king takes rook; promotion 0 none, 1 knight, 2 bishop, 3 rook, 4 queen). Other games: a column,
+// a square.
 using Move = std::uint16_t;
 
 enum class Termination : std::uint8_t {
   kNone = 0,
-  kWin = 1,  // checkmate, four in a row, three in a row: the side to move has lost
-  kStalemate = 2,
+  kWin = 1,        // one side has won, usually by its last move; Outcome::value says which
+  kStalemate = 2,  // no move is left, and nobody has won
   kRepetition = 3,
   kFiftyMoves = 4,
   kInsufficientMaterial = 5,
   kBoardFull = 6,
 };
 
-// `value` is the result from the point of view of the side to move: -1 lost, 0 drawn.
-// (No game here is won by the side to move.) Meaningless when termination is kNone.
+// `value` is the result from the point of view of the side to move: -1 lost, 0 drawn, 1 won. Meaningless when
+// termination is kNone.
 struct Outcome {
   Termination termination = Termination::kNone;
   std::int8_t value = 0;

@@ -14,8 +14,10 @@ struct Grid {
 };
 
 // Rows from the top, '/' between them, digits for empty squares. Throws GameError for text that is no such
-// board, or whose numbers of stones do not follow from taking turns.
+// board.
 Grid parse_grid(std::string_view text, int height, int width);
+// The same where each turn adds a stone: GameError as well for numbers of stones that do not follow from it.
+Grid parse_grid_of_turns(std::string_view text, int height, int width);
 std::string format_grid(const Grid& grid, int height, int width);
 
 }  // namespace alphazero

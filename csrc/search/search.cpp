@@ -5,9 +5,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace alphazero {
 
@@ -347,8 +345,8 @@ SearchResult Search<G>::result(double temperature, double draw, std::vector<doub
   return found;
 }
 
-template class Search<Chess>;
-template class Search<Connect4>;
-template class Search<TicTacToe>;
+#define ALPHAZERO_INSTANTIATE(G) template class Search<G>;
+ALPHAZERO_ALL_GAMES(ALPHAZERO_INSTANTIATE)
+#undef ALPHAZERO_INSTANTIATE
 
 }  // namespace alphazero

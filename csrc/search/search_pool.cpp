@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace alphazero {
 namespace {
@@ -116,8 +114,8 @@ std::uint64_t SearchPool<G>::num_simulations() const {
   return sum;
 }
 
-template class SearchPool<Chess>;
-template class SearchPool<Connect4>;
-template class SearchPool<TicTacToe>;
+#define ALPHAZERO_INSTANTIATE(G) template class SearchPool<G>;
+ALPHAZERO_ALL_GAMES(ALPHAZERO_INSTANTIATE)
+#undef ALPHAZERO_INSTANTIATE
 
 }  // namespace alphazero

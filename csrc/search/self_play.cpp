@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace alphazero {
 namespace {
@@ -224,8 +222,8 @@ std::vector<SelfPlayGame> SelfPlay<G>::games_under_way() const {
   return games;
 }
 
-template class SelfPlay<Chess>;
-template class SelfPlay<Connect4>;
-template class SelfPlay<TicTacToe>;
+#define ALPHAZERO_INSTANTIATE(G) template class SelfPlay<G>;
+ALPHAZERO_ALL_GAMES(ALPHAZERO_INSTANTIATE)
+#undef ALPHAZERO_INSTANTIATE
 
 }  // namespace alphazero

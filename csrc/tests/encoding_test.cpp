@@ -16,10 +16,8 @@
 #include "data/batch_encoder.hpp"
 #include "data/game_check.hpp"
 #include "data/permutation.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
+#include "games/all_games.hpp"
 #include "games/line.hpp"
-#include "games/tictactoe/tictactoe.hpp"
 
 namespace {
 
@@ -289,22 +287,21 @@ void test_permutations_are_permutations() {
   }
 }
 
+template <Game G>
+void test_game(Random& random) {
+  test_batches_equal_lines<G>(random);
+  test_noise_is_an_error_and_nothing_worse<G>(random);
+  test_searched_targets_sum_to_one<G>(random);
+  test_noise_in_searches_is_an_error_and_nothing_worse<G>(random);
+}
+
 }  // namespace
 
 int main() {
   Random random(20240229);
-  test_batches_equal_lines<Chess>(random);
-  test_batches_equal_lines<Connect4>(random);
-  test_batches_equal_lines<TicTacToe>(random);
-  test_noise_is_an_error_and_nothing_worse<Chess>(random);
-  test_noise_is_an_error_and_nothing_worse<Connect4>(random);
-  test_noise_is_an_error_and_nothing_worse<TicTacToe>(random);
-  test_searched_targets_sum_to_one<Chess>(random);
-  test_searched_targets_sum_to_one<Connect4>(random);
-  test_searched_targets_sum_to_one<TicTacToe>(random);
-  test_noise_in_searches_is_an_error_and_nothing_worse<Chess>(random);
-  test_noise_in_searches_is_an_error_and_nothing_worse<Connect4>(random);
-  test_noise_in_searches_is_an_error_and_nothing_worse<TicTacToe>(random);
+#define ALPHAZERO_TEST(G) test_game<G>(random);
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
+#undef ALPHAZERO_TEST
   test_errors_of_workers_are_those_of_the_lowest_task();
   test_permutations_are_permutations();
   std::puts("encoding_test: all well");

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 #include "search/line_search.hpp"
 #include "search/search_pool.hpp"
 #include "search/self_play.hpp"
@@ -174,18 +172,20 @@ void test_lines_do_not_depend_on_threads() {
   }
 }
 
+template <Game G>
+void test_game() {
+  for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
+    test_games_do_not_depend_on_threads_and_slots<G>(algorithm);
+  }
+  test_lanes_go_on<G>();
+  test_lines_do_not_depend_on_threads<G>();
+}
+
 }  // namespace
 
 int main() {
-  for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
-    test_games_do_not_depend_on_threads_and_slots<Chess>(algorithm);
-    test_games_do_not_depend_on_threads_and_slots<Connect4>(algorithm);
-    test_games_do_not_depend_on_threads_and_slots<TicTacToe>(algorithm);
-  }
-  test_lanes_go_on<Chess>();
-  test_lanes_go_on<Connect4>();
-  test_lines_do_not_depend_on_threads<Chess>();
-  test_lines_do_not_depend_on_threads<Connect4>();
-  test_lines_do_not_depend_on_threads<TicTacToe>();
+#define ALPHAZERO_TEST(G) test_game<G>();
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
+#undef ALPHAZERO_TEST
   std::puts("search_test: all well");
 }

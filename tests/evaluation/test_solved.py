@@ -15,7 +15,8 @@ from alphazero.config import NetworkConfig
 from alphazero.errors import DataError
 from alphazero.evaluation import solved
 from alphazero.evaluation.solved import SolvedPosition, SolverOutcomes, count_errors, sign
-from alphazero.games.registry import Line, get_spec
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 from alphazero.network.weights.weights import save_weights

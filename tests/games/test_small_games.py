@@ -6,7 +6,8 @@ import pytest
 
 from alphazero import _core
 from alphazero.errors import GameInputError
-from alphazero.games.registry import Line, get_spec, make_line
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_spec, make_line
 
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))
 

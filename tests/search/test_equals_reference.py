@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.games.registry import Line
+from alphazero.games.core_types import Line
 from tests.support.search.driving import (
     FILL,
     Evaluator,

@@ -10,7 +10,7 @@ import chess
 import numpy as np
 import pytest
 
-from alphazero.games.registry import Line
+from alphazero.games.core_types import Line
 from tests.support.search.driving import (
     Evaluator,
     VariedEvaluator,

@@ -45,8 +45,9 @@ def read_house(root: Path) -> House:
     rows = [[name.removeprefix(f"{PACKAGE}.") for name in row] for row in layers.whole]
     check_all_placed(rows, modules)
     files = {name for row in rows for name in row if not is_package(modules[f"{PACKAGE}.{name}"])}
-    # The core stands beside the lowest folder: Python above it calls it, and it calls none.
-    next(row for row in reversed(rows) if not files.issuperset(row)).append(CORE_BOX)
+    # The core stands below the lowest folder: Python above calls it, and it calls none.
+    lowest = max(floor for floor, row in enumerate(rows) if not files.issuperset(row))
+    rows.insert(lowest + 1, [CORE_BOX])
 
     arrows: Counter[tuple[str, str]] = Counter()
     imported_by = {name: 0 for row in rows for name in row if name in files}
@@ -54,7 +55,7 @@ def read_house(root: Path) -> House:
         source, target = importer.split(".")[1], CORE_BOX if imported == CORE else imported.split(".")[1]
         if target in files:
             imported_by[target] += 1
-        elif source != target and source != "__main__":
+        elif source != target and source not in files and source != "__main__":
             arrows[source, target] += 1
     within = {
         package.removeprefix(f"{PACKAGE}."): rooms_within(package, inner, pairs, modules, read)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +12,8 @@ from alphazero.data.sampling.prefetch import prefetched
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.batch import Batch, MicroBatch
-from alphazero.games.registry import history_fill
+from alphazero.games.registry import get_game, history_fill
 from alphazero.games.spec import GameSpec
-
-CoreEncoder: TypeAlias = _core.ChessBatchEncoder | _core.Connect4BatchEncoder | _core.TicTacToeBatchEncoder
-CoreEncoderType: TypeAlias = (
-    type[_core.ChessBatchEncoder] | type[_core.Connect4BatchEncoder] | type[_core.TicTacToeBatchEncoder]
-)
-_ENCODER_TYPES: dict[str, CoreEncoderType] = {
-    "chess": _core.ChessBatchEncoder,
-    "connect4": _core.Connect4BatchEncoder,
-    "tictactoe": _core.TicTacToeBatchEncoder,
-}
 
 
 class WindowEncoder:
@@ -53,7 +42,7 @@ class WindowEncoder:
         self._window = window
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
-        self._core: CoreEncoder = _ENCODER_TYPES[spec.name](num_threads)
+        self._core = get_game(spec.name).core.batch_encoder(num_threads)
         try:
             for view in window.shards:
                 self._core.add_shard(

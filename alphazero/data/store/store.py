@@ -27,6 +27,7 @@ from alphazero.data.store.arrow_views import buffer_values, list_view, validity
 from alphazero.data.store.search_columns import SearchView, check_values, search_view
 from alphazero.errors import DataError
 from alphazero.files import sha256_of
+from alphazero.games.registry import game_names, get_game
 
 MAGIC = "alphazero-game-store"
 VERSION = 1
@@ -358,16 +359,12 @@ def verify_shard(shard: ShardView, game: str) -> None:
             check_values(shard.search)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{shard.path}: {_one_line(error)}") from error
-    checks = {
-        "chess": _core.find_illegal_game,
-        "connect4": _core.find_illegal_connect4_game,
-        "tictactoe": _core.find_illegal_tictactoe_game,
-    }
-    if game not in checks:
-        raise DataError(f"{shard.path}: game {game!r}: expected one of {', '.join(checks)}")
+    if game not in game_names():
+        raise DataError(f"{shard.path}: game {game!r}: expected one of {', '.join(game_names())}")
+    find_illegal_game = get_game(game).core.find_illegal_game
     search = None if shard.search is None else shard.search.core_arrays()
     try:
-        fault = checks[game](shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset, search)
+        fault = find_illegal_game(shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset, search)
     except _core.GameError as error:
         raise DataError(f"{shard.path}: {error}") from error
     if fault is not None:

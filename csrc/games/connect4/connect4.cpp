@@ -53,7 +53,7 @@ Connect4::State Connect4::turned(const State& state, int symmetry) {
 }
 
 Connect4::State Connect4::from_string(std::string_view text) {
-  const Grid grid = parse_grid(text, kBoardHeight, kBoardWidth);
+  const Grid grid = parse_grid_of_turns(text, kBoardHeight, kBoardWidth);
   const std::uint64_t first = from_rows(grid.first);
   const std::uint64_t second = from_rows(grid.second);
   const bool first_moves = std::popcount(first) == std::popcount(second);

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "games/grid_text.hpp"
+#include "games/square_board.hpp"
 
 namespace alphazero {
 namespace {
@@ -27,15 +28,7 @@ bool tictactoe::has_three(std::uint16_t stones) {
 }
 
 Move TicTacToe::turned_move(Move square, int symmetry) {
-  int row = square / kBoardWidth;
-  int column = square % kBoardWidth;
-  for (int turn = 0; turn < (symmetry & 3); ++turn) {
-    const int next_row = column;
-    column = kBoardWidth - 1 - row;
-    row = next_row;
-  }
-  if ((symmetry & 4) != 0) column = kBoardWidth - 1 - column;
-  return static_cast<Move>(row * kBoardWidth + column);
+  return static_cast<Move>(turned_square(square, kBoardWidth, symmetry));
 }
 
 TicTacToe::State TicTacToe::turned(const State& state, int symmetry) {
@@ -49,7 +42,7 @@ TicTacToe::State TicTacToe::turned(const State& state, int symmetry) {
 }
 
 TicTacToe::State TicTacToe::from_string(std::string_view text) {
-  const Grid grid = parse_grid(text, kBoardHeight, kBoardWidth);
+  const Grid grid = parse_grid_of_turns(text, kBoardHeight, kBoardWidth);
   State state{static_cast<std::uint16_t>(grid.first), static_cast<std::uint16_t>(grid.second)};
   if (!first_player_to_move(state)) std::swap(state.mover, state.opponent);
   if (has_three(state.mover)) {

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphazero._core import ChessPosition, chess_random_playout, find_illegal_game
+from alphazero._core import ChessPosition, chess_random_playout
+from alphazero._core import find_illegal_chess_game as find_illegal_game
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, GameStore, SourceEntry
 from alphazero.data.store.summary import summarize
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter

@@ -6,13 +6,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphazero import _core
-from alphazero.games.registry import Line, make_line
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_game, make_line
 from tests.support.search.reference import Dump, ReferenceSearch, Result
 from tests.support.search.reference_rules import Settings
 
@@ -20,11 +21,6 @@ Leaves = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 Evaluation = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 FILL = _core.HistoryFill.FEN_ONLY
-_CORE_SEARCHES = {
-    _core.ChessLine: _core.ChessSearch,
-    _core.Connect4Line: _core.Connect4Search,
-    _core.TicTacToeLine: _core.TicTacToeSearch,
-}
 
 
 class Search(Protocol):
@@ -110,7 +106,7 @@ def uniform_evaluator(leaves: Leaves) -> Evaluation:
 class CoreSearch:
     """The core's search of one position with the names and types of the reference."""
 
-    inner: _core.ChessSearch | _core.Connect4Search | _core.TicTacToeSearch
+    inner: Any  # one of the core's
 
     @property
     def done(self) -> bool:
@@ -151,7 +147,7 @@ def make_search(kind: Literal["core", "reference"], line: Line, settings: Settin
     """A search for the line's game, not started yet."""
     if kind == "reference":
         return ReferenceSearch(settings)
-    return CoreSearch(_CORE_SEARCHES[type(line)](core_settings(settings)))
+    return CoreSearch(get_game(line.NAME).core.search(core_settings(settings)))
 
 
 def line_of(game: str, start: str | None = None, moves: str = "") -> Line:

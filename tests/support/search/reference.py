@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphazero import _core
-from alphazero.games.registry import Line
+from alphazero.games.core_types import Line
 from tests.support.search.reference_rules import (
     Edge,
     Node,
