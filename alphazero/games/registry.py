@@ -67,6 +67,8 @@ _GAMES = (
         eval_flags="--solved --simulations 600",
     ),
     Game(name="tictactoe", usual_moves=5),
+    # The pass, policy index 64, is the first square of a second plane.
+    Game(name="othello", usual_moves=9, policy_planes=2),
 )
 _BY_NAME = {game.name: game for game in _GAMES}
 

@@ -38,6 +38,17 @@ POSITIONS: dict[str, tuple[str, str | None, str]] = {
         None,
         "4 7 5 7 7 4 4 5 7 5 2 2 7 5 4 6 5 7 2 1 4 3 2 1 5 1 6 4 6 2",
     ),
+    "othello": ("othello", None, ""),
+    "othello, a pass": (
+        "othello",
+        "xxxoooo1/xxxoooox/1oxxxoox/ooxxxxox/1ooxxxxx/ooooxxxx/1ooooxox/ooooooo1 o",
+        "",
+    ),
+    "othello near the end": (
+        "othello",
+        "ooooox1o/ooooxxxx/oooxxox1/ooxxxxxx/oxoxoxxx/ooooxxxx/oxxxxxxx/x1o1x1o1 x",
+        "",
+    ),
     "chess": ("chess", None, ""),
     "an opening": ("chess", None, "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6 e1g1"),
     "a king to be mated in one": ("chess", "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1", ""),
@@ -270,6 +281,7 @@ def test_leaves_without_a_filled_history_are_the_reference_s(position: str) -> N
         ("chess", _core.ChessLineSearch),
         ("connect4", _core.Connect4LineSearch),
         ("tictactoe", _core.TicTacToeLineSearch),
+        ("othello", _core.OthelloLineSearch),
     ],
 )
 @pytest.mark.parametrize("name", ["plain", "16 leaves", "gumbel"])
