@@ -112,7 +112,7 @@ def evaluate_forever(evaluator: NetworkEvaluator, spec: GameSpec) -> Callable[[]
 
 
 def forward_once(forward: Forward, planes_BCHW: torch.Tensor, device: torch.device) -> Callable[[], None]:
-    """One forward pass a call, to its end."""
+    """One forward pass per call, to its end."""
 
     @torch.inference_mode()
     def once() -> None:

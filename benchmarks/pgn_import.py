@@ -25,7 +25,7 @@ from alphazero.data.pgn.source import find_sources
 from alphazero.data.pgn.stream import ParsedChunk, parse_sources
 from alphazero.errors import ConfigError
 
-# What an engine writes beside its moves in TCEC's files: some 200 bytes a ply.
+# What an engine writes beside its moves in TCEC's files: some 200 bytes per ply.
 COMMENT = (
     "{ d=31, sd=45, pd=Bg7, mt=00:01:29, tl=01:22:20, s=45191 kN/s, n=23028023089, pv=" + "Nf3 " * 25 + "}"
 )

@@ -1,7 +1,7 @@
-"""Search speed: simulations a second of the core with a network that knows nothing and costs nothing.
+"""Search speed: simulations per second of the core with a network that knows nothing and costs nothing.
 
 `alphazero bench search [--game G] [--slots N] [--threads N] [--seconds S]`. Games of self-play,
-800 simulations a move, PUCT with root noise; every leaf's planes are encoded, its legal moves listed, and a
+800 simulations per move, PUCT with root noise; every leaf's planes are encoded, its legal moves listed, and a
 uniform policy and a drawish value come back.
 """
 
@@ -24,7 +24,7 @@ WARM_UP_S = 1.0
 
 
 def run(arguments: list[str]) -> dict[str, object]:
-    """Simulations a second in steady state."""
+    """Simulations per second in steady state."""
     parser = Parser(prog="alphazero bench search")
     parser.add_argument("--game", choices=game_names(), default="chess")
     parser.add_argument("--slots", type=batch_size, default=64, help="trees side by side")

@@ -1,4 +1,4 @@
-"""Self-play against the bare network: evaluations a second of both, at the same batch and threads.
+"""Self-play against the bare network: evaluations per second of both, at the same batch and threads.
 
 `alphazero bench selfplay [--game G] [--blocks N --filters N --se-ratio N] [--batch N] [--threads N]
 [--simulations N] [--seconds S] [--device auto|cuda|cpu] [--precision P]`. A network with random weights plays

@@ -49,7 +49,7 @@ class MatchScore:
 
 
 def elo_of(share: float) -> float:
-    """The Elo difference at which `share` points a game are expected."""
+    """The Elo difference at which `share` points per game are expected."""
     if share <= 0:
         return -math.inf
     return math.inf if share >= 1 else -400 * math.log10(1 / share - 1)

@@ -48,7 +48,7 @@ void SearchColumns::check(const std::string& name, std::span<const std::int32_t>
     const auto offsets =
         policy_offset.subspan(policy_offset_offset[game], length(policy_offset_offset, game));
     if (entries != plies || offsets.size() != plies + 1) {
-      throw GameError(name + ": game " + std::to_string(game) + ": its searches are not one a ply");
+      throw GameError(name + ": game " + std::to_string(game) + ": expected one search per ply");
     }
     if (!std::is_sorted(offsets.begin(), offsets.end()) ||
         offsets.back() > length(policy_move_offset, game)) {

@@ -40,7 +40,7 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}.arrow"
 
 
-_WORDS = pa.dictionary(pa.int32(), pa.utf8())  # few distinct values: 4 bytes a game
+_WORDS = pa.dictionary(pa.int32(), pa.utf8())  # few distinct values: 4 bytes per game
 
 # result: +1 the first player (white) won, 0 drawn, -1 lost, null unknown. moves: csrc/games/game.hpp.
 # From flags on, what a search knew, one entry a ply; null where no search made the game:

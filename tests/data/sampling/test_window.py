@@ -266,9 +266,9 @@ def test_a_mixture_is_a_function_of_its_arguments():
 def test_a_mixture_that_cannot_be_is_refused():
     with pytest.raises(ConfigError, match=r"historical share 1\.5: expected 0 to 1"):
         Mixture(10, 1.5)
-    with pytest.raises(DataError, match="16 of 64 positions a batch are historical, but there are none"):
+    with pytest.raises(DataError, match="16 of 64 positions per batch are historical, but there are none"):
         Mixture(0, 0.25).check(64, 100)
-    with pytest.raises(DataError, match="48 of 64 positions a batch are self-play, but there are none"):
+    with pytest.raises(DataError, match="48 of 64 positions per batch are self-play, but there are none"):
         Mixture(100, 0.25).check(64, 100)
     Mixture(0, 0.0).check(64, 100)
     Mixture(100, 1.0).check(64, 100)
