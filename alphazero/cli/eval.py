@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import eval_solved, numbers
+from alphazero.cli.network_flags import add_network_flags
 from alphazero.errors import ConfigError, DataError, WeightsError
 from alphazero.text import table
 
@@ -70,18 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="positions per forward pass (default: 256)",
     )
-    parser.add_argument(
-        "--precision",
-        choices=("fp32", "bf16", "fp16"),
-        default="fp32",
-        help="arithmetic of the network (default: fp32)",
-    )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="device to use (default: auto)",
-    )
+    add_network_flags(parser)
     parser.add_argument(
         "--num-workers",
         type=numbers.threads,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import numbers
+from alphazero.cli.network_flags import add_network_flags
 from alphazero.config import MOST_LANES as MOST_GAMES
 from alphazero.config import MOST_PLIES, MOST_UNITS, SearchConfig, load_config, preset_names
 from alphazero.errors import ConfigError
@@ -51,18 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="device to use (default: auto)",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("fp32", "bf16", "fp16"),
-        default="fp32",
-        help="arithmetic of the network (default: fp32)",
-    )
+    add_network_flags(parser)
     parser.add_argument(
         "--batch-size",
         type=numbers.whole(1, MOST_UNITS),

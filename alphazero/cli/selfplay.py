@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import numbers
+from alphazero.cli.network_flags import add_network_flags
 from alphazero.config import SearchConfig, SelfPlayConfig, load_config, preset_names
 from alphazero.settings import add_flags
 
@@ -35,18 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="device to use (default: auto)",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("fp32", "bf16", "fp16"),
-        default="fp32",
-        help="arithmetic of the network (default: fp32)",
-    )
+    add_network_flags(parser)
     parser.add_argument(
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )

@@ -260,7 +260,9 @@ class Mixture:
             ("self-play", batch_size - from_first, num_samples - self.num_first),
         ):
             if wanted and held < 1:
-                raise DataError(f"{wanted} of {batch_size} positions per batch are {what}, but there are none")
+                raise DataError(
+                    f"{wanted} of {batch_size} positions per batch are {what}, but there are none"
+                )
 
     def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
         """The samples of global batch `step`, i64 [batch_size]: num_from_first() of them below num_first.
