@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from alphazero.errors import DataError
+
 CHUNK_BYTES = 1 << 20
+_UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
+_UNFINISHED_DIRECTORY = re.compile(r"\.step-\d+(\.removed)?\.tmp")
 
 
 @contextmanager
@@ -33,20 +38,24 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def remove_unfinished(directory: Path) -> None:
     """Remove what killed writers left in `directory`; only its one writer may call this.
 
-    What a killed replacement of a directory moved aside (`.before.tmp`) is not touched.
+    These are the files of `replacing` and the directories of checkpoints, known by their names; no link is
+    followed or removed. What a killed replacement of a directory moved aside (`.before.tmp`) is not touched.
     """
     for path in directory.glob(".*.tmp"):
-        if path.name.endswith(".before.tmp"):
+        if path.is_symlink():
             continue
-        if path.is_dir():
+        if _UNFINISHED_DIRECTORY.fullmatch(path.name) and path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        else:
+        elif _UNFINISHED_FILE.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 
 def complete_lines(path: Path) -> list[str]:
-    """Lines of a text file whose writer may have been killed: all but an unfinished last one."""
-    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    """Lines of a text file whose writer may have been killed: all but an unfinished last one.
+
+    Bytes that are no UTF-8 become U+FFFD, so that one damaged line does not cost the others.
+    """
+    return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
 
 
 def cut_unfinished_line(path: Path) -> None:
@@ -70,6 +79,13 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - anything json 
     """`value` as indented JSON, whole or absent."""
     with replacing(path) as file:
         file.write((json.dumps(value, indent=1) + "\n").encode())
+
+
+def given_path(text: str, flag: str) -> Path:
+    """The path that a user gave as `flag`. Raises DataError for what is no path; nothing is not `.`."""
+    if not text or "\0" in text:
+        raise DataError(f"{flag} {text!r}: expected the path of a file or directory")
+    return Path(text)
 
 
 def fsync_file(path: Path) -> None:

@@ -1,9 +1,11 @@
-"""Text for people: counted nouns, values quoted in messages, near matches, tables."""
+"""Text for people: counted nouns, values quoted in messages, near matches, tables, file names."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 QUOTED_WIDTH = 80
 
@@ -53,3 +55,8 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
         return "  ".join(cells).rstrip()
 
     return [line(row) for row in rows]
+
+
+def printable(path: PurePath | str) -> str:
+    """A file's name as text that any file or terminal takes: bytes that are no UTF-8 become \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,6 +1,9 @@
 """What killed writers leave behind."""
 
-from alphazero.files import CHUNK_BYTES, complete_lines, cut_unfinished_line, remove_unfinished
+import pytest
+
+from alphazero.errors import DataError
+from alphazero.files import CHUNK_BYTES, complete_lines, cut_unfinished_line, given_path, remove_unfinished
 
 
 def test_an_unfinished_last_line_is_cut_and_never_read(tmp_path):
@@ -38,3 +41,24 @@ def test_unfinished_files_and_directories_go_and_others_stay(tmp_path):
         ".step-00000006.before.tmp",
         "a.pt",
     ]
+
+
+def test_folders_and_links_of_others_stay_although_they_end_alike(tmp_path):
+    work, treasure = tmp_path / "work", tmp_path / "treasure"
+    treasure.mkdir()
+    (treasure / "thesis.tex").write_text("all of it")
+    (work / ".cache.tmp").mkdir(parents=True)
+    (work / ".cache.tmp" / "thesis.tex").write_text("all of it")
+    (work / ".notes.tmp").write_text("mine")
+    (work / ".step-00000003.tmp").symlink_to(treasure)
+    (work / ".manifest.json.12.tmp").symlink_to(treasure / "thesis.tex")
+    before = sorted(work.rglob("*"))
+    remove_unfinished(work)
+    assert sorted(work.rglob("*")) == before
+    assert (treasure / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("text", ["", "a\0b"])
+def test_no_path_is_not_the_current_directory(text):
+    with pytest.raises(DataError, match=r"--data '.*': expected the path of a file or directory"):
+        given_path(text, "--data")

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "data/policy_check.hpp"
 #include "games/all_games.hpp"
 #include "games/line.hpp"
 
@@ -30,6 +31,7 @@ struct BatchEncoder<G>::Scratch {
   std::array<Frame<State>, G::kHistory> frames;
   std::size_t num_frames = 0;
   std::vector<Move> legal;
+  std::vector<Move> policy_moves;  // of the sample; a copy, because the file may change between two looks
 };
 
 // What a sample is trained towards, before the batch knows where its moves go.
@@ -75,6 +77,7 @@ typename BatchEncoder<G>::Place BatchEncoder<G>::place_of(const SamplePlaces& pl
 template <Game G>
 void BatchEncoder<G>::replay(const Place& place, Scratch& scratch) const {
   const std::span<const std::uint16_t> moves = place.shard->moves_of(place.game);
+  if (place.ply >= moves.size()) fail(*place.shard, place.game, place.ply, "the game ends before this ply");
   const std::string_view start = place.shard->start_of(place.game);
   State state;
   try {
@@ -89,10 +92,11 @@ void BatchEncoder<G>::replay(const Place& place, Scratch& scratch) const {
     scratch.keys[ply] = G::hash(state);
     if (ply >= first_frame) scratch.frames[ply - first_frame].state = state;
     if (ply == place.ply) break;
-    if (!G::can_apply(state, moves[ply])) {
-      fail(*place.shard, place.game, ply, "move " + std::to_string(moves[ply]) + " is not legal");
+    const Move move = moves[ply];
+    if (!G::can_apply(state, move)) {
+      fail(*place.shard, place.game, ply, "move " + std::to_string(move) + " is not legal");
     }
-    G::apply(state, moves[ply]);
+    G::apply(state, move);
   }
   scratch.num_frames = num_frames;
   const auto key_at = [&](std::size_t ply) { return scratch.keys[ply]; };
@@ -112,7 +116,9 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
     const int index = G::move_to_index(state, move);
     is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
   }
-  const Move stored = place.shard->moves_of(place.game)[place.ply];
+  const std::span<const std::uint16_t> moves = place.shard->moves_of(place.game);
+  if (place.ply >= moves.size()) fail(*place.shard, place.game, place.ply, "the game ends before this ply");
+  const Move stored = moves[place.ply];
   const Move move = G::turned_move(stored, place.symmetry);
   if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
     fail(*place.shard, place.game, place.ply, "move " + std::to_string(stored) + " is not legal");
@@ -135,29 +141,28 @@ void BatchEncoder<G>::find_legal(const Place& place, Scratch& scratch, Targets& 
 // The search's policy over the legal moves, scaled so that its floats sum to 1 as nearly as floats can; none
 // where nothing was searched.
 template <Game G>
-void BatchEncoder<G>::take_policy(const Place& place, const Scratch& scratch, Targets& targets) {
+void BatchEncoder<G>::take_policy(const Place& place, Scratch& scratch, Targets& targets) {
   const ShardColumns& shard = *place.shard;
   if (!shard.search || !shard.search->has_game(place.game)) return;
-  const auto [moves, shares] = shard.search->policy_of(place.game, place.ply);
+  const auto [stored, shares] = shard.search->policy_of(shard.name, place.game, place.ply);
+  const std::vector<Move>& moves = scratch.policy_moves;
+  scratch.policy_moves.assign(stored.begin(), stored.end());
+  const auto turn = [&](Move move) { return G::turned_move(move, place.symmetry); };
+  if (const auto fault = find_policy_fault(moves, scratch.legal, turn)) {
+    fail(shard, place.game, place.ply,
+         "move " + std::to_string(fault->move) + " of its policy " + fault->what);
+  }
   const std::uint64_t total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
   if (total == 0) return;
-  const auto refuse = [&](Move move, const char* why) {
-    fail(shard, place.game, place.ply, "move " + std::to_string(move) + " of its policy " + why);
-  };
   const State& state = scratch.frames[scratch.num_frames - 1].state;
   const auto legal_begin = targets.legal_index.begin();
   targets.policy.assign(targets.num_legal, 0.0F);
   std::size_t largest = 0;  // of the legal moves; takes what rounding left of the others
   double sum = 0;
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    const Move move = G::turned_move(moves[i], place.symmetry);
-    if (std::find(scratch.legal.begin(), scratch.legal.end(), move) == scratch.legal.end()) {
-      refuse(moves[i], "is not legal");
-    }
-    const auto index = static_cast<std::uint16_t>(G::move_to_index(state, move));
+    const auto index = static_cast<std::uint16_t>(G::move_to_index(state, turn(moves[i])));
     const std::size_t at =
         std::lower_bound(legal_begin, legal_begin + targets.num_legal, index) - legal_begin;
-    if (targets.policy[at] != 0.0F) refuse(moves[i], "is there twice");
     targets.policy[at] = static_cast<float>(static_cast<double>(shares[i]) / static_cast<double>(total));
     sum += targets.policy[at];
     if (targets.policy[at] > targets.policy[largest]) largest = at;
@@ -171,11 +176,12 @@ void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, dou
                                  Targets& targets) {
   const ShardColumns& shard = *place.shard;
   const bool is_first = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
-  const int result = is_first ? shard.result[place.game] : -shard.result[place.game];
+  const int known_result = shard.result_of(place.game);
+  const int result = is_first ? known_result : -known_result;
   targets.wdl = {};
   targets.wdl[1 - result] = 1.0F;
   if (value_q_ratio == 0.0 || targets.policy.empty()) return;
-  const std::size_t at = shard.search->ply_offset[place.game] + place.ply;
+  const std::size_t at = shard.search->place_of(shard.name, place.game, place.ply);
   const double root_q = shard.search->root_q[at];
   const double root_d = shard.search->root_d[at];
   if (!std::isfinite(root_q) || !std::isfinite(root_d)) {

@@ -69,7 +69,7 @@ class BatchEncoder {
   void encode_sample(const Place& place, HistoryFill fill, double value_q_ratio, Scratch& scratch,
                      std::uint8_t* packed, Targets& targets) const;
   static void find_legal(const Place& place, Scratch& scratch, Targets& targets);
-  static void take_policy(const Place& place, const Scratch& scratch, Targets& targets);
+  static void take_policy(const Place& place, Scratch& scratch, Targets& targets);
   static void take_value(const Place& place, const Scratch& scratch, double value_q_ratio, Targets& targets);
 
   std::vector<ShardColumns> shards_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "data/policy_check.hpp"
 #include "games/all_games.hpp"
 
 namespace alphazero {
@@ -20,15 +21,15 @@ bool is_legal(const typename G::State& state, Move move, std::vector<Move>& lega
   }
 }
 
-// The first move of a ply's policy that is not legal, if any; null: no policy.
+// What is wrong with a ply's policy, if anything; null: no policy.
 template <Game G>
-std::optional<Move> illegal_of_policy(const SearchColumns* search, std::size_t game, std::size_t ply,
-                                      const typename G::State& state, std::vector<Move>& legal) {
+std::optional<PolicyFault> fault_of_policy(const SearchColumns* search, std::size_t game, std::size_t ply,
+                                           const typename G::State& state, std::vector<Move>& legal) {
   if (search == nullptr || !search->has_game(game)) return std::nullopt;
-  for (const Move move : search->policy_of(game, ply).first) {
-    if (!is_legal<G>(state, move, legal)) return move;
-  }
-  return std::nullopt;
+  const auto moves = search->policy_of("searches", game, ply).first;
+  if (moves.empty()) return std::nullopt;
+  G::legal(state, legal);
+  return find_policy_fault(moves, legal, [](Move move) { return move; });
 }
 
 }  // namespace
@@ -57,14 +58,15 @@ std::optional<IllegalGame> find_illegal_game(std::span<const Move> moves,
     }
     for (std::int32_t at = moves_offset[game]; at < moves_offset[game + 1]; ++at) {
       const std::int32_t ply = at - moves_offset[game];
-      const auto fault = [&](Move move, const char* what) {
+      const Move move = moves[at];
+      const auto fault = [&](Move at_fault, const std::string& what) {
         return IllegalGame{row, ply,
-                           "move " + std::to_string(move) + what + " is not legal in " + G::to_string(state)};
+                           "move " + std::to_string(at_fault) + what + " in " + G::to_string(state)};
       };
-      if (!is_legal<G>(state, moves[at], legal)) return fault(moves[at], "");
-      const auto illegal = illegal_of_policy<G>(search, game, ply, state, legal);
-      if (illegal) return fault(*illegal, " of the policy");
-      G::apply(state, moves[at]);
+      if (!is_legal<G>(state, move, legal)) return fault(move, " is not legal");
+      const auto of_policy = fault_of_policy<G>(search, game, ply, state, legal);
+      if (of_policy) return fault(of_policy->move, std::string(" of the policy ") + of_policy->what);
+      G::apply(state, move);
     }
   }
   return std::nullopt;

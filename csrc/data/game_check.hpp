@@ -1,4 +1,4 @@
-// Stored games against the rules: is every move of every game legal, and every move of its policies?
+// Stored games against the rules: is every move of every game legal, and every policy in order?
 #pragma once
 
 #include <cstdint>

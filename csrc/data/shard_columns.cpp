@@ -15,7 +15,42 @@ bool offsets_fit(std::span<const std::int32_t> offsets, std::size_t num_games, s
   return static_cast<std::size_t>(offsets[num_games]) <= size;
 }
 
+[[noreturn]] void fail_changed(const std::string& name) {
+  throw GameError(name +
+                  ": the file was written to while it was in use; expected a store that never changes");
+}
+
 }  // namespace
+
+Part part_of(const std::string& name, std::int64_t begin, std::int64_t end, std::size_t size) {
+  if (begin < 0 || end < begin || static_cast<std::size_t>(end) > size) fail_changed(name);
+  return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
+}
+
+int ShardColumns::result_of(std::size_t game) const {
+  const int value = result[game];
+  if (value < -1 || value > 1) fail_changed(name);
+  return value;
+}
+
+std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> SearchColumns::policy_of(
+    const std::string& name, std::size_t game, std::size_t ply) const {
+  const Part offsets =
+      part_of(name, policy_offset_offset[game], policy_offset_offset[game + 1], policy_offset.size());
+  const Part shares =
+      part_of(name, policy_move_offset[game], policy_move_offset[game + 1], policy_move.size());
+  if (ply + 1 >= offsets.size) fail_changed(name);
+  const std::uint32_t* offset = policy_offset.data() + offsets.begin + ply;
+  const Part part = part_of(name, offset[0], offset[1], shares.size);
+  return {policy_move.subspan(shares.begin + part.begin, part.size),
+          policy_prob.subspan(shares.begin + part.begin, part.size)};
+}
+
+std::size_t SearchColumns::place_of(const std::string& name, std::size_t game, std::size_t ply) const {
+  const Part part = part_of(name, ply_offset[game], ply_offset[game + 1], root_q.size());
+  if (ply >= part.size) fail_changed(name);
+  return part.begin + ply;
+}
 
 void ShardColumns::check() const {
   const bool fits = result_valid.size() == num_games() &&

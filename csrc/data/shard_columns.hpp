@@ -11,6 +11,14 @@
 
 namespace alphazero {
 
+// Entries [begin, end) of a column of `size` entries. The columns are mapped files, which another process may
+// have written to since check(): then GameError, naming `name`, and no memory beyond the column is read.
+struct Part {
+  std::size_t begin;
+  std::size_t size;
+};
+Part part_of(const std::string& name, std::int64_t begin, std::int64_t end, std::size_t size);
+
 // What a search knew of the plies of a shard's games (alphazero/data/store/search_columns.py, SearchView). A
 // game that no search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and
 // root_d, and likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i +
@@ -29,13 +37,13 @@ struct SearchColumns {
   bool has_game(std::size_t game) const { return ply_offset[game + 1] > ply_offset[game]; }
 
   // The policy of a ply of such a game: moves and their shares; empty where nothing was searched.
-  std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> policy_of(std::size_t game,
-                                                                                      std::size_t ply) const {
-    const std::uint32_t* offset = policy_offset.data() + policy_offset_offset[game] + ply;
-    const std::size_t begin = policy_move_offset[game] + offset[0];
-    const std::size_t size = offset[1] - offset[0];
-    return {policy_move.subspan(begin, size), policy_prob.subspan(begin, size)};
-  }
+  // Throws GameError, naming the shard, where it changed since check().
+  std::pair<std::span<const std::uint16_t>, std::span<const std::uint16_t>> policy_of(const std::string& name,
+                                                                                      std::size_t game,
+                                                                                      std::size_t ply) const;
+
+  // Where root_q and root_d of a ply of such a game stand; throws as policy_of does.
+  std::size_t place_of(const std::string& name, std::size_t game, std::size_t ply) const;
 
   // Throws GameError, naming the shard, unless each game has either nothing or an entry for each of its
   // plies, and every policy lies within its game's part. moves_offset: [G + 1], of the shard.
@@ -55,15 +63,19 @@ struct ShardColumns {
 
   std::size_t num_games() const { return result.size(); }
 
+  // These throw GameError where the shard changed since check().
   std::span<const std::uint16_t> moves_of(std::size_t game) const {
-    return moves.subspan(moves_offset[game], moves_offset[game + 1] - moves_offset[game]);
+    const Part part = part_of(name, moves_offset[game], moves_offset[game + 1], moves.size());
+    return moves.subspan(part.begin, part.size);
   }
 
   // Empty: the usual start.
   std::string_view start_of(std::size_t game) const {
-    const std::size_t size = fen_offset[game + 1] - fen_offset[game];
-    return {reinterpret_cast<const char*>(fen_bytes.data()) + fen_offset[game], size};
+    const Part part = part_of(name, fen_offset[game], fen_offset[game + 1], fen_bytes.size());
+    return {reinterpret_cast<const char*>(fen_bytes.data()) + part.begin, part.size};
   }
+
+  int result_of(std::size_t game) const;  // -1, 0 or 1
 
   // Throws GameError unless every game lies within the columns and known results are -1, 0 or 1.
   void check() const;

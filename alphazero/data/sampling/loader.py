@@ -14,6 +14,7 @@ from alphazero.errors import ConfigError, DataError
 from alphazero.games.batch import Batch, MicroBatch
 from alphazero.games.registry import get_game, history_fill
 from alphazero.games.spec import GameSpec
+from alphazero.text import printable
 
 
 class WindowEncoder:
@@ -45,8 +46,9 @@ class WindowEncoder:
         self._core = get_game(spec.name).core.batch_encoder(num_threads)
         try:
             for view in window.shards:
+                view.check_size()
                 self._core.add_shard(
-                    str(view.path),
+                    printable(view.path),
                     view.moves,
                     view.moves_offset,
                     view.result,
@@ -59,13 +61,17 @@ class WindowEncoder:
             raise DataError(str(error)) from error
 
     def encode(self, ids: npt.NDArray[np.int64], symmetry: npt.NDArray[np.uint8] | None = None) -> Batch:
-        """The batch of these samples, in this order; raises DataError for games that cannot be replayed."""
+        """The batch of these samples, in this order; raises DataError for games that cannot be replayed, and
+        for files that changed since the window was made.
+        """
         places = self._window.locate(ids)
+        for index in np.unique(places.shard):
+            self._window.shards[index].check_size()
         try:
             packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
                 places.shard, places.game, places.ply, self._fill, self._value_q_ratio, symmetry
             )
-        except _core.GameError as error:
+        except (_core.GameError, IndexError) as error:  # the places are those of the games as they were
             raise DataError(str(error)) from error
         return Batch(packed, legal_offset, legal_index, policy, wdl, moves_left, sample_id=ids)
 
@@ -77,7 +83,8 @@ class WindowEncoder:
         window = self._window
         parts: list[npt.NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
         try:
-            for index in range(len(window.shards)):
+            for index, view in enumerate(window.shards):
+                view.check_size()
                 games = window.game[window.shard == index]
                 parts.append(self._core.position_keys(index, games))
         except _core.GameError as error:

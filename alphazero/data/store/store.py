@@ -4,16 +4,20 @@ DIR/manifest.json    magic, version, shards with row counts and sha256, sources,
 DIR/shard-*.arrow    Arrow IPC files, uncompressed, one record batch each (SCHEMA)
 DIR/quarantine.jsonl a line for each game that could not be imported, and why
 
-Shards are memory-mapped; C++ reads them through the numpy views of ShardView.
+Shards are memory-mapped; C++ reads them through the numpy views of ShardView. Lengths, offsets and words are
+checked before anything is looked up by them; contents are checked against the manifest by verification.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
+import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,6 +37,9 @@ MAGIC = "alphazero-game-store"
 VERSION = 1
 MANIFEST_NAME = "manifest.json"
 QUARANTINE_NAME = "quarantine.jsonl"
+
+
+_SHARD_NAME = re.compile(r"shard-\d{5,}\.arrow", re.ASCII)
 
 
 def shard_name(number: int) -> str:
@@ -84,6 +91,14 @@ class ShardEntry:
     size_bytes: int
     sha256: str
 
+    @classmethod
+    def from_json(cls, body: object) -> ShardEntry:
+        """The entry of a file that anybody may have written. Raises ValueError."""
+        entry = cls(**_checked(cls, body))
+        if not _SHARD_NAME.fullmatch(entry.name):
+            raise ValueError(f"shard {entry.name!r}; expected a name like {shard_name(0)}")
+        return entry
+
 
 @dataclass(frozen=True)
 class SourceEntry:
@@ -106,6 +121,34 @@ class SourceEntry:
     def num_quarantined(self) -> int:
         """Games that could not be imported."""
         return sum(self.quarantined.values())
+
+    @classmethod
+    def from_json(cls, body: object) -> SourceEntry:
+        """The entry of a file that anybody may have written. Raises ValueError."""
+        return cls(**_checked(cls, body))
+
+
+def _checked(kind: type[ShardEntry] | type[SourceEntry], body: object) -> dict[str, Any]:
+    """The fields of an entry: all of them, text or whole numbers from 0."""
+    names = [entry.name for entry in fields(kind)]
+    if not isinstance(body, dict) or sorted(body) != sorted(names):
+        raise ValueError(f"an entry with other keys; expected {', '.join(names)}")
+    for name, value in body.items():
+        if name == "quarantined":
+            fits = isinstance(value, dict) and all(_is_count(count) for count in value.values())
+        elif name in ("name", "sha256"):
+            fits = isinstance(value, str)
+        else:
+            fits = _is_count(value)
+        if not fits:
+            raise ValueError(
+                f"{name} {value!r}; expected {'text' if name in ('name', 'sha256') else 'counts'}"
+            )
+    return body
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
 
 
 @dataclass(frozen=True)
@@ -167,6 +210,8 @@ class Manifest:
     def from_json(cls, path: Path) -> Manifest:
         """Read and check manifest.json; raises DataError."""
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise DataError(f"{path}: is no file; expected the manifest of a game store")
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise DataError(f"{path.parent}: no game store here ({path.name} is missing)") from error
@@ -176,6 +221,8 @@ class Manifest:
             body = json.loads(text)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:  # numbers too long, lists too deep
+            raise DataError(f"{path}: no manifest of a game store: {_one_line(error)}") from error
         if not isinstance(body, dict) or body.get("magic") != MAGIC:
             raise DataError(f"{path}: no manifest of a game store; expected magic {MAGIC!r}")
         if body.get("version") != VERSION:
@@ -183,14 +230,18 @@ class Manifest:
         recorded = body.pop("manifest_sha256", None)
         if recorded != _digest(body):
             raise DataError(f"{path}: its checksum does not fit its content; it was changed or damaged")
-        return cls(
-            game=body["game"],
-            shards=tuple(ShardEntry(**entry) for entry in body["shards"]),
-            sources=tuple(SourceEntry(**entry) for entry in body["sources"]),
-            quarantine_games=body["quarantine"]["games"],
-            quarantine_size_bytes=body["quarantine"]["size_bytes"],
-            quarantine_sha256=body["quarantine"]["sha256"],
-        )
+        try:
+            manifest = cls(
+                game=str(body["game"]),
+                shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
+                sources=tuple(SourceEntry.from_json(entry) for entry in body["sources"]),
+                quarantine_games=int(body["quarantine"]["games"]),
+                quarantine_size_bytes=int(body["quarantine"]["size_bytes"]),
+                quarantine_sha256=str(body["quarantine"]["sha256"]),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: damaged: {_one_line(error)}") from error
+        return manifest
 
 
 def _digest(body: Mapping[str, Any]) -> str:
@@ -218,30 +269,48 @@ class ShardView:
     fen_bytes: npt.NDArray[np.uint8]
     fen_offset: npt.NDArray[np.int32]
     search: SearchView | None = None
+    batch: pa.RecordBatch | None = field(default=None, repr=False, compare=False)
+    mapping: mmap.mmap | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def table(self) -> pa.Table:
         """All columns (SCHEMA), memory-mapped."""
-        return pa.Table.from_batches([_read_batch(self.path)])
+        assert self.batch is not None
+        return pa.Table.from_batches([self.batch])
+
+    def check_size(self) -> None:
+        """Raises DataError where the file became shorter: reading beyond its end would kill the process."""
+        if self.mapping is not None and self.mapping.size() < len(self.mapping):
+            raise DataError(
+                f"{self.path}: {self.mapping.size()} bytes, {len(self.mapping)} when it was opened: it was"
+                " cut off while in use; expected a store that never changes"
+            )
 
 
-def _read_batch(path: Path) -> pa.RecordBatch:
+def _map(path: Path, size_bytes: int) -> mmap.mmap:
+    """A file in memory. Raises DataError unless it has as many bytes."""
     try:
-        return shard_batch(pa.memory_map(str(path)), path)
-    except OSError as error:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
 
 
-def shard_batch(source: pa.NativeFile | pa.Buffer, path: Path) -> pa.RecordBatch:
-    """The rows of a shard's bytes; `path` names it in the DataError of bytes that are no shard."""
+def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
+    """The rows of a shard's bytes; `path` names it in the DataError of bytes that are no shard.
+
+    All buffers are as long as they say, offsets ascend within them, and each word is one of its dictionary.
+    """
     try:
         reader = pa.ipc.open_file(source)
         if not reader.schema.equals(SCHEMA):
             raise DataError(f"{path}: its columns are not those of a version {VERSION} shard")
         if reader.num_record_batches != 1:
             raise DataError(f"{path}: {reader.num_record_batches} record batches; expected 1")
-        return reader.get_batch(0)
-    except (pa.ArrowException, OSError) as error:
+        batch = reader.get_batch(0)
+        batch.validate(full=True)  # reads what is as long as there are games, not the moves and policies
+        return batch
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
 
 
@@ -249,14 +318,16 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def view_of(batch: pa.RecordBatch, path: Path) -> ShardView:
-    """The arrays of a shard's rows. Raises DataError where they do not fit together."""
+def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None) -> ShardView:
+    """The arrays of a shard's rows, which `mapping` holds. Raises DataError where they do not fit."""
     games = batch.num_rows
     result, fen = batch.column("result"), batch.column("start_fen")
     try:
         moves = list_view(batch, "moves", np.uint16)
         plies = len(moves.values)
         fen_offset = buffer_values(fen.buffers()[1], np.int32, games + 1)
+        if fen.null_count and np.any(np.diff(fen_offset)[~validity(fen)] != 0):
+            raise ValueError("a null start_fen has text")
         return ShardView(
             name=path.name,
             path=path,
@@ -269,6 +340,8 @@ def view_of(batch: pa.RecordBatch, path: Path) -> ShardView:
             fen_bytes=buffer_values(fen.buffers()[2], np.uint8, int(fen_offset[-1])),
             fen_offset=fen_offset,
             search=search_view(batch, moves.offset),
+            batch=batch,
+            mapping=mapping,
         )
     except ValueError as error:
         raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
@@ -276,7 +349,8 @@ def view_of(batch: pa.RecordBatch, path: Path) -> ShardView:
 
 def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
     path = directory / entry.name
-    view = view_of(_read_batch(path), path)
+    mapping = _map(path, entry.size_bytes)
+    view = view_of(shard_batch(pa.py_buffer(mapping), path), path, mapping)
     if (view.num_games, view.num_plies) != (entry.games, entry.plies):
         raise DataError(
             f"{path}: {view.num_games} games with {view.num_plies} plies; "
@@ -297,7 +371,7 @@ class GameStore:
     def open(cls, path: Path) -> GameStore:
         """Check the manifest and the sizes of the shards, and map them.
 
-        Raises DataError. Contents are not read: verify() does that.
+        Raises DataError. Moves and policies are not read: verify() and Verification do that.
         """
         manifest = Manifest.from_json(path / MANIFEST_NAME)
         for name, size_bytes in [
@@ -305,11 +379,13 @@ class GameStore:
             (QUARANTINE_NAME, manifest.quarantine_size_bytes),
         ]:
             try:
-                found = (path / name).stat().st_size
+                found = (path / name).stat()
             except OSError as error:
                 raise DataError(f"{path / name}: cannot read: {error.strerror}") from error
-            if found != size_bytes:
-                raise DataError(f"{path / name}: {found} bytes; the manifest says {size_bytes}")
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{path / name}: is no file; expected one of {size_bytes} bytes")
+            if found.st_size != size_bytes:
+                raise DataError(f"{path / name}: {found.st_size} bytes; the manifest says {size_bytes}")
         return cls(path, manifest, [_map_shard(path, entry) for entry in manifest.shards])
 
     @property
@@ -322,23 +398,44 @@ class GameStore:
         """Moves in all shards."""
         return self.manifest.plies
 
+    def listed_shards(self) -> list[tuple[ShardView, str]]:
+        """Each shard with the sha256 that the manifest has of it."""
+        return [(view, entry.sha256) for view, entry in zip(self.shards, self.manifest.shards, strict=True)]
+
     def quarantine(self) -> Iterator[dict[str, Any]]:
-        """The games that were not imported: file, game, line, ply, kind, reason."""
+        """The games that were not imported: source, game, line, ply, kind, reason; not those left out."""
         with (self.path / QUARANTINE_NAME).open(encoding="utf-8") as lines:
             for line in lines:
-                yield json.loads(line)
+                if "source" in (entry := json.loads(line)):
+                    yield entry
 
     def verify(self) -> None:
         """Read everything: checksums, offsets, and each move of each game by the rules.
 
         Raises DataError at the first fault.
         """
-        if sha256_of(self.path / QUARANTINE_NAME) != self.manifest.quarantine_sha256:
-            raise DataError(f"{self.path / QUARANTINE_NAME}: its checksum is not the manifest's")
+        check_sha256(self.path / QUARANTINE_NAME, self.manifest.quarantine_sha256)
         for entry, shard in zip(self.manifest.shards, self.shards, strict=True):
-            if sha256_of(shard.path) != entry.sha256:
-                raise DataError(f"{shard.path}: its checksum is not the manifest's")
+            check_sha256(shard.path, entry.sha256)
             verify_shard(shard, self.manifest.game)
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Raises DataError unless the file has this digest."""
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot read: {error.strerror}") from error
+    if found != expected:
+        raise damaged(path, found, expected)
+
+
+def damaged(path: Path, found: str, expected: str) -> DataError:
+    """A file whose sha256 is not the manifest's."""
+    return DataError(
+        f"{path}: its checksum is not the manifest's: sha256 {found[:16]}..., expected {expected[:16]}...;"
+        " it was changed or damaged: copy it again, or import its games again"
+    )
 
 
 def verify_shard(shard: ShardView, game: str) -> None:
@@ -364,6 +461,7 @@ def verify_shard(shard: ShardView, game: str) -> None:
     find_illegal_game = get_game(game).core.find_illegal_game
     search = None if shard.search is None else shard.search.core_arrays()
     try:
+        shard.check_size()
         fault = find_illegal_game(shard.moves, shard.moves_offset, shard.fen_bytes, shard.fen_offset, search)
     except _core.GameError as error:
         raise DataError(f"{shard.path}: {error}") from error

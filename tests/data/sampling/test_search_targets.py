@@ -225,6 +225,49 @@ def test_a_policy_with_a_wrong_move_is_an_error_that_names_shard_game_and_ply(
         encoder.encode(np.arange(3))
         with pytest.raises(DataError, match=rf"shard-00000\.arrow: game 1, ply 2: {words}$"):
             encoder.encode(np.arange(4))
+    with pytest.raises(DataError, match=words.replace("its policy", "the policy")):
+        store.verify()
+
+
+@pytest.mark.parametrize("shares", [(0, 6), (6, 0), (0, 0)])
+def test_a_move_twice_is_refused_whatever_its_shares_are(tmp_path: Path, shares: tuple[int, int]):
+    bad = searched(row("connect4", [3], 1), [1], [[(3, shares[0]), (3, shares[1])]], [0.0], [0.0])
+    store = grown(tmp_path / "s", [bad])
+    encoder = WindowEncoder(Window.of_stores([store]), CONNECT4, num_threads=1)
+    with pytest.raises(DataError, match="move 3 of its policy is there twice"):
+        encoder.encode(np.arange(1))
+    with pytest.raises(DataError, match="move 3 of the policy is there twice in "):
+        store.verify()
+
+
+def test_columns_that_change_while_they_are_read_are_errors_and_nothing_worse(tmp_path: Path):
+    """A file that another process writes to changes under the views: nothing is read beyond a column."""
+    _, rows = mixed_games("changing")
+    rng = np.random.default_rng(8)
+    refused = 0
+    names = ("moves", "moves_offset", "fen_offset", "result")
+    searches = ("ply_offset", "policy_offset_offset", "policy_offset", "policy_move_offset", "policy_move")
+    (view,) = window_of_rows(tmp_path / "s", rows).shards
+    for _ in range(200):
+        assert view.search is not None
+        copies = {name: getattr(view, name).copy() for name in names}
+        search = dataclasses.replace(
+            view.search, **{name: getattr(view.search, name).copy() for name in searches}
+        )
+        changing = dataclasses.replace(view, search=search, **copies)
+        window = Window.of_shards("chess", [changing], ["x"])
+        encoder = WindowEncoder(window, CHESS, num_threads=2, value_q_ratio=0.5)
+        for column in (*copies.values(), *(getattr(search, name) for name in searches)):
+            if rng.integers(3) == 0 and len(column):
+                limits = np.iinfo(column.dtype)
+                places = rng.integers(0, len(column), 1 + len(column) // 10)
+                column[places] = rng.integers(limits.min, limits.max, len(places), endpoint=True)
+        try:
+            encoder.encode(rng.integers(0, window.num_samples, 200))
+            encoder.position_keys()
+        except DataError:
+            refused += 1
+    assert refused > 150
 
 
 def test_a_chess_policy_must_name_the_move_itself_not_only_its_index(tmp_path: Path):

@@ -230,6 +230,15 @@ def test_searches_that_do_not_fit_their_game_never_enter(tmp_path: Path, changes
         ({"policy_offsets": [0, 1, 3]}, "game 0: policy offsets do not fit"),
         ({"policy_move": [4, 9]}, "row 0, ply 1: move 9 of the policy is not legal"),
         ({"policy_move": [4, 4]}, "row 0, ply 1: move 4 of the policy is not legal"),
+        # As the encoder does (test_search_targets.py), by the same rules.
+        (
+            {"policy_move": [4, 0, 0], "policy_prob": [9, 8, 7], "policy_offsets": [0, 1, 3]},
+            "row 0, ply 1: move 0 of the policy is there twice in ",
+        ),
+        (
+            {"policy_move": [4, 0, 0], "policy_prob": [9, 0, 7], "policy_offsets": [0, 1, 3]},
+            "row 0, ply 1: move 0 of the policy is there twice in ",
+        ),
         ({"moves": [4, 4]}, "row 0, ply 1: move 4 is not legal"),
         ({"root_q": [0.0, 1.5]}, r"game 0, ply 1: root_q 1\.5; expected -1 to 1"),
         ({"best_q": [float("nan"), 0.0]}, "game 0, ply 0: best_q nan; expected -1 to 1"),

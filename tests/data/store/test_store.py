@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from alphazero._core import ChessPosition, chess_random_playout
 from alphazero._core import find_illegal_chess_game as find_illegal_game
+from alphazero.data.sampling.loader import WindowEncoder
+from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, GameStore, SourceEntry
 from alphazero.data.store.summary import summarize
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
 from alphazero.errors import DataError
+from alphazero.games.registry import get_spec
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 
@@ -260,3 +264,98 @@ def test_the_quarantine_is_part_of_the_store(store_path: Path):
     (store_path / QUARANTINE_NAME).write_text("{}\n")
     with pytest.raises(DataError, match=r"quarantine\.jsonl: 3 bytes; the manifest says 0"):
         GameStore.open(store_path)
+
+
+def test_damaged_shards_are_errors_or_games_and_nothing_worse(tmp_path: Path):
+    """Bits, lengths and offsets of a shard changed at random; before, `data info` ended by SIGSEGV."""
+    path = write(tmp_path / "s", [*ROWS, *random_rows(20)])
+    shard = path / "shard-00000.arrow"
+    sound = shard.read_bytes()
+    rng = np.random.default_rng(12)
+    opened = 0
+    for trial in range(400):
+        damaged = bytearray(sound)
+        for _ in range(1 + trial % 3):
+            at = int(rng.integers(len(sound)))
+            word = (b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\x00", bytes([damaged[at] ^ 1 << trial % 8]))[
+                int(rng.integers(4))
+            ]
+            damaged[at : at + len(word)] = word
+        shard.write_bytes(damaged[: len(sound)])
+        try:
+            store = GameStore.open(path)
+            summarize(store)
+            window = Window.of_stores([store])
+            encoder = WindowEncoder(window, get_spec("chess"), num_threads=1)
+            opened += 1
+            encoder.position_keys()
+            encoder.encode(np.arange(window.num_samples))
+        except DataError as error:
+            assert "\n" not in str(error)
+    assert 20 < opened < 380
+
+
+@pytest.mark.parametrize("name", ["white", "variant", "source"])
+def test_a_word_beyond_its_dictionary_is_refused_when_the_store_is_opened(store_path: Path, name: str):
+    shard = store_path / "shard-00000.arrow"
+    batch = pa.ipc.open_file(shard).get_batch(0)
+    columns = list(batch.columns)
+    place = batch.schema.names.index(name)
+    column = batch.column(name)
+    columns[place] = pa.DictionaryArray.from_arrays(
+        pa.array([1 << 30] * batch.num_rows, pa.int32()), column.dictionary, safe=False
+    )
+    with pa.ipc.new_file(shard, batch.schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=batch.schema))
+    entry = json.loads((store_path / MANIFEST_NAME).read_text())["shards"][0]
+    rewrite_manifest(store_path, shards=[{**entry, "size_bytes": shard.stat().st_size}])
+    with pytest.raises(DataError, match=r"shard-00000\.arrow: no readable shard: .*[Dd]ictionary ind"):
+        GameStore.open(store_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../etc/passwd"},
+        {"name": 3},
+        {"games": -1},
+        {"games": 1.5},
+        {"size_bytes": None},
+        {"more": 1},
+    ],
+)
+def test_entries_of_a_manifest_are_checked_although_its_checksum_fits(
+    store_path: Path, change: dict[str, Any]
+):
+    entry = json.loads((store_path / MANIFEST_NAME).read_text())["shards"][0]
+    rewrite_manifest(store_path, shards=[{**entry, **change}])
+    with pytest.raises(DataError, match=r"manifest\.json: damaged: "):
+        GameStore.open(store_path)
+
+
+def test_a_manifest_that_json_cannot_hold_is_refused(store_path: Path):
+    for text in ("[" * 100_000, '{"magic": ' + "9" * 5000 + "}"):
+        (store_path / MANIFEST_NAME).write_text(text)
+        with pytest.raises(DataError, match=r"manifest\.json") as caught:
+            GameStore.open(store_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_in_place_of_a_shard_is_refused_at_once(store_path: Path):
+    (store_path / "shard-00000.arrow").unlink()
+    os.mkfifo(store_path / "shard-00000.arrow")
+    with pytest.raises(DataError, match=r"shard-00000\.arrow: is no file"):
+        GameStore.open(store_path)
+
+
+def test_a_shard_that_becomes_shorter_while_it_is_read_is_named(store_path: Path):
+    """Before, reading beyond the end killed the process (SIGBUS) without a word."""
+    store = GameStore.open(store_path)
+    encoder = WindowEncoder(Window.of_stores([store]), get_spec("chess"), num_threads=1)
+    encoder.encode(np.arange(2))
+    os.truncate(store_path / "shard-00000.arrow", 1)
+    for read in (lambda: encoder.encode(np.arange(2)), encoder.position_keys, lambda: store.verify()):
+        with pytest.raises(DataError, match=r"shard-00000\.arrow: .*"):
+            read()
+    with pytest.raises(DataError, match=r"1 bytes, \d+ when it was opened: it was cut off while in use"):
+        encoder.encode(np.arange(2))
