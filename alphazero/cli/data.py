@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import numbers
-from alphazero.text import counted
+from alphazero.files import given_path
+from alphazero.text import counted, printable
 
 if TYPE_CHECKING:
     from alphazero.data.pgn.importer import ImportReport
@@ -23,28 +24,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     importer.add_argument(
         "sources",
         nargs="+",
-        type=Path,
         metavar="SRC",
         help="PGN file (plain, .gz, .bz2, .zst) or directory of such",
     )
-    importer.add_argument("--store", type=Path, required=True, metavar="DIR", help="the store to make")
+    importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
     importer.add_argument(
         "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
     )
     info = actions.add_parser("info", help="describe what a game store holds")
-    info.add_argument("store", type=Path, metavar="STORE")
+    info.add_argument("store", metavar="STORE")
     info.add_argument("--json", action="store_true", help="print JSON")
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
-    verify.add_argument("store", type=Path, metavar="STORE")
+    verify.add_argument("store", metavar="STORE")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action; returns the exit code."""
     if args.action == "import":
-        return _import(args.sources, args.store, args.workers)
+        sources = [given_path(text, "SRC") for text in args.sources]
+        return _import(sources, given_path(args.store, "--store"), args.workers)
+    store = given_path(args.store, "STORE")
     if args.action == "info":
-        return _info(args.store, as_json=args.json)
-    return _verify(args.store)
+        return _info(store, as_json=args.json)
+    return _verify(store)
 
 
 def _import(sources: list[Path], store: Path, workers: int) -> int:
@@ -67,18 +69,18 @@ def amount(games: int, plies: int) -> str:
 
 def import_text(report: ImportReport) -> str:
     """What a person wants to know after an import."""
-    manifest = report.manifest
+    manifest, store = report.manifest, printable(report.store)
     if report.was_there:
-        return f"{report.store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
+        return f"{store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
     lines = [
-        f"{report.store}: {amount(manifest.games, manifest.plies)}"
+        f"{store}: {amount(manifest.games, manifest.plies)}"
         f" in {counted(len(manifest.shards), 'shard')},"
         f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine_games}",
     ]
     for kind, count in manifest.quarantined.items():
-        lines.append(f"  {count} x {kind} (see {report.store / 'quarantine.jsonl'})")
+        lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(lines)
 
 
@@ -96,7 +98,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
     results = summary.results
     elo = f"{summary.elo_range[0]}-{summary.elo_range[1]}" if summary.elo_range else "not given"
     lines = [
-        f"{store}: {summary.game}, {amount(summary.games, summary.plies)},"
+        f"{printable(store)}: {summary.game}, {amount(summary.games, summary.plies)},"
         f" {summary.size_bytes / 1e6:.1f} MB in {counted(summary.num_shards, 'shard')}",
         f"mean length   {summary.mean_plies:.1f} plies",
         f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
@@ -124,5 +126,7 @@ def _verify(path: Path) -> int:
 
     store = GameStore.open(path)
     store.verify()
-    print(f"{path}: {amount(store.num_games, store.num_plies)}: checksums match, every move is legal")
+    print(
+        f"{printable(path)}: {amount(store.num_games, store.num_plies)}: checksums match, every move is legal"
+    )
     return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from alphazero.cli import eval_solved, numbers
 from alphazero.cli.network_flags import add_network_flags
 from alphazero.errors import ConfigError, DataError, WeightsError
+from alphazero.files import given_path
 from alphazero.text import table
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data",
-        type=Path,
+        type=lambda text: given_path(text, "--data"),
         nargs="+",
         default=[],
         metavar="PATH",
@@ -45,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--not-in",
-        type=Path,
+        type=lambda text: given_path(text, "--not-in"),
         nargs="+",
         default=[],
         metavar="PATH",

@@ -10,6 +10,7 @@ from pathlib import Path
 from alphazero.cli import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError
+from alphazero.files import given_path
 from alphazero.settings import add_flags
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
@@ -113,8 +114,9 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         raise ConfigError("--resume contradicts --fresh-start")
     config = load_config(args.config or default_preset, flags)
     settings = read_deepspeed_settings(Path(args.deepspeed_config or SHIPPED_DEEPSPEED_CONFIG))
-    for path in (*config.data.data, *config.data.validation_data):
-        if not Path(path).exists():
+    given = [(path, "--data") for path in config.data.data]
+    for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
+        if not given_path(path, flag).exists():
             raise DataError(
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )

@@ -157,8 +157,13 @@ void bind_pgn(nb::module_& module) {
       .def_ro("date", &PgnGames::date)
       .def_ro("white_elo", &PgnGames::white_elo)
       .def_ro("black_elo", &PgnGames::black_elo)
-      .def_ro("quarantined", &PgnGames::quarantined)
-      .def_ro("games_read", &PgnGames::games_read, "G + quarantined")
+      .def_prop_ro(
+          "faulty_game", [](const PgnGames& g) { return view(g.faulty_game); }, kInternal,
+          "i32 [Q]: number of each quarantined game in this text, ascending")
+      .def_prop_ro(
+          "fault", [](const PgnGames& g) { return view(g.fault); }, kInternal, "u8 [Q]: its PgnFault")
+      .def_ro("quarantined", &PgnGames::quarantined, "the first kMostDescribed of the Q")
+      .def_ro("games_read", &PgnGames::games_read, "G + Q")
       .def_ro("lines", &PgnGames::lines, "line ends in the text");
   module.def("parse_pgn", &parse_pgn, "text"_a, "begin"_a, "end"_a,
              "Read text[begin:end], which begins and ends where games do. The GIL is released.");

@@ -84,12 +84,24 @@ bool Lexer::looks_like_tag(std::size_t at) const {
   return end < text_.size() && text_[end] == '"';
 }
 
-void Lexer::skip_line() {
-  while (pos_ < text_.size() && !is_line_end(text_[pos_])) ++pos_;
+std::size_t Lexer::line_end() {
+  if (!line_end_ || *line_end_ < pos_) {
+    std::size_t end = pos_;
+    while (end < text_.size() && !is_line_end(text_[end])) ++end;
+    line_end_ = end;
+  }
+  return *line_end_;
 }
 
+std::size_t Lexer::comment_close() {
+  if (!comment_close_ || *comment_close_ < pos_) comment_close_ = find_char(text_, pos_, '}');
+  return *comment_close_;
+}
+
+void Lexer::skip_line() { pos_ = line_end(); }
+
 bool Lexer::skip_comment() {
-  const std::size_t close = find_char(text_, pos_, '}');
+  const std::size_t close = comment_close();
   const std::size_t end = close == std::string_view::npos ? text_.size() : close;
   // Most comments are one line: only the others can hold the beginning of a game.
   if (std::memchr(text_.data() + pos_, '\n', end - pos_) != nullptr) {
@@ -123,38 +135,40 @@ bool Lexer::skip_variation() {
   return false;
 }
 
+// The value of a tag ends at the first quote before ']' that no backslash escapes, else at any such quote,
+// else with the line (npos). A line of many tags is searched for the first kind once: what escapes what does
+// not depend on the tag, because the quote that opens a value stands behind no backslash.
+std::size_t Lexer::value_end(std::string_view line, std::size_t begin) {
+  const bool none_is_plain = end_without_plain_close_ == line.size();
+  std::size_t escaped_close = std::string_view::npos;
+  for (std::size_t at = begin; at < line.size(); ++at) {
+    const bool escape =
+        line[at] == '\\' && at + 1 < line.size() && (line[at + 1] == '"' || line[at + 1] == '\\');
+    if (escape) ++at;
+    if (line[at] != '"') continue;
+    const std::size_t after = line.find_first_not_of(" \t", at + 1);
+    if (after == std::string_view::npos || line[after] != ']') continue;
+    if (!escape || none_is_plain) return at;
+    if (escaped_close == std::string_view::npos) escaped_close = at;
+  }
+  end_without_plain_close_ = line.size();
+  return escaped_close;
+}
+
 Token Lexer::lex_tag() {
   Token token;
   token.kind = TokenKind::kTag;
   token.begin = pos_;
   token.after_text = seen_text_;
   token.after_blank_line = text_.substr(pos_).starts_with(kEventTag) && after_blank_line(text_, pos_);
-  std::size_t line_end = pos_;
-  while (line_end < text_.size() && !is_line_end(text_[line_end])) ++line_end;
-  const std::string_view line = text_.substr(0, line_end);
+  const std::size_t end = line_end();
+  const std::string_view line = text_.substr(0, end);
   const std::size_t quote = line.find('"', pos_);
   token.text = line.substr(pos_ + 1, line.find_first_of(" \t\"", pos_) - pos_ - 1);
-  // The value ends at the first quote before ']' that no backslash escapes, else at any such quote,
-  // else with the line.
-  std::size_t close = std::string_view::npos;
-  std::size_t escaped_close = std::string_view::npos;
-  for (std::size_t at = quote + 1; at < line_end; ++at) {
-    const bool escape =
-        line[at] == '\\' && at + 1 < line_end && (line[at + 1] == '"' || line[at + 1] == '\\');
-    if (escape) ++at;
-    if (line[at] != '"') continue;
-    const std::size_t after = line.find_first_not_of(" \t", at + 1);
-    if (after == std::string_view::npos || line[after] != ']') continue;
-    if (!escape) {
-      close = at;
-      break;
-    }
-    if (escaped_close == std::string_view::npos) escaped_close = at;
-  }
-  if (close == std::string_view::npos) close = escaped_close;
+  const std::size_t close = value_end(line, quote + 1);
   if (close == std::string_view::npos) {
     token.value = line.substr(quote + 1);
-    pos_ = line_end;
+    pos_ = end;
   } else {
     token.value = line.substr(quote + 1, close - quote - 1);
     pos_ = line.find(']', close) + 1;
@@ -209,7 +223,7 @@ Token Lexer::next() {
     if (c == '[' && (in_header_ || looks_like_tag(pos_))) {
       const Token token = looks_like_tag(pos_) ? lex_tag() : Token{};
       if (token.kind == TokenKind::kEnd) skip_line();  // in a header, a tag without a value
-      if (!complete_ && text_.find_first_of("\n\r", pos_) == std::string_view::npos) break;
+      if (!complete_ && line_end() == text_.size()) break;
       if (token.kind == TokenKind::kTag) return token;
       continue;
     }

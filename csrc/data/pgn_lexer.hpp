@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace alphazero::pgn {
@@ -28,7 +29,8 @@ struct Token {
 
 // One token after another. An empty line followed by '[Event "' begins a game wherever it stands, in an
 // open comment as well: one missing brace must not swallow the games after it, and text can be cut
-// there without knowing what came before.
+// there without knowing what came before. The time is linear in the text, whatever it holds: what is found
+// ahead of the place reached is remembered until that place is passed.
 class Lexer {
  public:
   // `complete` false: the text goes on beyond its end, so a token that touches the end is not told.
@@ -45,12 +47,18 @@ class Lexer {
   bool looks_like_tag(std::size_t at) const;
   bool at_line_start(std::size_t at) const;
   std::size_t word_end(std::size_t at) const;
+  std::size_t line_end();       // of the line at pos_
+  std::size_t comment_close();  // the next '}', or npos
+  std::size_t value_end(std::string_view line, std::size_t begin);
 
   std::string_view text_;
   std::size_t pos_ = 0;
   bool complete_;
   bool in_header_ = false;  // the last token was a tag and only tags followed
   bool seen_text_ = false;  // since the last tag
+  std::optional<std::size_t> line_end_;
+  std::optional<std::size_t> comment_close_;
+  std::size_t end_without_plain_close_ = 0;  // of a line in which no tag's value ends without an escape
 };
 
 // Where a game begins in the stream of tokens.

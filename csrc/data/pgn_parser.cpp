@@ -263,6 +263,9 @@ class Parser {
   void quarantine(std::size_t at, Fault fault, std::string reason) {
     if (faulty_) return;
     faulty_ = true;
+    games_.faulty_game.push_back(static_cast<std::int32_t>(games_.games_read));
+    games_.fault.push_back(static_cast<std::uint8_t>(fault));
+    if (games_.quarantined.size() == kMostDescribed) return;
     const auto plies = games_.moves.size() - static_cast<std::size_t>(games_.moves_offset.back());
     games_.quarantined.push_back({static_cast<std::int32_t>(games_.games_read),
                                   lines_.lines_before(std::max(at, begin_)), static_cast<std::int32_t>(plies),

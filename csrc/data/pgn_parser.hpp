@@ -37,6 +37,10 @@ enum class Fault : std::uint8_t {
   kOpenVariation = 5,
 };
 
+// Of the quarantined games of a text, so many are described: a megabyte of faults must not become a gigabyte
+// of reasons.
+inline constexpr std::size_t kMostDescribed = 100'000;
+
 struct QuarantinedGame {
   std::int32_t game;  // in this text, from 0
   std::int64_t line;  // of the fault in this text, from 0
@@ -57,9 +61,11 @@ struct PgnGames {
   TextColumn start_fen;                       // null: standard start
   TextColumn termination, white, black, event, date;
   NumberColumn white_elo, black_elo;
-  std::vector<QuarantinedGame> quarantined;
-  std::int64_t games_read = 0;  // G + quarantined
-  std::int64_t lines = 0;       // line ends in the text
+  std::vector<std::int32_t> faulty_game;     // [Q] number of each quarantined game, ascending
+  std::vector<std::uint8_t> fault;           // [Q] its Fault
+  std::vector<QuarantinedGame> quarantined;  // the first kMostDescribed of the Q
+  std::int64_t games_read = 0;               // G + Q
+  std::int64_t lines = 0;                    // line ends in the text
 };
 
 // `text` begins and ends where games do (see last_game_begin). Never throws for what is in it.

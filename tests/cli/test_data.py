@@ -1,6 +1,7 @@
 """`alphazero data` as typed: what it prints, and one line with exit code 2 for each mistake."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,32 @@ def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys:
         assert words in message[0]
         assert "Traceback" not in shown.err
     assert not (here / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["import", "", "--store", "s"],
+        ["import", "x.pgn", "--store", ""],
+        ["info", ""],
+        ["verify", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    words: list[str], games: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(games.parent)
+    assert main(["data", *words]) == 2
+    assert "'': expected the path of a file or directory" in capsys.readouterr().err
+
+
+def test_names_that_are_not_utf8_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    store, source = tmp_path / os.fsdecode(b"s\xff"), tmp_path / os.fsdecode(b"g\xe9.pgn")
+    source.write_text(GAMES)
+    assert main(["data", "import", str(source), "--store", str(store)]) == 0
+    assert main(["data", "info", str(store)]) == 0
+    assert main(["data", "verify", str(store)]) == 0
+    shown = capsys.readouterr().out
+    assert "s\\xff: 2 games" in shown
+    assert "g\\xe9.pgn: 4 games" in shown
+    shown.encode("utf-8")

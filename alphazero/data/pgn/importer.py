@@ -1,38 +1,39 @@
 """Import of PGN into a game store: all cores, broken off and continued, the same bytes in any case.
 
-While it runs, <store>.importing/ holds `lock`, `journal.json` and the unfinished store in `store/`;
-the last step renames that to <store>.
+While it runs, <store>.importing/ (working_directory.py) holds `lock`, `journal.json` and the unfinished store
+in `store/`; the last step renames that to <store>.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
+import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from alphazero._core import PgnGames
+from alphazero._core import PgnFault, PgnGames
 from alphazero.data.pgn.journal import Journal, Place, Tally
 from alphazero.data.pgn.lock import ImportLock
-from alphazero.data.pgn.rows import GAME, quarantine_line, rows_of
+from alphazero.data.pgn.quarantine import MOST_LINES, Quarantine
+from alphazero.data.pgn.rows import GAME, rows_of
 from alphazero.data.pgn.source import Source, find_sources
 from alphazero.data.pgn.stream import CHUNK_BYTES, ParsedChunk, SourceEnd, parse_sources
+from alphazero.data.pgn.working_directory import MARKER, WorkingDirectory
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.errors import DataError
 from alphazero.files import sha256_of
+from alphazero.text import printable
 
-JOURNAL_NAME = "journal.json"
+_ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,11 @@ class ImportReport:
 
 def working_directory(store: Path) -> Path:
     """Where the import of `store` is at work."""
-    return store.with_name(store.name + ".importing")
+    return WorkingDirectory(store).path
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def import_pgn(
@@ -65,38 +70,39 @@ def import_pgn(
     wait: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
+    most_quarantine_lines: int = MOST_LINES,
+    say: Callable[[str], None] = _to_stderr,
 ) -> ImportReport:
     """Read PGN files and directories (find_sources) into the game store `store`.
 
     workers: threads that parse, and as many that decompress. progress: a bar on stderr.
     wait: for another import of the same store, instead of refusing. shard_limits: games, plies of a
-    full shard. Raises DataError; what was finished by then is kept for the next call.
+    full shard. most_quarantine_lines: of the store; more faulty games are only counted. say: told of what is
+    passed over. Raises DataError; what was finished by then is kept for the next call.
     """
     begin = time.monotonic()
-    found = find_sources(sources)
+    found = find_sources(sources, say)
     store = store.resolve()
+    work = WorkingDirectory(store)
     while True:
         if (manifest := _present_manifest(found, store)) is not None:
-            shutil.rmtree(working_directory(store), ignore_errors=True)  # of a run killed in its last step
+            work.remove()  # of a run killed in its last step
             return ImportReport(store, manifest, True, False, time.monotonic() - begin)
-        try:
-            working_directory(store).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{working_directory(store)}: cannot make directory: {error.strerror}") from error
-        with ImportLock(working_directory(store) / "lock", wait=wait) as lock:
+        work.make()
+        with ImportLock(work.lock, wait=wait, marker=MARKER) as lock:
             # Another import may have finished while this one waited.
             if not lock.is_current() or (store / MANIFEST_NAME).exists():
                 continue
-            run = _ImportRun(found, store, shard_limits)
+            run = _ImportRun(found, store, shard_limits, most_quarantine_lines)
             with tqdm(
                 total=sum(source.size_bytes for source in found),
                 unit="B",
                 unit_scale=True,
-                desc=f"import {store.name}",
+                desc=f"import {printable(store.name)}",
                 disable=not progress,
             ) as bar:
                 manifest = run.run(workers, chunk_bytes, bar)
-            shutil.rmtree(working_directory(store), ignore_errors=True)
+            work.remove()
         return ImportReport(store, manifest, False, run.continued, time.monotonic() - begin)
 
 
@@ -122,58 +128,40 @@ def _present_manifest(found: Sequence[Source], store: Path) -> Manifest | None:
 class _ImportRun:
     """One run of an import: reads from the journal's place on, adds rows, keeps the journal."""
 
-    def __init__(self, sources: Sequence[Source], store: Path, shard_limits: tuple[int, int]) -> None:
+    def __init__(
+        self, sources: Sequence[Source], store: Path, shard_limits: tuple[int, int], most_lines: int
+    ) -> None:
         self.sources = sources
         self.store = store
-        self.journal_path = working_directory(store) / JOURNAL_NAME
-        self.directory = working_directory(store) / "store"
+        self.work = WorkingDirectory(store)
+        self.work.check()
         fresh = Journal.begin(sources, shard_limits)
-        journal = Journal.load(self.journal_path)
+        journal = Journal.load(self.work.journal)
         self.continued = journal is not None
         self.journal = journal or fresh
         if (self.journal.sources, self.journal.shard_limits) != (fresh.sources, fresh.shard_limits):
             raise DataError(
-                f"{working_directory(store)}: holds an unfinished import of other sources, or of these before"
+                f"{self.work.path}: holds an unfinished import of other sources, or of these before"
                 " they changed; remove it to start anew"
             )
         self.finished = list(self.journal.finished)
         self.place = self.journal.place
-        self._clean()
+        known = {shard.name: shard.size_bytes for shard in self.journal.shards}
+        self.work.clean_store({**known, QUARANTINE_NAME: self.journal.quarantine_size_bytes})
+        self.quarantine = Quarantine(self.work.store / QUARANTINE_NAME, most_lines)
         self.writer = StoreWriter(
-            self.directory,
+            self.work.store,
             GAME,
             shards=self.journal.shards,
             shard_games=shard_limits[0],
             shard_plies=shard_limits[1],
         )
 
-    def _clean(self) -> None:
-        """Bring the directory to what the journal says: what was written after it is made again."""
-        known = {shard.name: shard.size_bytes for shard in self.journal.shards}
-        known[QUARANTINE_NAME] = self.journal.quarantine_size_bytes
-        quarantine = self.directory / QUARANTINE_NAME
-        try:
-            self.directory.mkdir(exist_ok=True)
-            for path in self.directory.iterdir():
-                if path.name not in known:
-                    path.unlink()
-            with quarantine.open("ab") as stream:
-                stream.truncate(self.journal.quarantine_size_bytes)
-            found = {path.name: path.stat().st_size for path in self.directory.iterdir()}
-        except OSError as error:
-            raise DataError(f"{self.directory}: cannot write: {error.strerror}") from error
-        if found != known:
-            raise DataError(f"{self.directory}: is not as its journal says; remove it to start anew")
-
     def run(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
         """Read all sources and finish the store."""
-        try:
-            with (self.directory / QUARANTINE_NAME).open("ab") as quarantine:
-                self._read(workers, chunk_bytes, bar, quarantine)
-                quarantine.flush()
-                os.fsync(quarantine.fileno())
-        except OSError as error:
-            raise DataError(f"{self.directory / QUARANTINE_NAME}: cannot write: {error.strerror}") from error
+        with closing(self.quarantine):
+            self._read(workers, chunk_bytes, bar)
+            self.quarantine.finish(sum(entry.num_quarantined for entry in self.finished))
         if not any(entry.imported for entry in self.finished):
             raise self._nothing_imported()
         return self.writer.finish(self.store, self.finished)
@@ -181,15 +169,15 @@ class _ImportRun:
     def _nothing_imported(self) -> DataError:
         """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
         read = sum(entry.games for entry in self.finished)
-        lines = (self.directory / QUARANTINE_NAME).read_text(encoding="utf-8").splitlines()
-        first = f"; the first: {json.loads(lines[0])['reason']}" if lines else ""
-        shutil.rmtree(self.directory)
+        reason = self.quarantine.first_reason()
+        first = f"; the first: {reason}" if reason else ""
+        self.work.remove_store()
         return DataError(
             f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
             f" ({read} games found{first})"
         )
 
-    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], quarantine: IO[bytes]) -> None:
+    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> None:
         bytes_read = _ByteCount()
         bytes_read.add(sum(source.size_bytes for source in self.sources[: self.place.source_index]))
         items = parse_sources(
@@ -206,7 +194,7 @@ class _ImportRun:
                 if isinstance(item, SourceEnd):
                     self._end_source(item)
                 else:
-                    self._take(item, quarantine)
+                    self._take(item)
                 games = self._games_read()
                 per_second = (games - games_at_begin) / (time.monotonic() - begin)
                 bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
@@ -221,39 +209,46 @@ class _ImportRun:
     def _games_read(self) -> int:
         return sum(entry.games for entry in self.finished) + self.place.tally.games
 
-    def _take(self, chunk: ParsedChunk, quarantine: IO[bytes]) -> None:
+    def _take(self, chunk: ParsedChunk) -> None:
         """Rows to the writer, faults to the quarantine; a full shard is made durable with the journal."""
         games = chunk.games
-        rows = rows_of(games, self.sources[chunk.source_index].name)
+        name = self.sources[chunk.source_index].name
         self.place = replace(self.place, offset=chunk.offset)
         done = self.place.tally.games - self.place.games  # by the run before; else 0
+        num_rows = len(games.game)
         row = int(np.searchsorted(games.game, done))
         while True:
-            end_row = row + self.writer.add(rows.slice(row))
+            rows = rows_of(games, name, row, min(row + _ROWS_AT_ONCE, num_rows))
+            end_row = row + self.writer.add(rows)
             is_full = self.writer.is_full
-            end = int(games.game[end_row - 1]) + 1 if is_full else games.games_read
-            self._note(games, slice(row, end_row), range(done, end), quarantine)
-            if not is_full:
+            is_end = end_row == num_rows and not is_full
+            end = games.games_read if is_end else int(games.game[end_row - 1]) + 1
+            self._note(games, slice(row, end_row), range(done, end))
+            if is_end:
                 break
-            self.writer.close_shard()
-            self._save_journal(quarantine)
+            if is_full:
+                self.writer.close_shard()
+                self._save_journal()
             row, done = end_row, end
         self.place = replace(
             self.place, games=self.place.games + games.games_read, lines=self.place.lines + games.lines
         )
 
-    def _note(self, games: PgnGames, rows: slice, read: range, quarantine: IO[bytes]) -> None:
+    def _note(self, games: PgnGames, rows: slice, read: range) -> None:
         """Count the games `read` of a chunk, which are `rows` and the quarantined ones among them."""
-        faulty = [game for game in games.quarantined if game.game in read]
         source = self.sources[self.place.source_index]
-        for game in faulty:
-            quarantine.write(quarantine_line(game, source.name, self.place.games, self.place.lines))
+        first, last = (int(np.searchsorted(games.faulty_game, game)) for game in (read.start, read.stop))
+        self.quarantine.add(games, range(first, last), source.name, self.place.games, self.place.lines)
+        kinds, counts = np.unique(games.fault[first:last], return_counts=True)
         tally = Tally(
             games=len(read),
             imported=rows.stop - rows.start,
             plies=int(games.moves_offset[rows.stop] - games.moves_offset[rows.start]),
             contradictions=int(np.count_nonzero(games.contradiction[rows])),
-            quarantined=Counter(game.fault.name.lower() for game in faulty),
+            quarantined={
+                PgnFault(kind).name.lower(): count
+                for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)
+            },
         )
         self.place = replace(self.place, tally=self.place.tally.plus(tally))
 
@@ -272,17 +267,15 @@ class _ImportRun:
         self.finished.append(entry)
         self.place = Place(source_index=end.source_index + 1)
 
-    def _save_journal(self, quarantine: IO[bytes]) -> None:
-        quarantine.flush()
-        os.fsync(quarantine.fileno())
+    def _save_journal(self) -> None:
         self.journal = replace(
             self.journal,
             shards=tuple(self.writer.shards),
             finished=tuple(self.finished),
             place=self.place,
-            quarantine_size_bytes=quarantine.tell(),
+            quarantine_size_bytes=self.quarantine.make_durable(),
         )
-        self.journal.save(self.journal_path)
+        self.journal.save(self.work.journal)
 
 
 class _ByteCount:

@@ -85,18 +85,21 @@ class Journal:
             body = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path}: cannot read: {error}; remove {path.parent} to start anew") from error
         if not isinstance(body, dict) or (body.get("magic"), body.get("version")) != (MAGIC, VERSION):
             raise DataError(f"{path}: no journal of this version; remove {path.parent} to start anew")
-        return cls(
-            sources=tuple((name, size, mtime) for name, size, mtime in body["sources"]),
-            shard_limits=(body["shard_limits"][0], body["shard_limits"][1]),
-            shards=tuple(ShardEntry(**entry) for entry in body["shards"]),
-            finished=tuple(SourceEntry(**entry) for entry in body["finished"]),
-            place=_place(body["place"]),
-            quarantine_size_bytes=body["quarantine_size_bytes"],
-        )
+        try:
+            return cls(
+                sources=tuple((name, size, mtime) for name, size, mtime in body["sources"]),
+                shard_limits=(body["shard_limits"][0], body["shard_limits"][1]),
+                shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
+                finished=tuple(SourceEntry.from_json(entry) for entry in body["finished"]),
+                place=_place(body["place"]),
+                quarantine_size_bytes=int(body["quarantine_size_bytes"]),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: damaged ({error}); remove {path.parent} to start anew") from error
 
 
 def _place(body: dict[str, Any]) -> Place:

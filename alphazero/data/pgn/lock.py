@@ -13,14 +13,16 @@ from alphazero.errors import DataError
 class ImportLock:
     """Held while its block runs. Without `wait`, raises DataError where another process holds it."""
 
-    def __init__(self, path: Path, *, wait: bool) -> None:
+    def __init__(self, path: Path, *, wait: bool, marker: bytes = b"") -> None:
+        """marker: content of the file, which says whose it is."""
         self._path = path
+        self._marker = marker
         self._wait = wait
         self._descriptor = -1
 
     def __enter__(self) -> ImportLock:
         try:
-            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o666)
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if self._wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             self._close()
@@ -30,6 +32,7 @@ class ImportLock:
         except OSError as error:
             self._close()
             raise DataError(f"{self._path}: cannot lock: {error.strerror}") from error
+        self._mark()
         return self
 
     def __exit__(
@@ -45,6 +48,15 @@ class ImportLock:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except FileNotFoundError:
             return False
+
+    def _mark(self) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            os.pwrite(self._descriptor, self._marker, 0)
+        except OSError as error:
+            self._close()
+            raise DataError(f"{self._path}: cannot write: {error.strerror}") from error
 
     def _close(self) -> None:
         if self._descriptor >= 0:

@@ -1,8 +1,7 @@
-"""Parsed PGN games as rows of the store, and as lines of its quarantine."""
+"""Parsed PGN games as rows of the store."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -40,18 +39,22 @@ def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.ui
     return pa.Array.from_buffers(kind, len(values), [_validity(valid), _buffer(values)])
 
 
-def rows_of(games: _core.PgnGames, source_name: str) -> pa.RecordBatch:
-    """G parsed games as rows (ROW_SCHEMA); the columns are views, the moves are not copied."""
-    num_rows = len(games.result)
+def _part(column: pa.Array[Any], begin: int, num_rows: int) -> pa.Array[Any]:
+    return column if len(column) == num_rows else column.slice(begin, num_rows)
+
+
+def rows_of(games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa.RecordBatch:
+    """Parsed games begin ... end - 1 as rows (ROW_SCHEMA); most columns are views, no move is copied."""
+    num_games, num_rows = len(games.result), end - begin
     moves = pa.Array.from_buffers(
         ROW_SCHEMA.field("moves").type,
-        num_rows,
+        num_games,
         [None, _buffer(games.moves_offset)],
         children=[pa.array(games.moves)],
     )
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(GAME, num_rows),
-        "variant": pa.array(np.where(games.is_chess960, CHESS960, STANDARD), pa.utf8()),
+        "variant": pa.array(np.where(games.is_chess960[begin:end], CHESS960, STANDARD), pa.utf8()),
         "start_fen": _text(games.start_fen),
         "moves": moves,
         "result": _fixed(pa.int8(), games.result, games.result_valid),
@@ -65,22 +68,9 @@ def rows_of(games: _core.PgnGames, source_name: str) -> pa.RecordBatch:
         "source": pa.repeat(source_name, num_rows),
     }
     in_order = [
-        columns[field.name] if field.name in columns else pa.nulls(num_rows, field.type)
+        _part(columns[field.name], begin, num_rows)
+        if field.name in columns
+        else pa.nulls(num_rows, field.type)
         for field in ROW_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
-
-
-def quarantine_line(
-    game: _core.PgnQuarantined, source_name: str, games_before: int, lines_before: int
-) -> bytes:
-    """A line of quarantine.jsonl. Games and lines of the source count from 1, plies are those read before."""
-    body = {
-        "source": source_name,
-        "game": games_before + game.game + 1,
-        "line": lines_before + game.line + 1,
-        "ply": game.ply,
-        "kind": game.fault.name.lower(),
-        "reason": game.reason,
-    }
-    return json.dumps(body, ensure_ascii=True).encode() + b"\n"

@@ -19,7 +19,7 @@ from alphazero.data.pgn.source import Source, SourceReader
 from alphazero.errors import DataError
 
 CHUNK_BYTES = 4 << 20  # text a parsing task gets
-LARGEST_GAME_BYTES = 1 << 28  # text without a second game beyond this is no PGN
+LARGEST_GAME_BYTES = 1 << 26  # text without a second game beyond this is no PGN
 
 _SOURCES_AHEAD = 4  # files queued for each worker
 
@@ -107,7 +107,7 @@ def cut_chunks(reader: SourceReader, skip_bytes: int, chunk_bytes: int) -> Itera
         if cut == 0:
             if size > LARGEST_GAME_BYTES:
                 raise DataError(f"{reader.source.path}: a game of over {size} bytes at byte {offset}: no PGN")
-            parts, wanted = [text], 2 * size
+            parts, wanted = [text], min(2 * size, max(size, LARGEST_GAME_BYTES) + 1)
             continue
         yield TextChunk(text, cut, offset)
         parts, size, wanted = [text[cut:]], size - cut, chunk_bytes

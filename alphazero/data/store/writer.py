@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,11 +25,12 @@ from alphazero.data.store.store import (
     shard_name,
 )
 from alphazero.errors import DataError
-from alphazero.files import fsync_directory, replacing
+from alphazero.files import fsync_directory, replacing, sha256_of
 
 # A shard is full at the first of these: some 20 MB of a game file, and offsets far below 2**31.
 SHARD_GAMES = 1 << 16
 SHARD_PLIES = 1 << 23
+SHARD_TEXT_BYTES = 1 << 28  # names, events and the like, as they come: 4 KiB a game
 
 # What a writer of rows hands over: SCHEMA with plain words instead of dictionaries.
 ROW_SCHEMA = pa.schema(
@@ -55,6 +58,7 @@ class StoreWriter:
         shards: Sequence[ShardEntry] = (),
         shard_games: int = SHARD_GAMES,
         shard_plies: int = SHARD_PLIES,
+        shard_text_bytes: int = SHARD_TEXT_BYTES,
     ) -> None:
         """Write into `directory` (there already), after the `shards` that it holds from before."""
         self.directory = directory
@@ -62,25 +66,37 @@ class StoreWriter:
         self.shards = list(shards)
         self._shard_games = shard_games
         self._shard_plies = shard_plies
+        self._shard_text_bytes = shard_text_bytes
         self._rows: list[pa.RecordBatch] = []
         self._open_games = 0
         self._open_plies = 0
+        self._open_text_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """The open shard takes no more rows: close_shard() is next."""
-        return self._open_games >= self._shard_games or self._open_plies >= self._shard_plies
+        return (
+            self._open_games >= self._shard_games
+            or self._open_plies >= self._shard_plies
+            or self._open_text_bytes >= self._shard_text_bytes
+        )
 
     def add(self, rows: pa.RecordBatch) -> int:
         """Add rows (ROW_SCHEMA) until the open shard is full; returns how many it took."""
         lengths = pc.list_value_length(rows.column("moves")).to_numpy(zero_copy_only=False)
         plies = np.concatenate(([0], np.cumsum(lengths)))  # plies before each row
-        fitting = int(np.searchsorted(plies, self._shard_plies - self._open_plies))
-        taken = min(rows.num_rows, self._shard_games - self._open_games, fitting)
+        text_bytes = np.concatenate(([0], np.cumsum(_text_bytes(rows))))
+        taken = min(
+            rows.num_rows,
+            self._shard_games - self._open_games,
+            int(np.searchsorted(plies, self._shard_plies - self._open_plies)),
+            int(np.searchsorted(text_bytes, self._shard_text_bytes - self._open_text_bytes)),
+        )
         if taken:
             self._rows.append(rows.slice(0, taken))
             self._open_games += taken
             self._open_plies += int(plies[taken])
+            self._open_text_bytes += int(text_bytes[taken])
         return taken
 
     def append(self, rows: pa.RecordBatch) -> None:
@@ -104,7 +120,7 @@ class StoreWriter:
         )
         write_whole(self.directory / entry.name, content)
         self.shards.append(entry)
-        self._rows, self._open_games, self._open_plies = [], 0, 0
+        self._rows, self._open_games, self._open_plies, self._open_text_bytes = [], 0, 0, 0
 
     def finish(self, target: Path, sources: Sequence[SourceEntry]) -> Manifest:
         """Close the last shard, write the manifest, and rename the directory to `target`.
@@ -116,14 +132,13 @@ class StoreWriter:
         quarantine_path = self.directory / QUARANTINE_NAME
         if not quarantine_path.exists():
             write_whole(quarantine_path, b"")
-        quarantine = quarantine_path.read_bytes()
         manifest = Manifest(
             game=self.game,
             shards=tuple(self.shards),
             sources=tuple(sources),
-            quarantine_games=quarantine.count(b"\n"),
-            quarantine_size_bytes=len(quarantine),
-            quarantine_sha256=hashlib.sha256(quarantine).hexdigest(),
+            quarantine_games=sum(source.num_quarantined for source in sources),
+            quarantine_size_bytes=quarantine_path.stat().st_size,
+            quarantine_sha256=sha256_of(quarantine_path),
         )
         write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
         try:
@@ -132,6 +147,16 @@ class StoreWriter:
         except OSError as error:
             raise DataError(f"{target}: cannot rename {self.directory} to it: {error.strerror}") from error
         return manifest
+
+
+def _text_bytes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """i64 [rows]: bytes of all words of each row."""
+    total = np.zeros(rows.num_rows, np.int64)
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if pa.types.is_string(field.type):
+            words: Any = column  # the stubs know no type test
+            total += pc.fill_null(pc.binary_length(words), 0).to_numpy(zero_copy_only=False)
+    return total
 
 
 def encode_shard(rows: Sequence[pa.RecordBatch]) -> memoryview:

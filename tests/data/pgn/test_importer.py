@@ -16,13 +16,16 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from alphazero import _core
 from alphazero.data.pgn import importer as pgn
 from alphazero.data.pgn.importer import ImportReport, import_pgn, working_directory
 from alphazero.data.pgn.lock import ImportLock
 from alphazero.data.pgn.open import open_or_import
+from alphazero.data.pgn.rows import rows_of
 from alphazero.data.pgn.source import find_sources
 from alphazero.data.pgn.stream import parse_sources
 from alphazero.data.store.store import GameStore
+from alphazero.data.store.writer import StoreWriter
 from alphazero.errors import DataError
 
 LIMITS = (40, 250)  # small shards, cut within files: by plies here
@@ -217,7 +220,7 @@ def test_text_without_an_end_of_game_is_refused(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_goes_away_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = find_sources([sources])
     (sources / "c.pgn.zst").unlink()
-    monkeypatch.setattr(pgn, "find_sources", lambda arguments: found)
+    monkeypatch.setattr(pgn, "find_sources", lambda *_: found)
     with pytest.raises(DataError, match=r"c\.pgn\.zst: cannot read: No such file"):
         run(sources, tmp_path / "store")
 
@@ -437,3 +440,93 @@ def test_raw_files_are_imported_once(sources: Path, tmp_path: Path):
 def test_data_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(DataError, match="nowhere: cannot read: No such file"):
         open_or_import([tmp_path / "nowhere"], tmp_path / "cache")
+
+
+def test_a_source_and_a_store_whose_names_are_not_utf8(tmp_path: Path):
+    directory = tmp_path / os.fsdecode(b"d\xff")
+    directory.mkdir()
+    source = directory / os.fsdecode(b"caf\xe9.pgn")
+    source.write_text(game(1) + ILLEGAL)
+    run(source, directory / "store")
+    store = GameStore.open(directory / "store")
+    store.verify()
+    assert [entry.name for entry in store.manifest.sources] == ["caf\\xe9.pgn"]
+    assert store.shards[0].table.column("source").to_pylist() == ["caf\\xe9.pgn"]
+    assert [line["source"] for line in store.quarantine()] == ["caf\\xe9.pgn"]
+    assert open_or_import([source], tmp_path / "cache")[0].num_games == 1
+
+
+def test_the_quarantine_is_bounded_and_says_how_many_it_left_out(tmp_path: Path):
+    (tmp_path / "a.pgn").write_text((ILLEGAL * 3 + game(1)) * 20)
+    (tmp_path / "b.pgn").write_text(ILLEGAL * 7 + game(2))
+    sources = [tmp_path / "a.pgn", tmp_path / "b.pgn"]
+    contents = []
+    for chunk_bytes in (4 << 20, 500):
+        path = tmp_path / f"store-{chunk_bytes}"
+        import_pgn(
+            sources,
+            path,
+            workers=2,
+            progress=False,
+            chunk_bytes=chunk_bytes,
+            shard_limits=(6, 10_000),
+            most_quarantine_lines=50,
+        )
+        contents.append(content(path))
+    assert contents[0] == contents[1]
+    store = GameStore.open(path)
+    store.verify()
+    lines = (path / "quarantine.jsonl").read_text().splitlines()
+    assert (len(lines), json.loads(lines[-1])) == (51, {"left_out": 17})
+    assert len(list(store.quarantine())) == 50
+    assert store.manifest.quarantine_games == 67
+    assert [entry.num_quarantined for entry in store.manifest.sources] == [60, 7]
+
+
+def test_faults_beyond_those_described_are_counted():
+    """As many as csrc/data/pgn_parser.hpp's kMostDescribed have a reason; a kilobyte unfolds to millions."""
+    games = _core.parse_pgn(b"x *\n" * 150_000, 0, 600_000)
+    assert games.games_read == len(games.faulty_game) == len(games.fault) == 150_000
+    assert len(games.quarantined) == 100_000
+    assert games.quarantined[-1].game == games.faulty_game[99_999] == 99_999
+
+
+def test_a_shard_is_full_by_the_bytes_of_its_words(tmp_path: Path):
+    long = "x" * 1000
+    text = "".join(f'[White "{long}{n}"]\n[Black "{long}{n}"]\n\n1. e4 *\n\n' for n in range(20))
+    contents = []
+    for pieces in (1, 7, 20):
+        games = _core.parse_pgn(text.encode(), 0, len(text))
+        directory = tmp_path / f"w{pieces}"
+        directory.mkdir()
+        writer = StoreWriter(directory, "chess", shard_text_bytes=9_000)
+        for begin in range(0, 20, pieces):
+            writer.append(rows_of(games, "a.pgn", begin, min(begin + pieces, 20)))
+        writer.finish(tmp_path / f"s{pieces}", [])
+        contents.append(content(tmp_path / f"s{pieces}"))
+    assert contents[0] == contents[1] == contents[2]
+    assert [shard.num_games for shard in GameStore.open(tmp_path / "s1").shards] == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("damage", [b'{"magic"', b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\xff\xfe"])
+def test_a_damaged_journal_is_one_line(sources: Path, tmp_path: Path, damage: bytes):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
+    (work / "journal.json").write_bytes(damage)
+    with pytest.raises(
+        DataError, match=r"journal\.json: .*; remove .*store\.importing to start anew"
+    ) as caught:
+        run(sources, tmp_path / "store")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_journal_of_another_shape_is_one_line(sources: Path, tmp_path: Path):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
+    good = {"magic": "alphazero-pgn-import", "version": 1}
+    for extra in ({}, {"sources": 3}, {"sources": [], "shard_limits": [1, 2], "shards": [{"x": 1}]}):
+        (work / "journal.json").write_text(json.dumps({**good, **extra}))
+        with pytest.raises(DataError, match=r"journal\.json: damaged.*; remove"):
+            run(sources, tmp_path / "store")

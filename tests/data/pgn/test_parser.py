@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -422,3 +423,36 @@ def test_all_tournament_files_agree_with_python_chess(shared_data: Path):
     paths = sorted((shared_data / "pgn").iterdir()) + sorted((shared_data / "pgn_val").iterdir())
     counts = [assert_agrees_with_python_chess(path) for path in paths]
     assert tuple(map(sum, zip(*counts, strict=True))) == (5488, 772175)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        '[A "x"]',  # tags of one line: half a megabyte took 46 s
+        '[A "\\"]',
+        '[A "x',
+        '[A "" "" ',
+        '{\n\n[Event "x"]\n',  # comments without an end
+        "{ ",
+        "(",
+        '(\n[A "x"]\n',
+        "[a ",
+        '[FEN "x"]\n\n',
+    ],
+)
+def test_the_time_is_linear_whatever_the_text_is(piece: str):
+    text = (piece * (2_000_000 // len(piece))).encode()
+    begin = time.process_time()
+    parse_pgn(text, 0, len(text))
+    last_game_begin(text)
+    assert time.process_time() - begin < 5  # some 0.1 s; quadratic it would be minutes
+
+
+def test_where_a_value_ends_does_not_depend_on_the_tags_before_it():
+    first = b'[White "a\\"] [Black "b\\" ]x [Event "c"] [Date "d\\"]\n\n1. e4 *\n'
+    text = first + b'[White "e\\"] [Black "f]\n\n1. e4 *\n'
+    games = parse_pgn(text, 0, len(text))
+    assert [bytes(column.bytes) for column in (games.white, games.black)] == [
+        b'a"] [Black "b" ]x [Event "ce\\',
+        b"f]",
+    ]

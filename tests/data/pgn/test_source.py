@@ -3,6 +3,9 @@
 import bz2
 import gzip
 import hashlib
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,60 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path):
     ):
         with pytest.raises(DataError, match=words):
             find_sources([tmp_path / argument for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("packing", "begin"),
+    [("bzip2", bz2.compress), ("gzip", gzip.compress), ("zstd", zstandard.compress)],
+)
+def test_a_small_file_that_unfolds_to_much_does_so_block_by_block(
+    packing: str, begin: Callable[[bytes], bytes], tmp_path: Path
+):
+    """256 MiB of spaces in a few kilobytes; bzip2 alone made 6 GB at once of 2 KB."""
+    path = tmp_path / "games"
+    path.write_bytes(begin(b" " * (1 << 28)))
+    assert path.stat().st_size < 1 << 20
+    (source,) = find_sources([path])
+    reader = SourceReader(source, lambda num_bytes: None)
+    sizes = [len(block) for block in reader.blocks(1 << 22)]
+    reader.close()
+    assert sum(sizes) == 1 << 28
+    assert max(sizes) <= 1 << 22
+
+
+def test_a_zstd_header_that_asks_for_gigabytes_is_refused(tmp_path: Path):
+    path = tmp_path / "games"
+    # Magic, a header without a content size, a window of 2 GiB (RFC 8878, 3.1.1.1.2), one empty last block.
+    path.write_bytes(bytes.fromhex("28b52ffd") + bytes([0x00, 21 << 3]) + bytes([1, 0, 0]))
+    with pytest.raises(
+        DataError, match=r"its window is above 128 MiB; expected one made without zstd --long"
+    ):
+        read(path)
+
+
+def test_a_pipe_given_by_name_is_refused_at_once(tmp_path: Path):
+    os.mkfifo(tmp_path / "x.pgn")
+    with pytest.raises(DataError, match=r"x\.pgn: this is a pipe; expected a file of PGN games"):
+        find_sources([tmp_path / "x.pgn"])
+    with pytest.raises(DataError, match="/dev/zero: this is a device"):
+        find_sources([Path("/dev/zero")])
+
+
+def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_path: Path):
+    make_files(tmp_path, "a.pgn")
+    os.mkfifo(tmp_path / "b.pgn")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "c.pgn"))
+    lines: list[str] = []
+    assert [source.name for source in find_sources([tmp_path], lines.append)] == ["a.pgn"]
+    assert len(lines) == 2
+    assert lines[0] == f"passed over: {tmp_path / 'b.pgn'}: this is a pipe; expected a file of PGN games"
+    assert "c.pgn: this is no file" in lines[1]
+
+
+def test_a_name_that_is_not_utf8_is_told_in_ascii(tmp_path: Path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.pgn")
+    path.write_bytes(TEXT)
+    assert [source.name for source in find_sources([tmp_path])] == ["caf\\xe9.pgn"]
+    assert [source.name for source in find_sources([path])] == ["caf\\xe9.pgn"]
+    assert read(path) == TEXT
