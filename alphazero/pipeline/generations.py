@@ -31,7 +31,7 @@ from alphazero.pipeline.standing import Standing
 from alphazero.run.heartbeat import Phase
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
-from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
+from alphazero.selfplay.worker import Played, check_lanes, lanes_of, new_lane, play
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights
@@ -70,6 +70,9 @@ class Generations:
         else:
             self._standing = Standing(**checkpoint.state.self_play)
             self._lanes = games.from_bytes(checkpoint.lanes, "lanes.arrow")
+            # All lanes on all ranks, so that every rank finds the same.
+            under_way = games.from_batch(self._lanes, "lanes.arrow", under_way=True)
+            check_lanes(self._config.network.game, under_way, "lanes.arrow")
             if self._lanes.num_rows != own.lanes:
                 raise CheckpointError(
                     f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; expected as many, "

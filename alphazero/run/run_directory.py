@@ -14,6 +14,7 @@ from pathlib import Path
 from alphazero.config import Config, RunConfig, to_table
 from alphazero.errors import ConfigError
 from alphazero.files import complete_lines, remove_unfinished, write_json
+from alphazero.text import counted
 
 REPORTED_PACKAGES = ("alphazero", "torch", "deepspeed", "numpy", "pyarrow", "safetensors")
 
@@ -110,9 +111,31 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
 
 
 def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
-    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest word on each step."""
-    lines = map(json.loads, complete_lines(run.metrics))
-    by_step = {line["step"]: line for line in lines if line["kind"] == kind}
+    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest word on each step.
+
+    Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
+    """
+    try:
+        lines = complete_lines(run.metrics)
+    except OSError as error:
+        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
+    by_step: dict[int, dict[str, float]] = {}
+    damaged = []
+    for number, text in enumerate(lines, start=1):
+        try:
+            line = json.loads(text)
+            if any(not isinstance(value, (int, float)) for name, value in line.items() if name != "kind"):
+                raise ValueError("a figure that is no number")
+            if line["kind"] == kind:
+                by_step[int(line["step"])] = line
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+            damaged.append(number)
+    if damaged:
+        print(
+            f"{run.metrics}:{damaged[0]}: no JSON of a step;"
+            f" passed over {counted(len(damaged), 'damaged line')}",
+            file=sys.stderr,
+        )
     return [by_step[step] for step in sorted(by_step)]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alphazero import _core
 from alphazero.data.store.search_columns import TRAINED_ON
@@ -67,10 +68,16 @@ def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
     return whole
 
 
-def from_batch(batch: pa.RecordBatch) -> list[_core.SelfPlayGame]:
-    """The games of `to_batch`. Raises DataError where the columns are others."""
+def from_batch(
+    batch: pa.RecordBatch, what: str = "games of self-play", *, under_way: bool = False
+) -> list[_core.SelfPlayGame]:
+    """The games of `to_batch`; under_way: none of them may be over.
+
+    Raises DataError, which begins with `what`, where columns are others or do not fit together.
+    """
     if not batch.schema.equals(GAME_SCHEMA):
-        raise DataError("games of self-play: columns are not those of this version")
+        raise DataError(f"{what}: columns are not those of this version")
+    _check_fit(batch, what)
     values: dict[str, list[Any]] = {
         name: batch.column(name).to_pylist() for name in (*_NUMBERS, "end", "termination")
     }
@@ -79,12 +86,43 @@ def from_batch(batch: pa.RecordBatch) -> list[_core.SelfPlayGame]:
         game = _core.SelfPlayGame()
         for name in _NUMBERS:
             setattr(game, name, values[name][row])
-        game.end = _core.GameEnd[values["end"][row]]
-        game.termination = _core.Termination[values["termination"][row]]
+        try:
+            game.end = _core.GameEnd[values["end"][row]]
+            game.termination = _core.Termination[values["termination"][row]]
+        except KeyError as error:
+            raise DataError(f"{what}: row {row}: {error.args[0]!r} ends no game") from error
+        if under_way and game.end is not _core.GameEnd.NONE:
+            raise DataError(f"{what}: row {row}: the game ended by {game.end.name}; expected one under way")
         for name in _ARRAYS:
             setattr(game, name, np.array(batch.column(name)[row].values))
         games.append(game)
     return games
+
+
+def _check_fit(batch: pa.RecordBatch, what: str) -> None:
+    """Raises DataError unless each game has an entry a ply, an offset more, and policies that these span."""
+    for field, column in zip(GAME_SCHEMA, batch.columns, strict=True):
+        values: Any = column
+        if column.null_count or (field.name in _ARRAYS and values.flatten().null_count):
+            raise DataError(f"{what}: column {field.name} has null entries")
+    lengths: dict[str, npt.NDArray[np.int64]] = {
+        name: pc.list_value_length(batch.column(name)).to_numpy(zero_copy_only=False) for name in _ARRAYS
+    }
+    plies = lengths["moves"]
+    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", "visits"), plies)
+    expected |= {"policy_offset": plies + 1, "policy_prob": lengths["policy_move"]}
+    for name, wanted in expected.items():
+        wrong = np.flatnonzero(lengths[name] != wanted)
+        if len(wrong):
+            row = wrong[0]
+            raise DataError(
+                f"{what}: row {row}: {lengths[name][row]} entries of {name}; expected {wanted[row]}"
+            )
+    offsets: Any = batch.column("policy_offset")
+    for row in range(batch.num_rows):
+        offset = offsets[row].values.to_numpy().astype(np.int64)
+        if offset[0] != 0 or offset[-1] != lengths["policy_move"][row] or np.any(np.diff(offset) < 0):
+            raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:
@@ -101,8 +139,10 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
         reader = pa.ipc.open_file(pa.py_buffer(content))
         if reader.num_record_batches != 1:
             raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
-        return reader.get_batch(0)
-    except pa.ArrowException as error:
+        batch = reader.get_batch(0)
+        batch.validate(full=True)
+        return batch
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{what}: {' '.join(str(error).split())}") from error
 
 

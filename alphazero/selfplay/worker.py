@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alphazero import _core
+from alphazero.errors import DataError
 from alphazero.games.registry import get_game, history_fill
 from alphazero.search.batched import NUM_GROUPS, Evaluator, num_trees, run_pool
 
@@ -15,6 +16,16 @@ def new_lane(number: int) -> _core.SelfPlayGame:
     game = _core.SelfPlayGame()
     game.lane = number
     return game
+
+
+def check_lanes(game_name: str, lanes: Sequence[_core.SelfPlayGame], what: str) -> None:
+    """Raises DataError, which begins with `what`, unless every lane's game can go on."""
+    pool = get_game(game_name).core.self_play(_core.SelfPlaySettings(), 1, 1, 1, history_fill("fen_only"))
+    for lane in lanes:
+        try:
+            pool.add_lane(lane)
+        except _core.GameError as error:
+            raise DataError(f"{what}: {error}") from error
 
 
 def lanes_of(rank: int, world_size: int, num_lanes: int) -> range:
@@ -55,7 +66,7 @@ def play(
     A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
     played beside it, and with how many threads, changes nothing. on_progress is told the moves and games
     so far after each batch; where it says False play is broken off. Raises GameError for a lane whose moves
-    are not legal, ConfigError for more leaves of a tree than the evaluator takes.
+    are not legal or whose game is over, ConfigError for more leaves of a tree than the evaluator takes.
     """
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // NUM_GROUPS)))
     pool = get_game(game_name).core.self_play(settings, slots, NUM_GROUPS, num_threads, history_fill(fill))

@@ -38,15 +38,20 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
     begin_game(lane, game.number);
     return;
   }
+  const auto fail = [&](const std::string& why) {
+    throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) + ": " +
+                    why);
+  };
   for (const Move move : game.moves) {
     std::vector<Move> legal;
     G::legal(lane.line.state(), legal);
     if (std::find(legal.begin(), legal.end(), move) == legal.end()) {
-      throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) +
-                      ": move " + std::to_string(move) + " is not legal");
+      fail("move " + std::to_string(move) + " is not legal");
     }
     lane.line.push(move);
   }
+  // A search needs a move to choose from.
+  if (game.end != GameEnd::kNone || lane.line.outcome().over()) fail("it is over; expected one under way");
   lane.game = std::move(game);
 }
 

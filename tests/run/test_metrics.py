@@ -17,3 +17,22 @@ def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):
     writer.write("step", 2, {"loss": 2 / 8})
     writer.close()
     assert run.metrics.read_bytes() == whole
+
+
+def test_damaged_lines_are_passed_over_with_a_line(tmp_path, capsys):
+    run = RunDirectory(tmp_path)
+    good = [b'{"kind": "step", "step": %d, "loss": 0.5}' % step for step in (1, 2)]
+    bad = [
+        b'{"kind": "step", "st',
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b"[1]",
+        b'{"kind": "step"}',
+        b'{"kind": "step", "step": "three", "loss": 1}',
+        b'{"kind": "step", "step": ' + b"9" * 5000 + b"}",
+        b"",
+    ]
+    run.metrics.write_bytes(b"\n".join([good[0], *bad, good[1], b""]))
+    assert [line["step"] for line in read_metrics(run, "step")] == [1, 2]
+    error = capsys.readouterr().err
+    assert error == f"{run.metrics}:2: no JSON of a step; passed over 8 damaged lines\n"

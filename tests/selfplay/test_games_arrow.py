@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from alphazero import _core
 from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.data.store.writer import ROW_SCHEMA
 from alphazero.errors import DataError
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.figures import figures_of
-from alphazero.selfplay.worker import new_lane, play
+from alphazero.selfplay.worker import check_lanes, new_lane, play
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 FIELDS = (
@@ -103,3 +104,70 @@ def test_damaged_bytes_and_other_columns_are_named() -> None:
         games.from_bytes(b"no arrow file", "lanes.arrow")
     with pytest.raises(DataError, match="columns"):
         games.from_batch(pa.RecordBatch.from_pydict({"lane": [1]}))
+
+
+def changed(batch: pa.RecordBatch, name: str, value: object) -> pa.RecordBatch:
+    """The batch with another value of a column in row 1."""
+    rows = batch.to_pylist()
+    rows[1][name] = value
+    return pa.RecordBatch.from_pylist(rows, games.GAME_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("end", "RULES", "lanes: row 1: the game ended by RULES; expected one under way"),
+        ("end", "NOBODY", "lanes: row 1: 'NOBODY' ends no game"),
+        ("termination", "NOTHING", "lanes: row 1: 'NOTHING' ends no game"),
+        ("flags", [], r"lanes: row 1: 0 entries of flags; expected \d+"),
+        ("policy_offset", [], r"lanes: row 1: 0 entries of policy_offset; expected \d+"),
+        ("policy_prob", [1], r"lanes: row 1: 1 entries of policy_prob; expected \d+"),
+    ],
+)
+def test_games_that_do_not_fit_together_are_refused(played, name: str, value: object, words: str) -> None:
+    batch = games.to_batch(played.under_way)
+    with pytest.raises(DataError, match=f"^{words}"):
+        games.from_batch(changed(batch, name, value), "lanes", under_way=True)
+
+
+def test_policy_offsets_stay_within_their_game(played) -> None:
+    batch = games.to_batch(played.under_way)
+    offsets = batch.column("policy_offset")[1].as_py()
+    for wrong in ([*offsets[:-1], offsets[-1] + 1], [1, *offsets[1:]], [0, 2**31, *offsets[2:]]):
+        with pytest.raises(DataError, match="row 1: policy offsets do not fit its policies"):
+            games.from_batch(changed(batch, "policy_offset", wrong), "lanes")
+
+
+def test_a_lane_whose_game_is_over_is_refused_before_anything_is_played(played) -> None:
+    """Searching a finished position ended the process (SIGSEGV)."""
+    over, *_ = games.from_batch(games.to_batch(played.finished))
+    over_by_rules, *_ = games.from_batch(
+        games.to_batch([game for game in played.finished if game.end is _core.GameEnd.RULES])
+    )
+    over_by_rules.end = _core.GameEnd.NONE
+    for game in (over, over_by_rules):
+        with pytest.raises(DataError, match=r"lanes: lane \d+, game \d+: it is over; expected one under way"):
+            check_lanes("connect4", [game], "lanes")
+    check_lanes("connect4", played.under_way, "lanes")
+    wrong, *_ = games.from_batch(games.to_batch(played.under_way))
+    wrong.moves = np.array([9], np.uint16)
+    with pytest.raises(DataError, match="move 9 is not legal"):
+        check_lanes("connect4", [wrong], "lanes")
+
+
+def test_damaged_bytes_never_crash(played) -> None:
+    content = games.to_bytes(games.to_batch(played.under_way))
+    rng = np.random.default_rng(5)
+    read = 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        for at in rng.integers(0, len(content), 3):
+            damaged[at] ^= 1 << int(rng.integers(8))
+        try:
+            check_lanes(
+                "connect4", games.from_batch(games.from_bytes(bytes(damaged), "x"), under_way=True), "x"
+            )
+            read += 1
+        except DataError as error:
+            assert "\n" not in str(error)
+    assert read < 400

@@ -6,7 +6,6 @@ in `store/`; the last step renames that to <store>.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
