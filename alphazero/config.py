@@ -95,6 +95,7 @@ class DataConfig:
         maximum=1024,
     )
     cache_dir: str = setting("cache", "directory in which imported raw files are kept")
+    verify_data: bool = setting(True, "compare the sha256 of the data with its manifest, once per host")
 
 
 @dataclass(frozen=True)

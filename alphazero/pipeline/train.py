@@ -12,6 +12,7 @@ from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
 from alphazero.pipeline.banner import banner, summary
+from alphazero.pipeline.data_check import DataCheck
 from alphazero.pipeline.generations import Generations
 from alphazero.pipeline.given_games import GivenGames
 from alphazero.pipeline.loading import loader_threads
@@ -74,11 +75,15 @@ def _train(
     job = make_job(config, runtime, start.run, window)
     if saved:
         check_same_data(job.run, saved, config.self_play.mode, window)
+    data_check = DataCheck.start(
+        (window, held_out), job.run, exchange, reads=runtime.local_rank == 0, enabled=config.data.verify_data
+    )
     make_directory(start, job, request.argv, exchange, console.alarm)
     if saved and saved.step >= job.num_steps:
         console.say(
             f"{job.run.path} is complete at step {saved.step}; expected --steps above it, or --fresh-start"
         )
+        data_check.close()
         return 0
     console.log_to(job.run.log)
     notices = (*request.notices, *notices, *changes)
@@ -86,7 +91,8 @@ def _train(
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
     console.say(banner(job, plan, network, window, held_out, notices, devices, threads))
     services = open_services(job, start, exchange, console, stop)
-    with in_service(job, services):
+    services = dataclasses.replace(services, before_save=data_check.finish)
+    with in_service(job, services), data_check:
         source = make_source(job, network.spec, window, services)
         validate = make_validation(job, held_out, network.spec, exchange)
         stretches = PersistentTraining(job, settings, source, validate, services)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from alphazero.host.memory import HostMemory
@@ -17,7 +18,8 @@ from alphazero.training.loop.stop import StopRequest
 class RankServices:
     """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
 
-    metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints.
+    metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
+    collective; returns when a checkpoint may be published, and calls what it is given while it waits.
     """
 
     exchange: Exchange
@@ -27,6 +29,7 @@ class RankServices:
     stop: StopRequest
     host_memory: HostMemory
     writer: CheckpointWriter | None
+    before_save: Callable[[Callable[[], None]], None] = lambda _: None
 
     @property
     def writes(self) -> bool:

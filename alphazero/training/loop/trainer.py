@@ -275,6 +275,7 @@ class Trainer:
     def save(self, figures: Mapping[str, float]) -> None:
         """Hand a checkpoint of this moment to the writers; they write while training goes on."""
         step = self.position.step
+        self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that goes on from here must not miss the figures of its past.
         self._progress.write(step)
         self._beat(Phase.CHECKPOINT)

@@ -1,0 +1,222 @@
+"""Are shards what their manifest says? Their sha256, beside the work that reads them, once a host.
+
+What was found good is remembered in the user's cache by device, inode, size and times of the file, so that
+the next start reads nothing; a store may be read-only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from alphazero.data.store.store import GameStore, ShardView, damaged
+from alphazero.errors import DataError
+from alphazero.files import CHUNK_BYTES, complete_lines
+from alphazero.text import counted
+
+BEFORE_STEP_ONE_S = 10.0
+# A file may be written to twice within one tick of its clock: what is that new is not remembered.
+_SETTLED_S = 2.0
+_MOST_LINES = 20_000
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """A file as it was read; another content has another identity."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Identity:
+        """Of a file that is open or was looked at."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def is_settled(self) -> bool:
+        """No later write can have left these times."""
+        return time.time_ns() - max(self.mtime_ns, self.ctime_ns) > _SETTLED_S * 1e9
+
+
+def default_cache_directory() -> Path:
+    """$XDG_CACHE_HOME/alphazero, else ~/.cache/alphazero."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if Path(named).is_absolute() else Path("~/.cache").expanduser()) / "alphazero"
+
+
+class VerifiedFiles:
+    """Digests that this host's user has computed before: a line a file. Where it cannot be kept, nothing is
+    remembered, and the files are read again next time.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        host = "".join(c if c.isalnum() or c in "-." else "_" for c in platform.node()) or "host"
+        self._path = directory / f"verified-{host}.jsonl"
+        self._is_full = False
+        self._known = self._load()
+
+    def digest(self, identity: _Identity) -> str | None:
+        """The sha256 of this file, None if it was never read."""
+        return self._known.get(identity)
+
+    def add(self, identity: _Identity, sha256: str) -> None:
+        """Remember it."""
+        self._known[identity] = sha256
+        line = json.dumps([*_key(identity), sha256]) + "\n"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "ab", buffering=0) as file:
+                if self._is_full:
+                    file.truncate(0)  # stores come and go: it is begun anew
+                    self._is_full = False
+                file.write(line.encode())
+        except OSError:
+            return
+
+    def _load(self) -> dict[_Identity, str]:
+        known: dict[_Identity, str] = {}
+        try:
+            lines = complete_lines(self._path)
+        except OSError:
+            return known
+        self._is_full = len(lines) > _MOST_LINES
+        for line in lines:
+            try:
+                *numbers, sha256 = json.loads(line)
+                known[_Identity(*map(int, numbers))] = str(sha256)
+            except (ValueError, TypeError, RecursionError):
+                continue  # damaged: that file is read again
+        return known
+
+
+def _key(identity: _Identity) -> tuple[int, ...]:
+    return (identity.device, identity.inode, identity.size_bytes, identity.mtime_ns, identity.ctime_ns)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+class Verification:
+    """A thread that reads shards and compares their sha256 with their manifests.
+
+    with Verification.start(stores) as verification: ... verification.wait() before anything is published.
+    """
+
+    def __init__(self, shards: Sequence[_Shard], cache: Path) -> None:
+        self._shards = shards
+        self._cache = cache
+        self._fault: DataError | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alphazero-verify", daemon=True)
+
+    @classmethod
+    def start(
+        cls,
+        stores: Iterable[GameStore],
+        *,
+        cache: Path | None = None,
+        first_s: float = BEFORE_STEP_ONE_S,
+    ) -> Verification:
+        """Begin, and wait up to `first_s` for the end. Raises DataError for what was found by then.
+
+        cache: where digests are remembered; without it, default_cache_directory().
+        """
+        pairs = [pair for store in stores for pair in store.listed_shards()]
+        return cls.start_shards(pairs, cache=cache, first_s=first_s)
+
+    @classmethod
+    def start_shards(
+        cls,
+        pairs: Iterable[tuple[ShardView, str]],
+        *,
+        cache: Path | None = None,
+        first_s: float = BEFORE_STEP_ONE_S,
+    ) -> Verification:
+        """The same for shards, each with the sha256 that is expected of it."""
+        shards = [
+            _Shard(view.path, len(view.mapping), sha256) for view, sha256 in pairs if view.mapping is not None
+        ]
+        verification = cls(shards, cache or default_cache_directory())
+        verification._thread.start()
+        verification._thread.join(first_s)
+        try:
+            verification.check()
+        except DataError:
+            verification.close()
+            raise
+        return verification
+
+    @property
+    def is_done(self) -> bool:
+        """All was read, or a fault was found."""
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raises DataError if a shard was found that is not its manifest's; does not wait."""
+        if self._fault is not None:
+            raise self._fault
+
+    def wait(self) -> None:
+        """Return when every shard was found to be its manifest's. Raises DataError if one is not."""
+        self._thread.join()
+        self.check()
+
+    def close(self) -> None:
+        """End the thread, whatever it has read."""
+        self._stopping.set()
+        self._thread.join()
+
+    def __enter__(self) -> Verification:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            verified = VerifiedFiles(self._cache)
+            for shard in self._shards:
+                self._verify(shard, verified)
+                if self._stopping.is_set():
+                    return
+        except DataError as error:
+            self._fault = error
+        except OSError as error:
+            self._fault = DataError(f"{error.filename}: cannot read: {error.strerror}")
+
+    def _verify(self, shard: _Shard, verified: VerifiedFiles) -> None:
+        with shard.path.open("rb") as file:
+            identity = _Identity.of(os.fstat(file.fileno()))
+            if identity.size_bytes != shard.size_bytes:
+                raise DataError(
+                    f"{shard.path}: {counted(identity.size_bytes, 'byte')}, {shard.size_bytes:,} when it was"
+                    " opened: it was changed while in use; expected a store that never changes"
+                )
+            found = verified.digest(identity)
+            if found is None:
+                digest = hashlib.sha256()
+                while chunk := file.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    if self._stopping.is_set():
+                        return
+                found = digest.hexdigest()
+                if identity == _Identity.of(os.fstat(file.fileno())) and identity.is_settled():
+                    verified.add(identity, found)
+        if found != shard.sha256:
+            raise DataError(
+                f"{damaged(shard.path, found, shard.sha256)} (--no-verify-data trains on it as it is)"
+            )
