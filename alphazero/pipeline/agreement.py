@@ -19,7 +19,7 @@ Facts = Mapping[str, Any]
 
 # Paths, workers and loggers may be a node's own. All else changes what is computed, or when ranks meet.
 OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
-    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir"}),
+    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
     "run": frozenset({"runs_dir", "tensorboard", "wandb", "health_interval"}),
 }
 # A difference here is said and no more.

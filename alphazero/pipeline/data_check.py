@@ -47,8 +47,8 @@ class DataCheck:
 
         Collective; later calls return at once. beat: called while it waits. Raises DataError on all ranks.
         """
+        own = self._verification
         while not self._is_done:
-            own = self._verification
             is_own_done = own is None or own.is_done
             self._exchange.on_each(lambda: None if own is None else own.check())
             self._is_done = all(self._exchange.numbers(int(is_own_done)))
