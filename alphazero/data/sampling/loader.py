@@ -41,6 +41,7 @@ class WindowEncoder:
         if not 0 <= value_q_ratio <= 1:
             raise ConfigError(f"value_q_ratio {value_q_ratio}: expected 0 to 1")
         self._window = window
+        self._num_symmetries = spec.num_symmetries
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
         self._core = get_game(spec.name).core.batch_encoder(num_threads)
@@ -65,14 +66,18 @@ class WindowEncoder:
         for files that changed since the window was made.
         """
         places = self._window.locate(ids)
+        if symmetry is not None and np.any(symmetry >= self._num_symmetries):
+            raise IndexError(f"symmetry out of range [0, {self._num_symmetries})")
         for index in np.unique(places.shard):
             self._window.shards[index].check_size()
         try:
             packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
                 places.shard, places.game, places.ply, self._fill, self._value_q_ratio, symmetry
             )
-        except (_core.GameError, IndexError) as error:  # the places are those of the games as they were
+        except _core.GameError as error:
             raise DataError(str(error)) from error
+        except IndexError as error:  # the window's own places are those of the games as they were
+            raise DataError(f"{error}: a shard was written to while in use") from error
         return Batch(packed, legal_offset, legal_index, policy, wdl, moves_left, sample_id=ids)
 
     def position_keys(self) -> npt.NDArray[np.uint64]:
