@@ -69,10 +69,8 @@ class Generations:
             self._lanes = games.to_batch([new_lane(number) for number in range(own.lanes)])
         else:
             self._standing = Standing(**checkpoint.state.self_play)
-            self._lanes = games.from_bytes(checkpoint.lanes, "lanes.arrow")
-            # All lanes on all ranks, so that every rank finds the same.
-            under_way = games.from_batch(self._lanes, "lanes.arrow", under_way=True)
-            check_lanes(self._config.network.game, under_way, "lanes.arrow")
+            content = checkpoint.lanes
+            self._lanes = exchange.on_each(lambda: _lanes_of(content, self._spec.name))
             if self._lanes.num_rows != own.lanes:
                 raise CheckpointError(
                     f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; expected as many, "
@@ -251,3 +249,10 @@ class Generations:
         if self._given is None or self._window is self._given:
             return None
         return Mixture(self._given.num_samples, self._own.historical_share)
+
+
+def _lanes_of(content: bytes, game_name: str) -> pa.RecordBatch:
+    """The lanes of a checkpoint. Raises DataError unless all their games can go on."""
+    lanes = games.from_bytes(content, "lanes.arrow")
+    check_lanes(game_name, games.from_batch(lanes, "lanes.arrow", under_way=True), "lanes.arrow")
+    return lanes
