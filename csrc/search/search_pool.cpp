@@ -1,7 +1,9 @@
 #include "search/search_pool.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "games/all_games.hpp"
 
@@ -9,6 +11,16 @@ namespace alphazero {
 namespace {
 
 constexpr std::size_t kSlotsPerTask = 8;  // enough work that threads seldom meet at the counter
+
+// Leaves of a group, all of its slots waiting.
+std::size_t checked_leaves(std::size_t slots, std::size_t leaves, int max_legal_moves) {
+  const auto most = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / max_legal_moves);
+  if (leaves == 0 || slots > most / leaves) {
+    throw std::invalid_argument(std::to_string(slots) + " slots of " + std::to_string(leaves) +
+                                " leaves; expected 1 to " + std::to_string(most) + " leaves");
+  }
+  return slots * leaves;
+}
 
 }  // namespace
 
@@ -20,13 +32,14 @@ SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, s
       leaves_(leaves),
       fill_(fill),
       workers_(num_threads) {
+  const std::size_t num_leaves = checked_leaves(slots_per_group, leaves, G::kMaxLegalMoves);
   for (Group& group : groups_) {
     group.slots.resize(slots_per_group);
     group.places.resize(slots_per_group);
-    group.num_legal.resize(slots_per_group * leaves);
-    group.packed.resize(slots_per_group * leaves * packed_bytes<G>());
-    group.legal_index.resize(slots_per_group * leaves * G::kMaxLegalMoves);
-    group.legal_offset.reserve(slots_per_group * leaves + 1);
+    group.num_legal.resize(num_leaves);
+    group.packed.resize(num_leaves * packed_bytes<G>());
+    group.legal_index.resize(num_leaves * G::kMaxLegalMoves);
+    group.legal_offset.reserve(num_leaves + 1);
   }
 }
 
@@ -92,6 +105,10 @@ void SearchPool<G>::lay_out(Group& group) {
       group.legal_offset.push_back(group.legal_offset.back() + group.num_legal[index * leaves_ + leaf]);
     }
   }
+  // No position has more moves than kMaxLegalMoves says; were one to, its moves would have a place all the
+  // same.
+  const auto num_moves = static_cast<std::size_t>(group.legal_offset.back());
+  if (num_moves > group.legal_index.size()) group.legal_index.resize(num_moves);
 }
 
 template <Game G>

@@ -37,7 +37,8 @@ struct LeafBatch {
 template <Game G>
 class SearchPool {
  public:
-  // leaves: the most that one search may wait for. num_threads: at least 1, the caller is one of them.
+  // leaves: the most that one search may wait for. num_threads: at least 1, the caller is one of them. Throws
+  // std::invalid_argument where a group's batch could have more legal moves than its offsets can count.
   SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves, int num_threads,
              HistoryFill fill);
 

@@ -31,6 +31,30 @@ struct Count {
   std::uint64_t nodes;
 };
 
+// Boards with more pawns and promoted pieces than eight pawns can become, and those at the limit.
+struct Material {
+  const char* fen;
+  const char* refused;  // part of the message; null: it is read
+};
+
+constexpr Material kMaterial[] = {
+    {"QQQQ3Q/5Q2/Q6Q/2Q5/Q5Q1/3Q4/1Q4QQ/1K2k3 w - - 0 1", "white has 14 pawns and promoted pieces"},
+    {"7K/P7/8/8/8/8/qqqq4/k1qqqqqq w - - 0 1", "black has 9 pawns and promoted pieces"},
+    {"k7/8/8/8/8/8/PPPPPPPP/K1QQ4 w - - 0 1", "white has 9 pawns and promoted pieces"},
+    {"k7/8/8/8/8/8/PPPPPPPP/KRRR4 w - - 0 1", "white has 9 pawns and promoted pieces"},
+    {"k7/8/8/8/8/8/PPPPPPPP/KNNN4 w - - 0 1", "white has 9 pawns and promoted pieces"},
+    {"k7/8/8/8/8/8/PPPPPPP1/KNNNBBB1 w - - 0 1", "white has 9 pawns and promoted pieces"},
+    {"k7/8/8/8/8/8/PPPPPPPP/KQRRBBNN w - - 0 1", nullptr},
+    {"k7/8/8/8/8/8/PPPPPPP1/KQQRRBBN w - - 0 1", nullptr},
+    {"k7/8/8/8/8/8/QQQQQQQQ/KQRRBBNN b - - 0 1", nullptr},
+    {"kqqqqqqq/qqrrbbnn/8/8/8/8/8/7K w - - 0 1", nullptr},
+    {"k7/8/8/8/8/8/NNN5/KNNNNNNN w - - 0 1", nullptr},
+    {"k7/8/8/8/8/8/RRR5/KRRRRRRR b - - 0 1", nullptr},
+};
+
+// Petrovic 1964: the most moves of a position that play can reach.
+constexpr std::string_view kMostMoves = "R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1";
+
 // https://www.chessprogramming.org/Perft_Results and, for the last four (Chess960 castling, en passant along
 // pins), the perft files of python-chess.
 constexpr Count kCounts[] = {
@@ -62,6 +86,20 @@ void test_perft() {
     const std::uint64_t nodes = perft(Position::from_fen(known.fen), known.depth);
     require(nodes == known.nodes, "perft count", std::string(known.fen) + ": " + std::to_string(nodes));
   }
+}
+
+void test_material() {
+  for (const Material& material : kMaterial) {
+    std::string said;
+    try {
+      Position::from_fen(material.fen);
+    } catch (const GameError& error) {
+      said = error.what();
+    }
+    const bool expected = material.refused ? said.find(material.refused) != said.npos : said.empty();
+    require(expected, "material", std::string(material.fen) + ": '" + said + "'");
+  }
+  require(Position::from_fen(kMostMoves).num_legal_moves() == 218, "most moves", std::string(kMostMoves));
 }
 
 void check_move(const Position& position, Move move, const std::string& fen) {
@@ -187,6 +225,7 @@ void test_damaged_san(Random& random) {
 int main() {
   Random random(20240607);
   test_perft();
+  test_material();
   test_random_games(random);
   test_damaged_fen(random);
   test_damaged_san(random);

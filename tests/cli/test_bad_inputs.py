@@ -103,6 +103,11 @@ TABLE = [
     ("weights cut short", ["analyse", "--weights", "{cut_pt}"], ["cut.pt"]),
     ("a pickle from outside", ["analyse", "--weights", "{pickle_pt}"], ["pickle.pt"]),
     ("a FEN without kings", ["perft", "8/8/8/8/8/8/8/8 w - - 0 1", "1"], ["king"]),
+    (
+        "a FEN with fifteen queens",
+        ["analyse", "--weights", "{chess_pt}", "--fen", "QQQQ3Q/5Q2/Q6Q/2Q5/Q5Q1/3Q4/1Q4QQ/1K2k3 w - - 0 1"],
+        ["white has 14 pawns and promoted pieces", "expected at most 8"],
+    ),
     ("a depth that is no number", ["perft", "startpos", "deep"], ["'deep'"]),
     ("eval of nothing", ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}"], ["no.pt"]),
     (

@@ -219,7 +219,17 @@ def readable_by_python_chess(fen: str) -> chess.Board | None:
         board = chess.Board(fen, chess960=True)
     except ValueError:
         return None
-    return None if board.status() & REFUSED else board
+    return None if board.status() & REFUSED or needs_more_than_8_pawns(board) else board
+
+
+def needs_more_than_8_pawns(board: chess.Board) -> bool:
+    """Whether a side has more than eight pawns could become; python-chess plays such positions."""
+    at_start = {chess.KNIGHT: 2, chess.BISHOP: 2, chess.ROOK: 2, chess.QUEEN: 1}
+    for color in chess.COLORS:
+        promoted = sum(max(0, len(board.pieces(piece, color)) - number) for piece, number in at_start.items())
+        if promoted + len(board.pieces(chess.PAWN, color)) > 8:
+            return True
+    return False
 
 
 @st.composite

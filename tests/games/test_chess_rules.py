@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero._core import ChessPosition, GameError
+from alphazero._core import ChessLine, ChessPosition, GameError
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
@@ -17,6 +17,24 @@ def after(*sans: str, fen: str | None = None) -> ChessPosition:
 
 def square(name: str) -> int:
     return ord(name[0]) - ord("a") + 8 * (int(name[1]) - 1)
+
+
+def test_no_position_has_more_moves_than_buffers_hold():
+    """Petrovic 1964: eight promotions and every piece at its best."""
+    most = ChessPosition("R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1")
+    assert len(most.legal_moves()) == ChessLine.MAX_LEGAL_MOVES == 218
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "7k/PPPPPPPP/8/8/8/8/8/KQRRBBNN b - - 0 1",
+        "kqqqqqqq/qqrrbbnn/8/8/8/8/8/7K w - - 0 1",
+        "7k/8/8/8/8/8/NNN5/KNNNNNNN w - - 0 1",
+    ],
+)
+def test_a_position_at_the_limit_of_promotions_is_read(fen: str):
+    assert ChessPosition(fen).fen() == fen
 
 
 def test_the_default_is_the_standard_start():
@@ -67,6 +85,12 @@ def test_counters_follow_the_rules():
         ("kk6/8/8/8/8/8/8/K7 w - -", "black has 2 kings, expected 1"),
         ("k7/8/8/8/NNNNNNNN/NNNNNNNN/8/K7 w - -", "white has 17 pieces, expected at most 16"),
         ("k7/pppppppp/p7/8/8/8/8/K7 w - -", "black has 9 pawns, expected at most 8"),
+        (
+            "QQQQ3Q/5Q2/Q6Q/2Q5/Q5Q1/3Q4/1Q4QQ/1K2k3 w - -",
+            "board: white has 14 pawns and promoted pieces (beyond 2 knights, 2 bishops, 2 rooks and 1 queen)"
+            ", expected at most 8",
+        ),
+        ("k7/pppppppp/nnn5/8/8/8/8/K7 w - -", "black has 9 pawns and promoted pieces"),
         ("k7/8/8/8/8/8/8/K6p w - -", "black has 1 pawns on the first or last rank, expected 0"),
         ("k7/8/8/8/8/8/8/K7 white - -", "side to move 'white': expected 'w' or 'b'"),
         ("k6R/8/8/8/8/8/8/K7 w - -", "side to move 'w': it could take the king"),

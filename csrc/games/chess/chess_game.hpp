@@ -22,9 +22,10 @@ struct Chess {
   static constexpr int kNumScalarPlanes = 8;
   static constexpr int kHistory = chess::kEncodedPositions;
   static constexpr int kPolicySize = chess::kNumPolicyMoves;
-  static constexpr int kMaxLegalMoves = 218;  // the most known in a position that can be reached
-  static constexpr int kMaxPlies = 11800;     // fifty moves end every game before move 5,900
-  static constexpr int kNumSymmetries = 1;    // castling and pawns know left from right and up from down
+  // Petrovic 1964, the most that 8 promotions allow; from_fen refuses boards with more.
+  static constexpr int kMaxLegalMoves = 218;
+  static constexpr int kMaxPlies = 11800;   // fifty moves end every game before move 5,900
+  static constexpr int kNumSymmetries = 1;  // castling and pawns know left from right and up from down
 
   static State turned(const State& state, int) { return state; }
   static Move turned_move(Move move, int) { return move; }

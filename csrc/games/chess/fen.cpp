@@ -1,6 +1,7 @@
 // FEN text to a position and back.
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/error.hpp"
 #include "games/chess/attacks.hpp"
@@ -118,17 +119,23 @@ void Position::read_board(std::string_view fen, std::string_view field) {
 void Position::check_material(std::string_view fen) const {
   const Bitboard both_ends = back_rank(kWhite) | back_rank(kBlack);
   for (const Color color : {kWhite, kBlack}) {
-    const auto expect = [&](const std::string& what, Bitboard found, int least, int most) {
-      const int number = count(found);
+    const auto expect = [&](const std::string& what, int number, int least, int most) {
       if (number >= least && number <= most) return;
       refuse(fen, std::string("board: ") + (color == kWhite ? "white" : "black") + " has " +
                       std::to_string(number) + " " + what + ", expected " +
                       (least == most ? "" : "at most ") + std::to_string(most));
     };
-    expect("kings", pieces(color, kKing), 1, 1);
-    expect("pieces", pieces(color), 1, 16);
-    expect("pawns", pieces(color, kPawn), 0, 8);
-    expect("pawns on the first or last rank", pieces(color, kPawn) & both_ends, 0, 0);
+    const int pawns = count(pieces(color, kPawn));
+    expect("kings", count(pieces(color, kKing)), 1, 1);
+    expect("pieces", count(pieces(color)), 1, 16);
+    expect("pawns", pawns, 0, 8);
+    expect("pawns on the first or last rank", count(pieces(color, kPawn) & both_ends), 0, 0);
+    int promoted = 0;
+    for (const auto [type, at_start] : {std::pair{kKnight, 2}, {kBishop, 2}, {kRook, 2}, {kQueen, 1}}) {
+      promoted += std::max(0, count(pieces(color, type)) - at_start);
+    }
+    expect("pawns and promoted pieces (beyond 2 knights, 2 bishops, 2 rooks and 1 queen)", pawns + promoted,
+           0, 8);
   }
   if (attackers(king(opposite(side_)), side_, occupied())) {
     refuse(fen, std::string("side to move ") + (side_ == kWhite ? "'w'" : "'b'") +

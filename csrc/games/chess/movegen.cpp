@@ -11,7 +11,7 @@ namespace alphazero::chess {
 
 namespace {
 
-// 15 queens of 27 moves each and a king: more than any position from_fen takes can have.
+// More than 16 pieces of whatever kind can have: 15 queens of 27 moves each and a king.
 constexpr int kMoveCapacity = 512;
 
 // What the generator hands its moves to.

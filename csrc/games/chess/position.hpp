@@ -36,9 +36,11 @@ class Position {
   static Position initial();
   // FEN with four to six fields; castling as KQkq, X-FEN or Shredder-FEN. Throws GameError naming the
   // field, the value got and the value expected for text that is no position, or one that cannot be
-  // played: not one king a side, more than 16 pieces or 8 pawns a side, pawns on the back ranks, the
-  // side to move able to take the king. As python-chess does when it writes a FEN, castling rights
-  // without king and rook in place and en passant squares without a legal capture are dropped.
+  // played: not one king a side, more than 16 pieces or 8 pawns a side, pawns on the back ranks, more
+  // pieces of a kind than 8 pawns can have become, the side to move able to take the king. Play keeps it
+  // so, and that bounds the legal moves (Chess::kMaxLegalMoves). As python-chess does when it writes a FEN,
+  // castling rights without king and rook in place and en passant squares without a legal capture are
+  // dropped.
   static Position from_fen(std::string_view fen);
   // As python-chess's board.fen(): en passant only when a legal capture exists; castling as KQkq
   // where the rook is the outermost, else X-FEN file letters (python-chess: en_passant="legal").

@@ -288,6 +288,7 @@ def test_a_game_with_a_fault_is_put_aside_and_the_next_is_read(
         ('[Variant "atomic"]', "VARIANT", "variant 'atomic' is not supported"),
         ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', "FEN", "FEN '8/8/8/8/8/8/8/8 w - - 0 1': "),
         ('[FEN "nonsense"]', "FEN", "FEN 'nonsense': "),
+        ('[FEN "6k1/8/8/8/8/8/QQQQQQQ1/KQQQ4 w - - 0 1"]', "FEN", "FEN '6k1/8/8/8/8/8/QQQQQQQ1/KQQQ4 w "),
     ],
 )
 def test_a_game_that_cannot_be_set_up_is_put_aside(tag: str, kind: str, words: str):

@@ -233,6 +233,12 @@ def test_a_start_that_is_no_position_is_found_and_named(tmp_path: Path):
         store.verify()
 
 
+def test_a_start_with_more_queens_than_pawns_can_become_is_found_and_named(tmp_path: Path):
+    store = GameStore.open(write(tmp_path / "s", [row(start_fen="6k1/8/8/8/8/8/QQQQQQQ1/KQQQ4 w - - 0 1")]))
+    with pytest.raises(DataError, match=r"row 0, ply 0: .*white has 9 pawns and promoted pieces"):
+        store.verify()
+
+
 def test_a_result_out_of_range_is_found(tmp_path: Path):
     store = GameStore.open(write(tmp_path / "s", [row(result=2)]))
     with pytest.raises(DataError, match="a result is not -1, 0 or 1"):
