@@ -19,6 +19,16 @@ std::int8_t result_for_first(std::int8_t value, bool first_to_move) {
   return static_cast<std::int8_t>(first_to_move ? value : -value);
 }
 
+// Has a game an entry for each of its plies in every column, and policies that lie in order within theirs?
+bool has_entry_each_ply(const SelfPlayGame& game) {
+  const std::size_t plies = game.moves.size();
+  const auto& offset = game.policy_offset;
+  return game.flags.size() == plies && game.root_q.size() == plies && game.root_d.size() == plies &&
+         game.best_q.size() == plies && game.visits.size() == plies && offset.size() == plies + 1 &&
+         offset.front() == 0 && std::is_sorted(offset.begin(), offset.end()) &&
+         offset.back() == game.policy_move.size() && game.policy_prob.size() == game.policy_move.size();
+}
+
 }  // namespace
 
 template <Game G>
@@ -32,26 +42,31 @@ Rng SelfPlay<G>::rng(const Lane& lane, Purpose purpose) const {
 
 template <Game G>
 void SelfPlay<G>::add_lane(SelfPlayGame game) {
-  Lane& lane = lanes_.emplace_back();
   if (game.moves.empty()) {
+    Lane& lane = lanes_.emplace_back();
     lane.game.lane = game.lane;
     begin_game(lane, game.number);
     return;
   }
-  const auto fail = [&](const std::string& why) {
+  const auto refuse = [&game](const std::string& what) {
     throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) + ": " +
-                    why);
+                    what);
   };
+  if (!has_entry_each_ply(game)) refuse("its searches do not fit its moves; expected an entry for each ply");
+  Line<G> line;
+  std::vector<Move> legal;
   for (const Move move : game.moves) {
-    std::vector<Move> legal;
-    G::legal(lane.line.state(), legal);
+    G::legal(line.state(), legal);
     if (std::find(legal.begin(), legal.end(), move) == legal.end()) {
-      fail("move " + std::to_string(move) + " is not legal");
+      refuse("move " + std::to_string(move) + " is not legal");
     }
-    lane.line.push(move);
+    line.push(move);
+    if (line.outcome().over()) refuse("it is over; expected a game under way");
   }
   // A search needs a move to choose from.
-  if (game.end != GameEnd::kNone || lane.line.outcome().over()) fail("it is over; expected one under way");
+  if (game.end != GameEnd::kNone || line.outcome().over()) refuse("it is over; expected one under way");
+  Lane& lane = lanes_.emplace_back();
+  lane.line = std::move(line);
   lane.game = std::move(game);
 }
 

@@ -66,7 +66,8 @@ class SelfPlay final : public SearchDriver<G> {
  public:
   explicit SelfPlay(const SelfPlaySettings& settings, std::size_t num_slots);
 
-  // A new lane, or one whose game is under way; GameError for moves that cannot be played. Before begin().
+  // A new lane, or one whose game is under way. Throws GameError for moves that cannot be played, a game that
+  // is over and columns that do not fit. Before begin().
   void add_lane(SelfPlayGame game);
   // Every lane plays `moves` searched moves from now on.
   void begin(std::uint64_t moves);

@@ -1,12 +1,16 @@
 // Search and self-play under the sanitizers: games of a made-up network, by one thread and by several.
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/hash.hpp"
 #include "games/all_games.hpp"
 #include "search/line_search.hpp"
@@ -143,6 +147,40 @@ void test_lanes_go_on() {
   require(known == whole.finished.size(), std::string(G::kName) + ": the same games in two stretches");
 }
 
+// Of a game that goes on after a restart every column is needed, and it must go on.
+void test_a_lane_that_cannot_go_on_is_refused() {
+  SelfPlaySettings settings = settings_of(SearchAlgorithm::kPuct);
+  settings.resign_threshold = 0.0;
+  const SelfPlayGame good = play<Connect4>(settings, new_lanes(1), 5, 1, 1).under_way[0];
+  const auto refused = [&](const SelfPlayGame& game) {
+    SelfPlay<Connect4> games(settings, 1);
+    try {
+      games.add_lane(game);
+    } catch (const GameError&) {
+      return true;
+    }
+    return false;
+  };
+  require(!good.moves.empty() && !refused(good), "a sound lane goes on");
+  std::vector<SelfPlayGame> bad(6, good);
+  bad[0].flags.pop_back();
+  bad[1].visits.clear();
+  bad[2].policy_offset.pop_back();
+  bad[3].policy_prob.push_back(1);
+  bad[4].policy_offset.front() = 7;
+  bad[5].root_q.push_back(0.0F);
+  for (const SelfPlayGame& game : bad) require(refused(game), "columns that do not fit are refused");
+  SelfPlayGame over = good;
+  over.moves = {0, 1, 0, 1, 0, 1, 0};  // four in the first column
+  over.flags.assign(7, 0);
+  over.root_q = over.root_d = over.best_q = std::vector<float>(7);
+  over.visits.assign(7, 0);
+  over.policy_offset.assign(8, 0);
+  over.policy_move.clear();
+  over.policy_prob.clear();
+  require(refused(over), "a game that is over is refused");
+}
+
 template <Game G>
 void test_lines_do_not_depend_on_threads() {
   SearchSettings settings;
@@ -172,6 +210,43 @@ void test_lines_do_not_depend_on_threads() {
   }
 }
 
+// Fifteen queens, behind the back of from_fen, which refuses them: the pool must hold the moves of whatever
+// it is given.
+chess::Position with_many_moves() {
+  struct Image {  // of a Position
+    std::array<chess::Bitboard, 6> by_type;
+    std::array<chess::Bitboard, 2> by_color;
+    std::array<std::uint64_t, 3> rest;
+  };
+  auto image = std::bit_cast<Image>(chess::Position::from_fen("8/8/8/8/8/8/8/1K2k3 w - - 0 1"));
+  for (const int square : {9, 14, 15, 19, 24, 30, 34, 40, 47, 53, 56, 57, 58, 59, 63}) {
+    image.by_type[chess::kQueen] |= chess::Bitboard{1} << square;
+    image.by_color[chess::kWhite] |= chess::Bitboard{1} << square;
+  }
+  return std::bit_cast<chess::Position>(image);
+}
+
+void test_a_pool_holds_every_move() {
+  const chess::Position position = with_many_moves();
+  require(position.num_legal_moves() > Chess::kMaxLegalMoves, "more moves than play can bring");
+  SearchSettings settings;
+  settings.simulations = 20;
+  LineSearch<Chess> search({Line<Chess>(position), Line<Chess>(position)}, settings, 2);
+  SearchPool<Chess> pool(2, 1, settings.leaves, 1, HistoryFill::kFenOnly);
+  run<Chess>(pool, search);
+  require(search.num_found() == 2, "both are searched");
+}
+
+void test_a_pool_is_no_larger_than_its_offsets_count() {
+  bool is_refused = false;
+  try {
+    SearchPool<Chess>(std::size_t{1} << 20, 1, std::size_t{1} << 20, 1, HistoryFill::kFenOnly);
+  } catch (const std::invalid_argument&) {
+    is_refused = true;
+  }
+  require(is_refused, "a pool of 2^40 leaves is refused");
+}
+
 template <Game G>
 void test_game() {
   for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
@@ -187,5 +262,8 @@ int main() {
 #define ALPHAZERO_TEST(G) test_game<G>();
   ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
 #undef ALPHAZERO_TEST
+  test_a_lane_that_cannot_go_on_is_refused();
+  test_a_pool_holds_every_move();
+  test_a_pool_is_no_larger_than_its_offsets_count();
   std::puts("search_test: all well");
 }
