@@ -4,10 +4,13 @@ BIN := .venv/bin
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
 # More flags for `make train`, e.g. ARGS="--steps 100".
 ARGS ?=
+# Seconds that `make fuzz` gives each harness and each kind of file; its further arguments (FUZZ_ARGS=pgn_fuzz).
+FUZZ_SECONDS ?= 60
+FUZZ_ARGS ?=
 # How many compilers run in parallel.
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup train demo test test-slow lint format sanitize bench architecture clean
+.PHONY: help setup train demo test test-slow test-packages lint format sanitize fuzz bench architecture clean
 
 help:
 	@echo "make setup         create .venv, install the dependencies, build the C++ core"
@@ -15,9 +18,11 @@ help:
 	@echo "make demo          learn Connect Four from zero in about ten minutes on two cores, and plot it"
 	@echo "make test          set up, then run the fast tests"
 	@echo "make test-slow     run the slow tests"
+	@echo "make test-packages install what the multi-node tests need (as root; Debian, Ubuntu)"
 	@echo "make lint          check style, types, imports and shell scripts"
 	@echo "make format        format the Python and C++ sources"
 	@echo "make sanitize      run the C++ tests under the address, undefined-behaviour and thread sanitizers"
+	@echo "make fuzz          feed damaged and hostile input to every reader (FUZZ_SECONDS=60; needs clang)"
 	@echo "make bench         measure the figures of docs/performance.md"
 	@echo "make architecture  draw docs/images/architecture.svg from the imports"
 	@echo "make clean         delete .venv and everything that was built"
@@ -56,13 +61,16 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --timeout 1800
 
+test-packages:
+	tools/install_test_packages.sh
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(CORE_SOURCES))
-	$(BIN)/shellcheck launch_distributed_training.sh .ci/run
+	$(BIN)/shellcheck launch_distributed_training.sh tools/install_test_packages.sh .ci/run
 
 format: setup
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -76,6 +84,15 @@ sanitize: setup
 	$(BIN)/cmake -S . -B build/sanitize-thread -DALPHAZERO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	$(BIN)/cmake --build build/sanitize-thread --parallel $(JOBS) --target encoding_test search_test
 	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure -R 'encoding_test|search_test'
+
+# The harnesses of csrc/fuzz under libFuzzer, then the files that Python reads. Inputs at fault are kept in
+# build/fuzz/found.
+fuzz: setup
+	@command -v clang++ >/dev/null || \
+		{ echo "make: no clang++; install clang 14 or newer (Debian, Ubuntu: apt install clang)"; exit 1; }
+	$(BIN)/cmake -S . -B build/fuzz -DALPHAZERO_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/fuzz --parallel $(JOBS)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_ARGS)
 
 bench: setup
 	$(BIN)/alphazero bench all

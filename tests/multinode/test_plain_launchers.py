@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.support.hosts.fixtures import cannot_run
 from tests.support.hosts.real_job import STEPS, Job, assert_idle, write_hostfile
 from tests.support.jobs.jobs import run_job, step_lines
 from tests.support.paths import REPOSITORY
@@ -43,7 +44,7 @@ def test_torchrun_typed_on_each_host(network, tmp_path, random_store, one_host):
 def test_deepspeed_typed_on_the_head(network, tmp_path, random_store, one_host):
     """DeepSpeed's own runner, over pdsh and ssh."""
     if shutil.which("pdsh") is None:
-        pytest.skip("DeepSpeed's runner needs pdsh for several hosts")
+        cannot_run("DeepSpeed's runner needs pdsh for several hosts")
     hosts = network(2)
     write_hostfile(tmp_path, 2)
     runner = (sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", "hostfile", SCRIPT)

@@ -9,6 +9,7 @@ import pytest
 
 from alphazero.cluster.plan.slurm import SlurmJob, read_slurm
 from alphazero.errors import LaunchError
+from tests.support.hosts.fixtures import cannot_run
 from tests.support.hosts.hosts import Network
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
 from tests.support.hosts.slurm_cluster import Installation, SlurmCluster
@@ -27,7 +28,7 @@ def slurm(namespaces, tmp_path_factory):
     """Three nodes of two cores."""
     installation = Installation.find()
     if reason := installation.why_not():
-        pytest.skip(reason)
+        cannot_run(reason)
     network = Network.build(tmp_path_factory.mktemp("network"), 3)
     try:
         yield SlurmCluster.start(network, installation)
