@@ -1,0 +1,254 @@
+"""What Python reads from outside: a sound example of each kind of file, how to damage it, who reads it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+import zstandard
+
+from alphazero._core import SelfPlayGame
+from alphazero.cli.main import main
+from alphazero.cluster.plan.hostfile import read_hostfile
+from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import WeightsFile, write_weights
+from alphazero.search.settings import self_play_settings
+from alphazero.selfplay import games as lanes
+from alphazero.selfplay.worker import play
+from alphazero.training.checkpoint import checkpoint, files
+from alphazero.training.engine.deepspeed_config import read_deepspeed_settings
+from tests.fuzz import mutation
+from tests.fuzz.corpus import FENS, ODD_PGN, embedded_games, random_moves
+from tests.fuzz.mutation import Mutate, damaged
+from tests.support.data.random_store import write_random_store
+from tests.support.jobs.saving import checkpoint_of
+from tests.support.network.lc0_files import net_file, weights_fields
+from tests.support.paths import REPOSITORY
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of input. make: writes a sound example, a file or a directory, in an empty directory and says
+    where. mutations: how to damage a file, by how its name ends; the first that fits. mend: makes checksums
+    right again after damage, so that what lies behind them is tried. read: all who read it.
+    """
+
+    name: str
+    make: Callable[[Path, Random], Path]
+    mutations: tuple[tuple[str, Mutate], ...]
+    readers: tuple[Callable[[Path], int | None], ...]
+    mend: Callable[[Path], None] | None = None
+
+
+def damage(kind: Kind, example: Path, random: Random) -> None:
+    """Change one file of the example, in place."""
+    files_in = (
+        [example] if example.is_file() else sorted(path for path in example.rglob("*") if path.is_file())
+    )
+    path = random.choice(files_in)
+    mutate = next((mutate for suffix, mutate in kind.mutations if path.name.endswith(suffix)), damaged)
+    path.write_bytes(mutate(path.read_bytes(), random))
+    if kind.mend is not None and random.randrange(4):
+        kind.mend(example)
+
+
+def command(*words: str) -> Callable[[Path], int]:
+    """`alphazero WORDS`; {path} is the example, {beside} a path beside it."""
+
+    def read(path: Path) -> int:
+        return main([word.format(path=path, beside=path.parent / "made") for word in words])
+
+    return read
+
+
+def make_pgn(directory: Path, random: Random) -> Path:
+    text = random.choice((ODD_PGN, embedded_games(random.randint(1, 5)))).encode()
+    ending, pack = random.choice(
+        (("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstandard.compress))
+    )
+    path = directory / f"games.pgn{ending}"
+    path.write_bytes(pack(text))
+    return path
+
+
+def make_fen(directory: Path, random: Random) -> Path:
+    path = directory / "position.fen"
+    path.write_text(random.choice(FENS))
+    write_network(directory.parent / "chess.pt", "chess")
+    return path
+
+
+def analyse_fen(path: Path) -> int:
+    fen = path.read_bytes().decode("utf-8", "surrogateescape").replace("\0", "")  # as the shell hands it over
+    return main(["analyse", "--weights", str(path.parent.parent / "chess.pt"), "--fen", fen])
+
+
+def count_moves(path: Path) -> int:
+    fen = path.read_bytes().decode("utf-8", "surrogateescape").replace("\0", "")
+    return main(["perft", fen, "2"])
+
+
+def make_store(directory: Path, random: Random) -> Path:
+    write_network(directory.parent / "chess.pt", "chess")
+    write_random_store(directory / "store", num_games=random.choice((1, 8)))
+    return directory / "store"
+
+
+def mend_store(path: Path) -> None:
+    """Sizes and checksums as the shards now have them, where the manifest can still be read."""
+    manifest = path / "manifest.json"
+    try:
+        body = json.loads(manifest.read_bytes())
+        for entry in body["shards"]:
+            content = (path / entry["name"]).read_bytes()
+            entry.update(size_bytes=len(content), sha256=sha256(content).hexdigest())
+        body.pop("manifest_sha256", None)
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        manifest.write_text(json.dumps({**body, "manifest_sha256": sha256(text.encode()).hexdigest()}))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
+        return
+
+
+def evaluate_store(path: Path) -> int:
+    weights, cache = path.parent.parent / "chess.pt", path.parent / "cache"
+    words = ("--weights", weights, "--data", path, "--device", "cpu", "--positions", 40, "--cache-dir", cache)
+    return main(["eval", *map(str, words)])
+
+
+def make_checkpoint(directory: Path, random: Random) -> Path:
+    whole = checkpoint_of(random.randint(1, 99), {"policy_top1": 0.5})
+    games = lanes.to_batch([lane(number, random) for number in range(3)])
+    return checkpoint.save(directory, replace(whole, lanes=lanes.to_bytes(games)))
+
+
+def lane(number: int, random: Random) -> SelfPlayGame:
+    """A game of tic-tac-toe under way."""
+    game = SelfPlayGame()
+    game.lane, game.number = number, random.randrange(5)
+    moves = random_moves(2, number, 4)
+    plies = len(moves)
+    game.moves = np.array(moves, np.uint16)
+    game.flags = np.zeros(plies, np.uint8)
+    game.visits = np.zeros(plies, np.uint32)
+    game.root_q = game.root_d = game.best_q = np.zeros(plies, np.float32)
+    game.policy_offset = np.zeros(plies + 1, np.uint32)
+    return game
+
+
+def mend_checkpoint(path: Path) -> None:
+    """A manifest that fits the files."""
+    names = [file.name for file in path.iterdir() if file.name != files.MANIFEST]
+    files.write_manifest(path, sorted(names))
+
+
+def resume(path: Path) -> None:
+    """What a resumed run reads; its lanes go on."""
+    content = checkpoint.load(path).lanes
+    if content is not None:
+        under_way = lanes.from_batch(lanes.from_bytes(content, "lanes.arrow"))
+        settings = self_play_settings(SearchConfig(simulations=4), SelfPlayConfig(), seed=1)
+        play("tictactoe", settings, under_way, 2, MadeUpEvaluator("tictactoe", batch_size=4))
+
+
+def write_network(path: Path, game: str) -> None:
+    """A small network with random weights, once."""
+    if path.exists():
+        return
+    config = NetworkConfig(game=game, blocks=1, filters=8, value_hidden=8)
+    network = AlphaZeroNet(config, get_spec(game), torch.Generator().manual_seed(0))
+    write_weights(path, WeightsFile(config, network.state_dict(), {"step": 3}))
+
+
+def make_pt(directory: Path, random: Random) -> Path:
+    write_network(directory / "net.pt", random.choice(("chess", "connect4")))
+    return directory / "net.pt"
+
+
+def make_safetensors(directory: Path, random: Random) -> Path:
+    write_network(directory / "net.safetensors", random.choice(("chess", "connect4")))
+    return directory / "net.safetensors"
+
+
+def make_lc0(directory: Path, random: Random) -> Path:
+    config = NetworkConfig(blocks=1, filters=8, value_hidden=8)
+    network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(random.randrange(3)))
+    path = directory / "net.pb.gz"
+    path.write_bytes(gzip.compress(net_file(weights_fields(network)), 1))
+    return path
+
+
+def make_toml(directory: Path, random: Random) -> Path:
+    sources = sorted((REPOSITORY / "configs").glob("*.toml"))
+    return shutil.copy(random.choice(sources), directory / "settings.toml")
+
+
+def make_ds_config(directory: Path, random: Random) -> Path:
+    path = directory / "ds_config.json"
+    table = json.loads((REPOSITORY / "ds_config.json").read_text())
+    table["zero_optimization"]["stage"] = random.randrange(4)
+    table.update(bf16={"enabled": True}, gradient_clipping=1.0, train_micro_batch_size_per_gpu="auto")
+    path.write_text(json.dumps(table, indent=1))
+    return path
+
+
+def make_hostfile(directory: Path, random: Random) -> Path:
+    path = directory / "hostfile"
+    lines = [
+        "# mine",
+        "gpu1 slots=8 weight=1.5",
+        "10.0.0.2 slots=4",
+        "host-3.local slots=1",
+        "[fe80::1] slots=2",
+    ]
+    path.write_text("\n".join(random.sample(lines, random.randint(1, len(lines)))) + "\n")
+    return path
+
+
+_JSON = (".json", mutation.in_json)
+_SAFETENSORS = (".safetensors", mutation.in_safetensors)
+KINDS = (
+    Kind(
+        "pgn",
+        make_pgn,
+        ((".gz", mutation.in_gzip), (".bz2", mutation.in_bz2), (".zst", mutation.in_zstd)),
+        (command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),),
+    ),
+    Kind("fen", make_fen, (), (analyse_fen, count_moves)),
+    Kind(
+        "store",
+        make_store,
+        (_JSON,),
+        (command("data", "info", "{path}"), command("data", "verify", "{path}"), evaluate_store),
+        mend_store,
+    ),
+    Kind(
+        "checkpoint",
+        make_checkpoint,
+        (_JSON, _SAFETENSORS),
+        (resume, command("checkpoint", "verify", "{path}"), command("checkpoint", "list", "{path}")),
+        mend_checkpoint,
+    ),
+    Kind("pt", make_pt, ((".pt", mutation.in_zip),), (command("analyse", "--weights", "{path}"),)),
+    Kind("safetensors", make_safetensors, (_SAFETENSORS,), (command("analyse", "--weights", "{path}"),)),
+    Kind(
+        "lc0",
+        make_lc0,
+        ((".gz", mutation.in_gzip),),
+        (command("import-weights", "{path}", "{beside}.pt"), command("analyse", "--weights", "{path}")),
+    ),
+    Kind("toml", make_toml, (), (lambda path: load_config(str(path), {}) and None,)),
+    Kind("ds_config", make_ds_config, (_JSON,), (lambda path: read_deepspeed_settings(path) and None,)),
+    Kind("hostfile", make_hostfile, (), (lambda path: read_hostfile(path) and None,)),
+)
