@@ -1,4 +1,4 @@
-"""Text for people: counted nouns, values quoted in messages, near matches, tables, file names."""
+"""Text for people: counted nouns, quoted values, near matches, tables; words that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -60,3 +60,8 @@ def table(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
 def printable(path: PurePath | str) -> str:
     """A file's name as text that any file or terminal takes: bytes that are no UTF-8 become \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def as_utf8(text: str) -> str:
+    """Words of a command line with '?' for each byte that was not UTF-8: the C++ core takes no others."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.errors import GameInputError
-from alphazero.text import table
+from alphazero.text import as_utf8, table
 
 if TYPE_CHECKING:
     from alphazero.games.core_types import Line
@@ -73,7 +73,7 @@ def play(line: Line, moves: Sequence[str]) -> None:
     try:
         for text in moves:
             number += 1
-            line.push_text(text)
+            line.push_text(as_utf8(text))
     except GameError as error:
         raise GameInputError(f"--moves, number {number}: {error}") from None
 

@@ -14,6 +14,7 @@ from alphazero.errors import ConfigError, GameInputError
 from alphazero.games.chess_policy import NUM_POLICY_PLANES, chess_policy_map
 from alphazero.games.core_types import CoreTypes, Line, core_types
 from alphazero.games.spec import GameSpec
+from alphazero.text import as_utf8
 
 if TYPE_CHECKING:
     from alphazero import _core
@@ -107,7 +108,7 @@ def make_line(name: str, start: str | None = None) -> Line:
 
     line_type = get_game(name).core.line
     try:
-        return line_type(start)
+        return line_type(None if start is None else as_utf8(start))
     except _core.GameError as error:
         raise GameInputError(str(error)) from error
 

@@ -61,10 +61,10 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
       refuse("move " + std::to_string(move) + " is not legal");
     }
     line.push(move);
-    if (line.outcome().over()) refuse("it is over; expected a game under way");
+    if (line.outcome().over()) refuse("it is over; expected one under way");
   }
   // A search needs a move to choose from.
-  if (game.end != GameEnd::kNone || line.outcome().over()) refuse("it is over; expected one under way");
+  if (game.end != GameEnd::kNone) refuse("it is over; expected one under way");
   Lane& lane = lanes_.emplace_back();
   lane.line = std::move(line);
   lane.game = std::move(game);

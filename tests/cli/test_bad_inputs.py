@@ -108,6 +108,18 @@ TABLE = [
         ["analyse", "--weights", "{chess_pt}", "--fen", "QQQQ3Q/5Q2/Q6Q/2Q5/Q5Q1/3Q4/1Q4QQ/1K2k3 w - - 0 1"],
         ["white has 14 pawns and promoted pieces", "expected at most 8"],
     ),
+    ("a FEN that is not UTF-8", ["perft", "8/8\udcff/8", "1"], ["'8/8?/8'", "fields"]),
+    (
+        "a move that is not UTF-8",
+        ["analyse", "--weights", "{chess_pt}", "--moves", "e2\udcff"],
+        ["--moves, number 1", "e2?"],
+    ),
+    (
+        "a FEN to analyse that is not UTF-8",
+        ["analyse", "--weights", "{chess_pt}", "--fen", "\udcff"],
+        ["'?'", "fields"],
+    ),
+    ("a depth of 5,000 digits", ["perft", "startpos", "1" * 5000], ["expected a whole number from 1 to 99"]),
     ("a depth that is no number", ["perft", "startpos", "deep"], ["'deep'"]),
     ("eval of nothing", ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}"], ["no.pt"]),
     (
