@@ -52,7 +52,6 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
     throw GameError("lane " + std::to_string(game.lane) + ", game " + std::to_string(game.number) + ": " +
                     what);
   };
-  if (!has_entry_each_ply(game)) refuse("its searches do not fit its moves; expected an entry for each ply");
   Line<G> line;
   std::vector<Move> legal;
   for (const Move move : game.moves) {
@@ -65,6 +64,7 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
   }
   // A search needs a move to choose from.
   if (game.end != GameEnd::kNone) refuse("it is over; expected one under way");
+  if (!has_entry_each_ply(game)) refuse("its searches do not fit its moves; expected an entry for each ply");
   Lane& lane = lanes_.emplace_back();
   lane.line = std::move(line);
   lane.game = std::move(game);

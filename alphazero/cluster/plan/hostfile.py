@@ -114,17 +114,17 @@ def _parse_address(text: str, where: str) -> str:
                 raise ValueError(bare)
             return str(ipaddress.IPv6Address(bare))
         except ValueError as error:
-            raise LaunchError(f"{where}: {WANTED}; {text!r} is no IPv6 address") from error
+            raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no IPv6 address") from error
     if len(bare) > 253 or not HOST_NAME.fullmatch(bare):
-        raise LaunchError(f"{where}: {WANTED}; {text!r} is no host name")
+        raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no host name")
     if re.fullmatch(r"[0-9.]+", bare):
         try:
             return str(ipaddress.IPv4Address(bare))
         except ValueError as error:
-            raise LaunchError(f"{where}: {WANTED}; {text!r} is no IPv4 address") from error
+            raise LaunchError(f"{where}: {WANTED}; {_shown(text)} is no IPv4 address") from error
     return bare
 
 
 def _shown(line: str) -> str:
-    """The line in quotes, cut where it is long, with nothing in it that a terminal would obey."""
+    """A line or word in quotes, cut where it is long, with nothing in it that a terminal would obey."""
     return repr(line if len(line) <= 80 else line[:77] + "...")

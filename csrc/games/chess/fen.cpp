@@ -131,7 +131,7 @@ void Position::check_material(std::string_view fen) const {
     expect("pawns", pawns, 0, 8);
     expect("pawns on the first or last rank", count(pieces(color, kPawn) & both_ends), 0, 0);
     int promoted = 0;
-    for (const auto [type, at_start] : {std::pair{kKnight, 2}, {kBishop, 2}, {kRook, 2}, {kQueen, 1}}) {
+    for (const auto& [type, at_start] : {std::pair{kKnight, 2}, {kBishop, 2}, {kRook, 2}, {kQueen, 1}}) {
       promoted += std::max(0, count(pieces(color, type)) - at_start);
     }
     expect("pawns and promoted pieces (beyond 2 knights, 2 bishops, 2 rooks and 1 queen)", pawns + promoted,

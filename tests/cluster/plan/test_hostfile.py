@@ -106,6 +106,13 @@ def test_every_other_line_is_an_error_that_names_it(text: str, message: str):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("word", ["(", "[", "1", ":", "a."])
+def test_an_endless_word_is_shown_in_part(word: str):
+    with pytest.raises(LaunchError) as error:
+        parse_hostfile(f"{word * 200000} slots=1", "hostfile")
+    assert len(str(error.value)) < 500
+
+
 def test_a_missing_or_unreadable_file_is_an_error_and_not_a_local_run(tmp_path: Path):
     with pytest.raises(LaunchError, match="cannot be read: No such file"):
         read_hostfile(tmp_path / "none")
