@@ -17,10 +17,14 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "games/game.hpp"
+#include "games/all_games.hpp"
 #include "search/search_pool.hpp"
 
 namespace alphazero::fuzz {
+
+#define ALPHAZERO_COUNT(G) +1
+constexpr int kNumGames = 0 ALPHAZERO_ALL_GAMES(ALPHAZERO_COUNT);
+#undef ALPHAZERO_COUNT
 
 inline void require(bool condition, const char* what, const std::string& where = "") {
   if (condition) return;

@@ -6,9 +6,7 @@
 
 #include "base/error.hpp"
 #include "fuzz/fuzz.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 #include "search/self_play.hpp"
 
 namespace {
@@ -79,9 +77,11 @@ void go_on(SelfPlayGame game, bool is_gumbel) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Reader input(data, size);
   const auto game = input.number<std::uint8_t>();
-  const bool is_gumbel = game / 3 % 2 == 1;
-  if (game % 3 == 0) go_on<Chess>(read_game(input), is_gumbel);
-  if (game % 3 == 1) go_on<Connect4>(read_game(input), is_gumbel);
-  if (game % 3 == 2) go_on<TicTacToe>(read_game(input), is_gumbel);
+  const bool is_gumbel = game / fuzz::kNumGames % 2 == 1;
+  int number = 0;
+#define ALPHAZERO_FUZZ(G) \
+  if (game % fuzz::kNumGames == number++) go_on<G>(read_game(input), is_gumbel);
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_FUZZ)
+#undef ALPHAZERO_FUZZ
   return 0;
 }

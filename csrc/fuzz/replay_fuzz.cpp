@@ -8,10 +8,8 @@
 
 #include "base/error.hpp"
 #include "fuzz/fuzz.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
+#include "games/all_games.hpp"
 #include "games/line.hpp"
-#include "games/tictactoe/tictactoe.hpp"
 
 namespace {
 
@@ -52,8 +50,8 @@ void replay(fuzz::Reader input) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  replay<Chess>({data, size});
-  replay<Connect4>({data, size});
-  replay<TicTacToe>({data, size});
+#define ALPHAZERO_FUZZ(G) replay<G>({data, size});
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_FUZZ)
+#undef ALPHAZERO_FUZZ
   return 0;
 }

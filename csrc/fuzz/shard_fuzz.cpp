@@ -15,9 +15,7 @@
 #include "data/game_check.hpp"
 #include "data/shard_columns.hpp"
 #include "fuzz/fuzz.hpp"
-#include "games/chess/chess_game.hpp"
-#include "games/connect4/connect4.hpp"
-#include "games/tictactoe/tictactoe.hpp"
+#include "games/all_games.hpp"
 
 namespace {
 
@@ -135,8 +133,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto game = input.number<std::uint8_t>();
   const Columns columns(input);
   const ShardColumns shard = columns.view();
-  if (game % 3 == 0) check_shard<Chess>(shard);
-  if (game % 3 == 1) check_shard<Connect4>(shard);
-  if (game % 3 == 2) check_shard<TicTacToe>(shard);
+  int number = 0;
+#define ALPHAZERO_FUZZ(G) \
+  if (game % fuzz::kNumGames == number++) check_shard<G>(shard);
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_FUZZ)
+#undef ALPHAZERO_FUZZ
   return 0;
 }

@@ -1,4 +1,4 @@
-// A board in the first line, a move as text in each line after it: the small games' readers, rules, encoding
+// A position in the first line, a move as text in each line after it: every game's readers, rules, encoding
 // and symmetries.
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +8,8 @@
 
 #include "base/error.hpp"
 #include "fuzz/fuzz.hpp"
-#include "games/connect4/connect4.hpp"
+#include "games/all_games.hpp"
 #include "games/line.hpp"
-#include "games/tictactoe/tictactoe.hpp"
 
 namespace {
 
@@ -58,7 +57,8 @@ void play(fuzz::Reader input) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  play<Connect4>({data, size});
-  play<TicTacToe>({data, size});
+#define ALPHAZERO_FUZZ(G) play<G>({data, size});
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_FUZZ)
+#undef ALPHAZERO_FUZZ
   return 0;
 }

@@ -15,6 +15,7 @@ from alphazero._core import (
     ChessLine,
     ChessPosition,
     Connect4Line,
+    OthelloLine,
     SelfPlayGame,
     TicTacToeLine,
     chess_random_playout,
@@ -59,8 +60,8 @@ d2d4 d7d5 1/2-1/2
 
 1. f3 e5 2. g4 Qh4# 0-1
 """
-# A game's number in shards and lanes, by its place here.
-LINES = (ChessLine, Connect4Line, TicTacToeLine)
+# A game's number in shards and lanes is its place here, as in csrc/games/all_games.hpp.
+LINES = (ChessLine, Connect4Line, OthelloLine, TicTacToeLine)
 SHARD_TYPES = "Hibbbi"  # moves, moves_offset, result, result_valid, fen_bytes, fen_offset
 SEARCH_TYPES = "iffiIiHH"  # the order of SearchColumns
 GAME_TYPES = "HBfffIIHH"  # moves ... policy_prob, the order of SelfPlayGame
@@ -156,13 +157,13 @@ def seeds(harness: str) -> Iterator[bytes]:
     elif harness == "text_fuzz":
         yield b"7/7/7/7/7/3x3\n4\n4\n1\n7"
         yield b"3/1x1/3\na1\nb3"
-        for line in (Connect4Line(), TicTacToeLine()):
+        for line in (make() for make in LINES):
             yield str(line).encode() + b"\n"
     elif harness == "replay_fuzz":
         for fen in FENS:
             moves = chess_random_playout(5, 20, fen)
             yield f"{fen}\n".encode() + struct.pack(f"<{len(moves)}H", *moves)
-        for game in (1, 2):
+        for game in range(1, len(LINES)):
             moves = random_moves(game, 5, 12)
             yield b"\n" + struct.pack(f"<{len(moves)}H", *moves)
     elif harness == "shard_fuzz":
@@ -173,7 +174,7 @@ def seeds(harness: str) -> Iterator[bytes]:
         for fen in FENS[2:4]:
             yield shard(0, [chess_random_playout(1, 6, fen), random_moves(0, 1, 6)], fen=fen)
     elif harness == "lanes_fuzz":
-        for game, search in itertools.product(range(len(LINES)), (0, 3)):
+        for game, search in itertools.product(range(len(LINES)), (0, len(LINES))):
             yield lane(game + search, random_moves(game, 2, 6))
             yield lane(game + search, [])
     assert all(ChessPosition(fen) for fen in FENS)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import zstandard
 
-from alphazero._core import SelfPlayGame
+from alphazero._core import SelfPlayGame, TicTacToeLine
 from alphazero.cli.main import main
 from alphazero.cluster.plan.hostfile import read_hostfile
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
@@ -30,7 +30,7 @@ from alphazero.selfplay.worker import play
 from alphazero.training.checkpoint import checkpoint, files
 from alphazero.training.engine.deepspeed_config import read_deepspeed_settings
 from tests.fuzz import mutation
-from tests.fuzz.corpus import FENS, ODD_PGN, embedded_games, random_moves
+from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.saving import checkpoint_of
@@ -141,7 +141,7 @@ def lane(number: int, random: Random) -> SelfPlayGame:
     """A game of tic-tac-toe under way."""
     game = SelfPlayGame()
     game.lane, game.number = number, random.randrange(5)
-    moves = random_moves(2, number, 4)
+    moves = random_moves(LINES.index(TicTacToeLine), number, 4)
     plies = len(moves)
     game.moves = np.array(moves, np.uint16)
     game.flags = np.zeros(plies, np.uint8)
