@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,6 @@ from alphazero.errors import DataError
 
 CHUNK_BYTES = 1 << 20
 _UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
-_UNFINISHED_DIRECTORY = re.compile(r"\.step-\d+(\.removed)?\.tmp")
 
 
 @contextmanager
@@ -36,17 +34,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove what killed writers left in `directory`; only its one writer may call this.
+    """Remove the files that killed writers (see `replacing`) left; only the one writer may call this.
 
-    These are the files of `replacing` and the directories of checkpoints, known by their names; no link is
-    followed or removed. What a killed replacement of a directory moved aside (`.before.tmp`) is not touched.
+    Nothing else goes: no directory, no link, no file of another name.
     """
     for path in directory.glob(".*.tmp"):
-        if path.is_symlink():
-            continue
-        if _UNFINISHED_DIRECTORY.fullmatch(path.name) and path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif _UNFINISHED_FILE.fullmatch(path.name) and path.is_file():
+        if _UNFINISHED_FILE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
 
 

@@ -29,18 +29,18 @@ def test_files_that_are_not_there_have_no_lines(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_unfinished_files_and_directories_go_and_others_stay(tmp_path):
+def test_unfinished_files_go_and_all_else_stays(tmp_path):
     (tmp_path / ".a.pt.12.tmp").write_text("half")
-    (tmp_path / ".step-00000003.tmp").mkdir()
-    (tmp_path / ".step-00000003.tmp" / "weights").write_text("half")
-    for name in ("a.pt", ".hidden", ".step-00000006.before.tmp"):
+    (tmp_path / "elsewhere").write_text("another's")
+    (tmp_path / ".link.12.tmp").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".folder.12.tmp").mkdir()
+    (tmp_path / ".folder.12.tmp" / "thesis").write_text("another's")
+    for name in ("a.pt", ".hidden", ".notes.tmp"):
         (tmp_path / name).write_text("whole")
+    kept = {path.name for path in tmp_path.iterdir()} - {".a.pt.12.tmp"}
     remove_unfinished(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".hidden",
-        ".step-00000006.before.tmp",
-        "a.pt",
-    ]
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    assert (tmp_path / ".folder.12.tmp" / "thesis").exists()
 
 
 def test_folders_and_links_of_others_stay_although_they_end_alike(tmp_path):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from alphazero.cli import numbers
 from alphazero.errors import CheckpointError
+from alphazero.host.lock import DirectoryLock
 from alphazero.text import table
 from alphazero.training.checkpoint import files
 
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Do one action."""
     directory, paths = find(args.path)
     if args.action == "prune":
-        removed = files.prune(directory, args.keep, dry_run=args.dry_run)
+        removed = prune(directory, args.keep, dry_run=args.dry_run)
         if args.json:
             print(json.dumps([path.name for path in removed]))
         else:
@@ -69,6 +71,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(to_table(rows))
     return CheckpointError.exit_code if any(row.fault for row in rows) else 0
+
+
+def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
+    """files.prune, as the one writer of the run; BusyError where another process writes to it."""
+    if dry_run:
+        return files.prune(directory, keep, dry_run=True)
+    # A run's own lock, however its checkpoints are reached.
+    place = directory.resolve()
+    if place.name == "checkpoints":
+        place = place.parent
+    with DirectoryLock.acquire(place, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
+        return files.prune(directory, keep)
 
 
 def find(path: Path) -> tuple[Path, list[Path]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import sys
 from dataclasses import fields
@@ -28,6 +29,9 @@ from alphazero.cluster.plan.launch_plan import (
 )
 from alphazero.config import Config, TrainingConfig
 from alphazero.errors import LaunchError
+from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
+from alphazero.training.checkpoint.files import LATEST
+from alphazero.training.checkpoint.resume import find_resumed
 
 if TYPE_CHECKING:
     from alphazero.cluster.hosts.compare import JobHost
@@ -233,7 +237,7 @@ def _start(
     job = Supervision(
         hosts=hosts,
         trainer=_trainer(),
-        choose_run=lambda device: _choose_run(trainer_arguments, device),
+        choose_run=lambda device: _choose_run(trainer_arguments, device, plan),
         directory=str(Path.cwd()),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         master_addr=plan.master_addr if plan.num_nodes > 1 else "",
@@ -252,7 +256,15 @@ def _start(
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
     )
-    return Supervisor(job, sys.executable, os.environ, launch.say).run()
+    command = typed_command(sys.argv, os.environ)
+    os.environ[COMMAND_VARIABLE] = json.dumps(command)
+    supervisor = Supervisor(job, sys.executable, os.environ, launch.say)
+    status = supervisor.run()
+    run = supervisor.run_directory
+    is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
+    if run is not None and is_saved and status not in (0, LaunchError.exit_code):
+        launch.say(f"continue with: {continuing(command, run.name)}")
+    return status
 
 
 def _ssh_options(args: argparse.Namespace) -> SshOptions:
@@ -289,24 +301,39 @@ def _trainer() -> tuple[str, ...]:
 
 def _settings(arguments: list[str], device: str) -> Config:
     from alphazero.cli import train
-    from alphazero.cli.main import build_parser
 
     preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
-    return train.read_settings(build_parser("train").parse_args(arguments), preset)[0]
+    return train.read_settings(_parsed(arguments), preset)[0]
 
 
-def _choose_run(arguments: list[str], device: str) -> ChosenRun:
-    """The run's directory by name, so that a restart continues what a fresh start began."""
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """The trainer's arguments."""
+    from alphazero.cli.main import build_parser
+
+    return build_parser("train").parse_args(arguments)
+
+
+def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenRun:
+    """The run's directory by name, so that a restart continues what a fresh start began.
+
+    What can be told here of a run that is in use, or of a checkpoint to resume, is told before ranks start.
+    """
     from alphazero.cluster.launch.supervisor import ChosenRun
-    from alphazero.run.run_directory import choose_run_directory
+    from alphazero.run.run_directory import choose_run_directory, require_free
 
     fresh_start = "--fresh-start" in arguments
     settings = _settings(arguments, device)
-    path = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start).path
+    # Nodes that are started by hand choose alike, as long as none of them makes the directory.
+    reserve = fresh_start and (plan.node is None or plan.num_nodes == 1)
+    run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
+    require_free(run)
+    resume, is_alone = _parsed(arguments).resume, plan.node is not None and plan.num_nodes == 1
+    if resume and is_alone:
+        find_resumed(run.checkpoints, resume, lambda text: None, hash_files=False)
     named = [argument for argument in arguments if argument != "--fresh-start"]
     if fresh_start:
-        named += ["--run-name", path.name]
-    return ChosenRun(str(path.absolute()), tuple(named))
+        named += ["--run-name", run.path.name]
+    return ChosenRun(str(run.path.absolute()), tuple(named))
 
 
 def _node_rank(text: str) -> int | str:
@@ -322,6 +349,8 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str
     arguments = parser.with_dashes(args.passed_on)
     if args.device != "auto":
         arguments += ["--device", args.device]
+    if args.no_preflight:
+        arguments.append("--no-preflight")
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
@@ -331,9 +360,7 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str
 
 def _config_files(arguments: list[str]) -> tuple[str, ...]:
     """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
-    from alphazero.cli.main import build_parser
-
-    parsed = build_parser("train").parse_args(arguments)
+    parsed = _parsed(arguments)
     return tuple(name for name in (parsed.config, parsed.deepspeed_config) if name and Path(name).is_file())
 
 

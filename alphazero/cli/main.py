@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from alphazero.cli.parser import Parser
 from alphazero.cluster.agent.rank_failure import note_failure
+from alphazero.cluster.agent.rank_side import shows_common_errors
 from alphazero.errors import AlphaZeroError, ConfigError
 from alphazero.text import one_of, quoted, table
 
@@ -77,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
         return status
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
-        if not error.found_by_all_ranks or os.environ.get("RANK", "0") == "0":
+        if not error.found_by_all_ranks or shows_common_errors(os.environ):
             print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

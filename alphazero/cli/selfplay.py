@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli import numbers
 from alphazero.cli.network_flags import add_network_flags
-from alphazero.config import SearchConfig, SelfPlayConfig, load_config, preset_names
+from alphazero.config import Config, SearchConfig, SelfPlayConfig, load_config, preset_names
+from alphazero.errors import DataError
+from alphazero.host.lock import DirectoryLock
 from alphazero.settings import add_flags
 
 if TYPE_CHECKING:
@@ -46,7 +50,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play, store, tell."""
     config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
+    with sole_writer(args.out):
+        return play(args, config)
 
+
+@contextlib.contextmanager
+def sole_writer(out: Path) -> Iterator[None]:
+    """No other process writes to the store within the block, nor to the run that it belongs to.
+
+    Even opening a store to add to it clears away what a killed writer left.
+    """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: is there and no game store; expected a new or an existing store")
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
+    with contextlib.ExitStack() as held:
+        for place in (out.parent, out) if is_of_a_run else (out,):
+            lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
+            held.callback(lock.withdraw)
+        try:
+            yield
+        finally:
+            held.close()
+            if is_new:
+                with contextlib.suppress(OSError):  # not empty: games were stored
+                    out.rmdir()
+
+
+def play(args: argparse.Namespace, config: Config) -> int:
+    """Play until there are enough games or a signal comes; the exit status."""
     import torch
     from tqdm import tqdm
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,10 @@ from alphazero.cli import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError
 from alphazero.files import given_path
+from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
+from alphazero.run.run_directory import RESTART_VARIABLE
 from alphazero.settings import add_flags
+from alphazero.training.checkpoint.resume import check_spelling
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
@@ -34,11 +38,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="latest",
         default="",
-        metavar="latest|best-METRIC|PATH",
-        help="continue from a checkpoint: the newest one (default), the best by a metric, or a path",
+        metavar="latest|best-METRIC|STEP|PATH",
+        help="continue from a checkpoint: the newest one (default), the best by a metric, that of a step, or "
+        "a path",
     )
     start.add_argument(
         "--fresh-start", action="store_true", help="begin a new run beside an existing one of this name"
+    )
+    start.add_argument(
+        "--accept-new-data", action="store_true", help="continue a run on other games than before"
+    )
+    start.add_argument(
+        "--no-preflight", action="store_true", help="warn, and go on, where nodes were told unlike things"
     )
     start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
     start.add_argument(
@@ -112,6 +123,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         flags["precision"] = "auto"
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
+    check_spelling(args.resume)
     config = load_config(args.config or default_preset, flags)
     settings = read_deepspeed_settings(Path(args.deepspeed_config or SHIPPED_DEEPSPEED_CONFIG))
     given = [(path, "--data") for path in config.data.data]
@@ -129,18 +141,8 @@ def _launch_here(world_size: int) -> int:
 
     # Typed as `alphazero train ...` or as `train_distributed.py ...`.
     typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
     return main(["launch", "--gpus", str(world_size), *without(typed, "--world-size")])
-
-
-def without(arguments: list[str], flag: str) -> list[str]:
-    """`arguments` less `flag VALUE` and `flag=VALUE`."""
-    kept: list[str] = []
-    is_value = False
-    for argument in arguments:
-        if not is_value and argument != flag and not argument.startswith(f"{flag}="):
-            kept.append(argument)
-        is_value = not is_value and argument == flag
-    return kept
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -166,7 +168,17 @@ def _train(args: argparse.Namespace) -> int:
     from alphazero.pipeline.train import train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
-    request = Request(sys.argv, args.resume, args.fresh_start, tuple(notices))
+    request = Request(
+        argv=sys.argv,
+        resume=args.resume,
+        fresh_start=args.fresh_start,
+        accept_new_data=args.accept_new_data,
+        is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
+        check=not args.no_preflight,
+        command=tuple(typed_command(sys.argv, os.environ)),
+        is_launched=COMMAND_VARIABLE in os.environ,
+        notices=tuple(notices),
+    )
     return train(config, settings, runtime, request)
 
 

@@ -27,6 +27,7 @@ HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
 # How long a restart waits for what is left of the start before it.
 ORPHAN_WAIT_S = 60.0
 POLL_S = 0.1
+GLANCE_S = 1.0  # somebody who only looks (`holder_of`) is in the way for a moment
 LARGEST_RECORD_BYTES = 4096
 # What open(2) or flock(2) says where a file system has no locks, or its lock server does not answer.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -85,15 +86,19 @@ class DirectoryLock:
         when the file system has no locks. Raises BusyError naming the process that holds it; OSError where
         the directory cannot be written.
         """
-        deadline = time.monotonic() + wait_s
+        started = time.monotonic()
         told = False
         while True:
             lock = cls._try(directory, purpose, say)
             if lock is not None:
                 return lock
             holder = holder_of(directory)
+            waited_s = time.monotonic() - started
+            if holder is None and waited_s < GLANCE_S:
+                time.sleep(POLL_S / 10)
+                continue
             who = str(holder) if holder else "another process"
-            if time.monotonic() >= deadline:
+            if waited_s >= wait_s:
                 raise BusyError(
                     f"{directory}: in use ({who}); expected one writer: wait for it to end, or use "
                     "another directory"
@@ -117,7 +122,10 @@ class DirectoryLock:
             if error.errno not in NO_LOCKS:
                 raise
             return cls._try_without_locks(directory, purpose, say)
-        content = _record(purpose)
+        if not _has_the_name(descriptor, path):  # withdrawn between our two calls: it would hold off nobody
+            os.close(descriptor)
+            return cls._try(directory, purpose, say)
+        content = record_of(purpose)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, content, 0)
         return cls(directory, descriptor, None)
@@ -131,7 +139,7 @@ class DirectoryLock:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except FileExistsError:
             return None
-        os.write(descriptor, _record(purpose))
+        os.write(descriptor, record_of(purpose))
         os.close(descriptor)
         say(
             f"{directory}: its file system has no locks; {HELD_FILE} stands for one: remove it if its "
@@ -139,8 +147,14 @@ class DirectoryLock:
         )
         return cls(directory, -1, path)
 
+    def withdraw(self) -> None:
+        """Let go and remove the lock's file, so that nothing tells of a start that came to nothing."""
+        if self._descriptor >= 0:
+            (self.directory / LOCK_FILE).unlink(missing_ok=True)
+        self.release()
+
     def release(self) -> None:
-        """Let go; the file stays, for it may not be removed while others wait for it."""
+        """Let go; the file stays."""
         if self._held is not None:
             self._held.unlink(missing_ok=True)
             self._held = None
@@ -160,7 +174,7 @@ class DirectoryLock:
 
 def holder_of(directory: Path) -> Holder | None:
     """Who holds the lock of `directory` now, None where nobody does or it cannot be told."""
-    held = _read(directory / HELD_FILE)
+    held = read_holder(directory / HELD_FILE)
     if held is not None and not held.is_gone():
         return held
     path = directory / LOCK_FILE
@@ -172,7 +186,7 @@ def holder_of(directory: Path) -> Holder | None:
         # A shared lock of a moment: it only fails where somebody holds the exclusive one.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(path) or Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
+        return read_holder(path) or Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
     except OSError:
         return None
     finally:
@@ -182,23 +196,31 @@ def holder_of(directory: Path) -> Holder | None:
 
 def _take_away_if_stale(path: Path) -> None:
     """Remove what a dead process left. Two may try at a time: what one moves aside, it looks at again."""
-    holder = _read(path)
+    holder = read_holder(path)
     if holder is None or not holder.is_gone():
         return
     aside = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         path.rename(aside)
-        if _read(aside) != holder:  # another process was faster, and this is its new lock
+        if read_holder(aside) != holder:  # another process was faster, and this is its new lock
             os.link(aside, path)
     aside.unlink(missing_ok=True)
 
 
-def _record(purpose: str) -> bytes:
+def _has_the_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def record_of(purpose: str) -> bytes:
+    """This process as a lock file names it, for `read_holder`."""
     return (json.dumps(asdict(this_process(purpose))) + "\n").encode()
 
 
-def _read(path: Path) -> Holder | None:
-    """The holder that a lock file names; None where there is no such file, or nothing of ours in it."""
+def read_holder(path: Path) -> Holder | None:
+    """The process that a file names; None where there is no such file, or nothing of ours in it."""
     try:
         with path.open("rb") as file:
             told = json.loads(file.read(LARGEST_RECORD_BYTES))

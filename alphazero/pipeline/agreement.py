@@ -11,9 +11,13 @@ from dataclasses import asdict
 from typing import Any
 
 from alphazero.config import Config, json_ready
-from alphazero.errors import ConfigError
+from alphazero.data.sampling.window import Window
+from alphazero.errors import ConfigError, DataError
+from alphazero.host.checkout import commit_of, version_of
 from alphazero.text import counted
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.exchange import Exchange
+from alphazero.training.runtime import Runtime
 
 Facts = Mapping[str, Any]
 
@@ -25,6 +29,52 @@ OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
 # A difference here is said and no more.
 ONLY_WARNED_OF = frozenset({"commit"})
 MOST_NAMED = 8
+COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
+MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
+
+
+def compare_ranks(
+    config: Config,
+    settings: DeepSpeedSettings,
+    runtime: Runtime,
+    start: Mapping[str, object],
+    exchange: Exchange,
+    *,
+    check: bool,
+) -> list[str]:
+    """Warnings for people, of what ranks have unlike. Collective, and before all that depends on settings.
+
+    start: what was asked of this start alone (resume, fresh_start). Raises ConfigError on all ranks where a
+    difference matters and `check` is set.
+    """
+    exchange.meet(MEETING_S)
+    given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}
+    asked = {**start, **given, "device": runtime.device.type, "backend": runtime.backend}
+    facts = exchange.gather(facts_of(config, settings, asked, _versions(runtime)))
+    return check_agreement(facts, exchange.gather(runtime.host), check=check)
+
+
+def compare_data(
+    window: Window | None, held_out: Window | None, runtime: Runtime, exchange: Exchange, *, check: bool
+) -> list[str]:
+    """Warnings for people where ranks opened unlike games; DataError on all ranks if `check`. Collective."""
+    opened = {"data": window, "validation data": held_out}
+    ids = {name: given.id[:12] for name, given in opened.items() if given is not None}
+    found = differences(exchange.gather(ids), exchange.gather(runtime.host))
+    lines = "; ".join(line for _, line in found)
+    if found and check:
+        raise DataError(
+            f"nodes differ: {lines}; expected the same games on every node (--sync-data sends them)",
+            found_by_all_ranks=True,
+        )
+    return [f"warning: nodes differ: {lines}"] if found else []
+
+
+def _versions(runtime: Runtime) -> dict[str, str]:
+    """Of packages, and the commit; none on a single host, whose ranks run the same files."""
+    if runtime.local_world_size == runtime.world_size:
+        return {}
+    return {**{name: version_of(name) for name in COMPARED_PACKAGES}, "commit": commit_of()}
 
 
 def facts_of(

@@ -9,6 +9,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import weights_file_name
+from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import read_metrics
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
@@ -90,8 +91,8 @@ def _extras(training: TrainingConfig) -> str:
     return "".join(f", {text}" for holds, text in parts if holds)
 
 
-def summary(job: Job, seconds: float) -> str:
-    """Where the result is, how good it is, what to do next."""
+def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
+    """Where the result is, how good it is, what to do next. command: what the user typed."""
     weights = job.run.path / weights_file_name(job.config.network)
     validations = read_metrics(job.run, "validation")
     lines = [
@@ -110,6 +111,7 @@ def summary(job: Job, seconds: float) -> str:
         f"  .venv/bin/alphazero eval --weights {weights} {get_game(job.config.network.game).eval_flags}",
         f"  .venv/bin/alphazero report {job.run.path}",
         f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
+        f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,
     ]
     return "\n".join(lines)

@@ -18,7 +18,6 @@ import torch
 from alphazero import _core
 from alphazero.data.sampling.replay_window import window_size
 from alphazero.data.sampling.window import Mixture, Window
-from alphazero.errors import CheckpointError
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.evaluator import NetworkEvaluator
@@ -26,12 +25,13 @@ from alphazero.pipeline.gate import Gate
 from alphazero.pipeline.generation_figures import GenerationFigures, Totals
 from alphazero.pipeline.loading import make_loader
 from alphazero.pipeline.playing_network import make_evaluator
+from alphazero.pipeline.saved_lanes import saved_lanes
 from alphazero.pipeline.shared_games import SharedGames
 from alphazero.pipeline.standing import Standing
 from alphazero.run.heartbeat import Phase
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
-from alphazero.selfplay.worker import Played, check_lanes, lanes_of, new_lane, play
+from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights
@@ -69,14 +69,7 @@ class Generations:
             self._lanes = games.to_batch([new_lane(number) for number in range(own.lanes)])
         else:
             self._standing = Standing(**checkpoint.state.self_play)
-            content = checkpoint.lanes
-            self._lanes = exchange.on_each(lambda: _lanes_of(content, self._spec.name))
-            if self._lanes.num_rows != own.lanes:
-                raise CheckpointError(
-                    f"--lanes {own.lanes}: the run has {self._lanes.num_rows}; expected as many, "
-                    "or --fresh-start",
-                    found_by_all_ranks=True,
-                )
+            self._lanes = saved_lanes(checkpoint.lanes, self._spec.name, own.lanes, exchange)
         if self._gate:
             self._gate.champion = checkpoint.champion if checkpoint else None
         self._mine = games.from_batch(self._lanes.take(pa.array(list(mine), pa.int64())))
@@ -249,10 +242,3 @@ class Generations:
         if self._given is None or self._window is self._given:
             return None
         return Mixture(self._given.num_samples, self._own.historical_share)
-
-
-def _lanes_of(content: bytes, game_name: str) -> pa.RecordBatch:
-    """The lanes of a checkpoint. Raises DataError unless all their games can go on."""
-    lanes = games.from_bytes(content, "lanes.arrow")
-    check_lanes(game_name, games.from_batch(lanes, "lanes.arrow", under_way=True), "lanes.arrow")
-    return lanes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from alphazero.config import to_table
 from alphazero.health.thresholds import load_thresholds
@@ -65,21 +66,36 @@ def in_service(job: Job, services: RankServices) -> Iterator[None]:
 
 def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
     """Writes checkpoints beside training, and before each the newest weights as a file of their own."""
-    network = job.config.network
-    path = job.run.path / weights_file_name(network)
 
+    # First: a run killed between the two finds its checkpoint and makes both again.
     def write_newest(checkpoint: Checkpoint) -> None:
-        # First: a run killed between the two finds its checkpoint and makes both again.
-        metadata: Metadata = {
-            "step": checkpoint.state.step,
-            "run": job.run.path.name,
-            "averaged": checkpoint.ema is not None,
-        }
-        write_weights(path, WeightsFile(network, checkpoint.ema or checkpoint.weights, metadata))
+        write_newest_weights(job, checkpoint)
 
     return CheckpointWriter(
         job.run.checkpoints, job.config.training.keep_checkpoints, write_newest, console.say
     )
+
+
+def weights_path(job: Job) -> Path:
+    """The newest weights of a run as a file of their own."""
+    return job.run.path / weights_file_name(job.config.network)
+
+
+def write_newest_weights(job: Job, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint's weights, averaged where it has averages, for people to take away."""
+    metadata: Metadata = {
+        "step": checkpoint.state.step,
+        "run": job.run.path.name,
+        "averaged": checkpoint.ema is not None,
+    }
+    network = job.config.network
+    write_weights(weights_path(job), WeightsFile(network, checkpoint.ema or checkpoint.weights, metadata))
+
+
+def keep_weights(job: Job, start: RunStart) -> None:
+    """Write the file of the newest weights again where it is gone, on the ranks that write."""
+    if start.writes and start.resumed and not weights_path(job).exists():
+        write_newest_weights(job, start.resumed)
 
 
 def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:

@@ -1,48 +1,105 @@
-"""What must be as it was for a run to go on from its checkpoint."""
+"""What must be as it was for a run to go on from its checkpoint; nothing is moved or written here."""
 
 from __future__ import annotations
 
-import dataclasses
-
-from alphazero.config import NetworkConfig, OptimizerConfig, TrainingConfig
+from alphazero.config import Config
 from alphazero.data.sampling.window import Window
-from alphazero.errors import CheckpointError
+from alphazero.errors import CheckpointError, ConfigError
+from alphazero.pipeline.changed_settings import changed_settings, told_changes
+from alphazero.pipeline.run_start import Request, RunStart
+from alphazero.pipeline.saved_lanes import saved_lanes
+from alphazero.pipeline.shared_games import SharedGames
+from alphazero.pipeline.standing import Standing
+from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
+from alphazero.text import counted
 from alphazero.training.checkpoint.checkpoint import TrainingState
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.job import Job
+
+WAYS_ON = "the same, or --fresh-start"
 
 
-def check_same_run(
-    run: RunDirectory,
-    saved: TrainingState,
-    network: NetworkConfig,
-    optimizer: OptimizerConfig,
-    training: TrainingConfig,
-) -> None:
-    """CheckpointError where going on with these settings would be another run."""
+def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
+    """A line for each setting that alters what is computed from here on.
+
+    CheckpointError where going on with these settings would be another run.
+    """
+    changes = changed_settings(saved.config, config)
+    for change in changes:
+        if change.section == "network":
+            _require_same(run, saved.step, f"network {change.name}", change.before, change.now)
     pairs = (
-        ("network", saved.config["network"], dataclasses.asdict(network)),
-        ("optimizer", saved.config["optimizer"]["optimizer"], optimizer.optimizer),
-        ("batch size", saved.batch_size, training.batch_size),
-        ("seed", saved.seed, training.seed),
+        ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
+        ("batch size", saved.batch_size, config.training.batch_size),
+        ("seed", saved.seed, config.training.seed),
     )
     for name, before, now in pairs:
         _require_same(run, saved.step, name, before, now)
+    return told_changes(changes)
 
 
-def check_same_data(run: RunDirectory, saved: TrainingState, mode: str, window: Window | None) -> None:
-    """CheckpointError where the data is not what the checkpoint learned from. mode: of SelfPlayConfig."""
+def check_same_data(
+    run: RunDirectory, saved: TrainingState, mode: str, window: Window | None, *, accept: bool
+) -> list[str]:
+    """A line about other data that is taken on purpose; CheckpointError where it is not.
+
+    mode: of SelfPlayConfig.
+    """
     before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
     _require_same(run, saved.step, "--mode", before, mode)
-    if before == "supervised":
-        assert window is not None
-        _require_same(run, saved.step, "data", saved.window_id[:12], window.id[:12])
+    if before != "supervised":
+        return []
+    assert window is not None
+    old, new = saved.window_id[:12], window.id[:12]
+    if old == new:
+        return []
+    if not accept:
+        ways_on = "the same games, --accept-new-data to go on with others, or --fresh-start"
+        _require_same(run, saved.step, "data", old, new, ways_on)
+    return [f"changed: data {old} -> {new}"]
 
 
-def _require_same(run: RunDirectory, step: int, name: str, before: object, now: object) -> None:
+def check_self_play(start: RunStart, config: Config, exchange: Exchange) -> None:
+    """CheckpointError on all ranks where the checkpoint has other lanes or its games are gone. Collective."""
+    checkpoint = start.resumed
+    if checkpoint is None or checkpoint.lanes is None:
+        return
+    saved_lanes(checkpoint.lanes, config.network.game, config.self_play.lanes, exchange)
+    shared = SharedGames(start.run, config.network.game, start.writes, exchange)
+    shared.holder_of(Standing(**checkpoint.state.self_play))
+
+
+def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[str], request: Request) -> None:
+    """ConfigError where a run is complete and the flags ask for something that it was not trained with."""
+    asked = [line.removeprefix("changed: ") for line in changes]
+    ranks = job.runtime.world_size
+    if ranks != saved.world_size and not request.is_restart:
+        asked.append(f"ranks {saved.world_size} -> {ranks}")
+    if asked:
+        raise ConfigError(
+            f"{job.run.path}: is complete at step {saved.step}, and not with what is asked for now "
+            f"({', '.join(asked)}); expected --steps above {saved.step} to train on, --fresh-start or "
+            "another --run-name",
+            found_by_all_ranks=True,
+        )
+
+
+def complete(job: Job, saved: TrainingState, request: Request) -> str:
+    """What a start is told of a run that has nothing left to do."""
+    more = continuing(request.command, job.run.path.name, "--steps", str(2 * saved.step))
+    return (
+        f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do; it starts over with "
+        f"--fresh-start, and trains on with: {more}"
+    )
+
+
+def _require_same(
+    run: RunDirectory, step: int, name: str, before: object, now: object, ways_on: str = WAYS_ON
+) -> None:
     """Every rank finds the same: all have the same settings and checkpoint."""
     if before != now:
         raise CheckpointError(
-            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; "
-            "expected the same, or --fresh-start",
+            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; expected {ways_on}",
             found_by_all_ranks=True,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pyarrow as pa
 
 from alphazero.data.sampling.replay_window import newest_games
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.growing import GrowingStore
-from alphazero.data.store.store import GameStore
+from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.errors import CheckpointError
 from alphazero.pipeline.standing import Standing
 from alphazero.run.run_directory import RunDirectory
@@ -23,25 +25,32 @@ class SharedGames:
         self._writes = writes
         self._exchange = exchange
 
-    def rewind(self, standing: Standing) -> None:
-        """Have every host's store hold the standing's games and no others; they are sent where they lack.
+    def holder_of(self, standing: Standing) -> int:
+        """The lowest rank whose host has the standing's games, -1 where it has none; nothing is moved.
 
-        Raises CheckpointError where no host has them.
+        Raises CheckpointError on all ranks where no host has them.
         """
-        exchange = self._exchange
-        held = exchange.on_each(lambda: self._open_rewound(standing) if self._writes else "")
+        held = self._exchange.on_each(lambda: self._held(standing) if self._writes else "")
         if not standing.num_shards:
-            return
-        holders = [
-            rank for rank, store_id in enumerate(exchange.gather(held)) if store_id == standing.store_id
-        ]
-        if not holders:
+            return -1
+        ids = self._exchange.gather(held)
+        if standing.store_id not in ids:
             raise CheckpointError(
                 f"{self._directory}: not the games of generation {standing.generation} that the "
                 "checkpoint learned from; expected them, or --fresh-start",
                 found_by_all_ranks=True,
             )
-        self._send(holders[0], standing.num_shards, lacks=self._writes and held != standing.store_id)
+        return ids.index(standing.store_id)
+
+    def rewind(self, standing: Standing) -> None:
+        """Have every host's store hold the standing's games and no others; they are sent where they lack.
+
+        Raises CheckpointError where no host has them; then nothing has been moved.
+        """
+        holder = self.holder_of(standing)
+        held = self._exchange.on_each(lambda: self._open_rewound(standing) if self._writes else "")
+        if holder >= 0:
+            self._send(holder, standing.num_shards, lacks=self._writes and held != standing.store_id)
 
     def append(self, rows: pa.RecordBatch) -> None:
         """One more shard, on every host; none where there are no rows."""
@@ -59,6 +68,15 @@ class SharedGames:
     def newest(self, num_positions: int) -> Window:
         """The newest games, with about as many positions."""
         return newest_games(self.open(), num_positions)
+
+    def _held(self, standing: Standing) -> str:
+        """The id of this host's store, were it cut back to the standing; "" for too few games or none."""
+        if not standing.num_shards or not (self._directory / MANIFEST_NAME).exists():
+            return ""
+        manifest = GameStore.open(self._directory).manifest
+        if len(manifest.shards) < standing.num_shards:
+            return ""
+        return dataclasses.replace(manifest, shards=manifest.shards[: standing.num_shards]).sha256
 
     def _open_rewound(self, standing: Standing) -> str:
         """Open this host's store and cut it back to the standing; the id of what it holds, "" for too few."""

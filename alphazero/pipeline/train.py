@@ -11,22 +11,31 @@ import torch
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
+from alphazero.pipeline.agreement import compare_data, compare_ranks
 from alphazero.pipeline.banner import banner, summary
 from alphazero.pipeline.data_check import DataCheck
 from alphazero.pipeline.generations import Generations
 from alphazero.pipeline.given_games import GivenGames
 from alphazero.pipeline.loading import loader_threads
 from alphazero.pipeline.open_data import open_data
-from alphazero.pipeline.open_services import in_service, open_services
+from alphazero.pipeline.open_services import in_service, keep_weights, open_services
 from alphazero.pipeline.precision_choice import choose_precision
-from alphazero.pipeline.resume_checks import check_same_data, check_same_run
+from alphazero.pipeline.resume_checks import (
+    check_nothing_else_is_asked,
+    check_same_data,
+    check_same_run,
+    check_self_play,
+    complete,
+)
 from alphazero.pipeline.rollback import PersistentTraining
-from alphazero.pipeline.run_start import Request, find_run, make_directory
+from alphazero.pipeline.run_start import Request, RunStart, find_run, make_directory
 from alphazero.pipeline.starting_network import build_network
 from alphazero.pipeline.validation import make_validation
 from alphazero.run.console import Console
+from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.batch.planner import choose_plan
+from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.exchange import Exchange
@@ -46,7 +55,17 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     exchange = start_process_group(runtime)
     console = Console(runtime.is_main)
     try:
-        return _train(config, settings, runtime, request, exchange, console, stop)
+        # Before all that depends on settings: ranks that were told unlike things would wait for each other.
+        asked = request.of_this_start()
+        warnings = compare_ranks(config, settings, runtime, asked, exchange, check=request.check)
+        training, notices = choose_precision(
+            config.training, settings.precisions_off, runtime.device, exchange
+        )
+        config = dataclasses.replace(config, training=training)
+        request = dataclasses.replace(request, notices=(*request.notices, *warnings, *notices))
+        local_rank, preset = runtime.local_rank, config.preset
+        with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
+            return _train(config, settings, runtime, request, start, exchange, console, stop)
     finally:
         console.end_bar()
         end_process_group()
@@ -57,49 +76,55 @@ def _train(
     settings: DeepSpeedSettings,
     runtime: Runtime,
     request: Request,
+    start: RunStart,
     exchange: Exchange,
     console: Console,
     stop: StopRequest,
 ) -> int:
     started = time.monotonic()
-    training, notices = choose_precision(config.training, settings.precisions_off, runtime.device, exchange)
-    config = dataclasses.replace(config, training=training)
-    start = find_run(config.run, config.preset, request, runtime.local_rank, exchange, console.alarm)
-    saved = start.resumed.state if start.resumed else None
-    notices += apply_device_settings(training, runtime.device)
-    if saved:
-        check_same_run(start.run, saved, config.network, config.optimizer, training)
+    training, saved = config.training, start.resumed.state if start.resumed else None
+    notices = [*request.notices, *apply_device_settings(training, runtime.device)]
+    changes = check_same_run(start.run, saved, config) if saved else []
     network = build_network(config.network, training.seed, start.resumed)
-    plan, changes = choose_plan(config, runtime, network, settings, saved, exchange)
+    plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
     window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
+    notices += compare_data(window, held_out, runtime, exchange, check=request.check)
     job = make_job(config, runtime, start.run, window)
     if saved:
-        check_same_data(job.run, saved, config.self_play.mode, window)
+        accept, mode = request.accept_new_data, config.self_play.mode
+        changes += check_same_data(job.run, saved, mode, window, accept=accept)
+        check_self_play(start, config, exchange)
+        if saved.step >= job.num_steps:
+            check_nothing_else_is_asked(job, saved, changes, request)
     data_check = DataCheck.start(
         (window, held_out), job.run, exchange, reads=runtime.local_rank == 0, enabled=config.data.verify_data
     )
     make_directory(start, job, request.argv, exchange, console.alarm)
     if saved and saved.step >= job.num_steps:
-        console.say(
-            f"{job.run.path} is complete at step {saved.step}; expected --steps above it, or --fresh-start"
-        )
+        exchange.on_each(lambda: keep_weights(job, start))
+        console.say(complete(job, saved, request))
         data_check.close()
         return 0
     console.log_to(job.run.log)
-    notices = (*request.notices, *notices, *changes)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
+    notices += [*changes, *plan_changes]
     console.say(banner(job, plan, network, window, held_out, notices, devices, threads))
-    services = open_services(job, start, exchange, console, stop)
-    services = dataclasses.replace(services, before_save=data_check.finish)
-    with in_service(job, services), data_check:
-        source = make_source(job, network.spec, window, services)
-        validate = make_validation(job, held_out, network.spec, exchange)
-        stretches = PersistentTraining(job, settings, source, validate, services)
-        outcome = stretches.run(plan, network, start.resumed)
+    outcome: Outcome | None = None
+    try:
+        services = open_services(job, start, exchange, console, stop)
+        services = dataclasses.replace(services, before_save=data_check.finish)
+        with in_service(job, services), data_check:
+            source = make_source(job, network.spec, window, services)
+            validate = make_validation(job, held_out, network.spec, exchange)
+            stretches = PersistentTraining(job, settings, source, validate, services)
+            outcome = stretches.run(plan, network, start.resumed)
+    finally:
+        if outcome in (None, Outcome.STOPPED):
+            say_how_to_go_on(job, request, console)
     if outcome is Outcome.STOPPED:
         return stop.exit_status(exchange)
-    console.say(summary(job, time.monotonic() - started))
+    console.say(summary(job, time.monotonic() - started, request.command))
     return 0
 
 
@@ -113,6 +138,12 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     assert window is not None
     steps = steps or max(1, math.ceil(training.epochs * window.num_samples / training.batch_size))
     return Job(config, runtime, run, steps, window.num_samples)
+
+
+def say_how_to_go_on(job: Job, request: Request, console: Console) -> None:
+    """The line with which to go on from what was saved; a launcher of ours says it itself."""
+    if not request.is_launched and (job.run.checkpoints / LATEST).exists():
+        console.say(f"continue with: {continuing(request.command, job.run.path.name)}")
 
 
 def make_source(job: Job, spec: GameSpec, window: Window | None, services: RankServices) -> DataSource:

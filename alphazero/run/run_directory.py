@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from alphazero.config import Config, RunConfig, to_table
-from alphazero.errors import ConfigError
+from alphazero.errors import BusyError, ConfigError
 from alphazero.files import complete_lines, remove_unfinished, write_json
+from alphazero.host.checkout import git, version_of
+from alphazero.host.lock import DirectoryLock, Say, holder_of
 from alphazero.text import counted
 
+# Set for the ranks of a restart: what is left of the start before may still hold the lock for a moment.
+RESTART_VARIABLE = "ALPHAZERO_RESTART"
+CLAIM_ATTEMPTS = 10
 REPORTED_PACKAGES = ("alphazero", "torch", "deepspeed", "numpy", "pyarrow", "safetensors")
 
 
@@ -61,11 +65,13 @@ class RunDirectory:
         return self.path / "config.json"
 
 
-def choose_run_directory(config: RunConfig, preset: str, *, fresh_start: bool) -> RunDirectory:
+def choose_run_directory(
+    config: RunConfig, preset: str, *, fresh_start: bool, reserve: bool = False
+) -> RunDirectory:
     """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...).
 
-    preset: names a run that has no name of its own.
-    What killed writers left in a run that is continued is removed.
+    preset: names a run that has no name of its own. reserve: make the directory of a fresh start, so that no
+    other start takes it too. Nothing else is made, and nothing is removed.
     """
     name = config.run_name or preset or "run"
     if "/" in name or name in (".", ".."):
@@ -73,16 +79,76 @@ def choose_run_directory(config: RunConfig, preset: str, *, fresh_start: bool) -
     base = Path(config.runs_dir)
     path = base / name
     if fresh_start:
-        number = 2
-        while path.exists():
-            path = base / f"{name}-{number}"
+        number = 1
+        while path.exists() or (reserve and not _reserved(path)):
             number += 1
+            path = base / f"{name}-{number}"
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path}: is a file; expected a directory for the run")
-    run = RunDirectory(path)
+    return RunDirectory(path)
+
+
+def _reserved(path: Path) -> bool:
+    """Make the directory; False where another start has been faster."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    return True
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right of one process to write to a run, until it ends. made: directories made for it."""
+
+    run: RunDirectory
+    lock: DirectoryLock
+    made: tuple[Path, ...]
+
+    def end(self) -> None:
+        """Let go; of a start that came to nothing, no directory is left."""
+        if self.run.config.exists():
+            self.lock.release()
+            return
+        self.lock.withdraw()
+        with contextlib.suppress(OSError):  # not empty
+            for path in self.made:
+                path.rmdir()
+
+
+def claim(run: RunDirectory, say: Say, wait_s: float = 0.0) -> Claim:
+    """Become the one writer of `run`, waiting `wait_s` at most, and remove what killed writers left there.
+
+    Raises BusyError naming the process that writes there now.
+    """
+    if run.checkpoints.is_symlink():
+        raise ConfigError(f"{run.checkpoints}: is a link; expected a directory, or a --runs-dir elsewhere")
+    made = tuple(path for path in (run.path, *run.path.parents) if not path.exists())
+    for attempt in range(CLAIM_ATTEMPTS):
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            lock = DirectoryLock.acquire(run.path, "training", say, wait_s)
+            break
+        except FileNotFoundError:  # a start that came to nothing took its empty directory away
+            if attempt == CLAIM_ATTEMPTS - 1:
+                raise
+        except OSError as error:
+            raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
     for directory in (run.path, run.checkpoints):
         remove_unfinished(directory)
-    return run
+    return Claim(run, lock, made)
+
+
+def require_free(run: RunDirectory) -> None:
+    """Raise BusyError where a process is known to write to `run` now. A first look only: `claim` decides."""
+    if holder := holder_of(run.path):
+        raise BusyError(
+            f"{run.path}: in use ({holder}); expected one writer: wait for it to end, or use another "
+            "--run-name"
+        )
 
 
 def create(run: RunDirectory, config: Config, argv: list[str]) -> None:
@@ -104,9 +170,9 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "host": platform.node(),
-        "packages": {name: _version_of(name) for name in REPORTED_PACKAGES},
-        "commit": _git("rev-parse", "HEAD"),
-        "diff": _git("diff", "HEAD"),
+        "packages": {name: version_of(name) for name in REPORTED_PACKAGES},
+        "commit": git("rev-parse", "HEAD"),
+        "diff": git("diff", "HEAD"),
     }
 
 
@@ -137,18 +203,3 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
             file=sys.stderr,
         )
     return [by_step[step] for step in sorted(by_step)]
-
-
-def _version_of(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(__file__).resolve().parent), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"

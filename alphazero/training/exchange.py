@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -64,6 +65,13 @@ class Exchange:
     def barrier(self) -> None:
         """Return when all ranks have come here."""
         dist.barrier(group=self._group)
+
+    def meet(self, timeout_s: float) -> None:
+        """barrier() of bounded length. Raises TrainingError where a rank does not come in time."""
+        try:
+            dist.monitored_barrier(group=self._group, timeout=timedelta(seconds=timeout_s))
+        except RuntimeError as error:
+            raise TrainingError(f"ranks did not meet within {timeout_s:.0f} s: {error}") from error
 
     def gather(self, value: Json) -> list[Any]:
         """Every rank's `value`, by rank, as JSON gives it back: tuples come as lists."""

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from alphazero.cli.main import main
+from alphazero.host.lock import DirectoryLock
 from alphazero.training.checkpoint import files as checkpoint_files
 from alphazero.training.checkpoint.checkpoint import save
 from tests.support.jobs.saving import checkpoint_of
@@ -51,6 +52,19 @@ def test_prune_keeps_the_newest_and_the_best(run_directory, capsys):
     assert "removed" in capsys.readouterr().out
     left = checkpoint_files.checkpoints_in(run_directory / "checkpoints")
     assert [path.name for path in left] == ["step-00000001", "step-00000004"]
+
+
+@pytest.mark.parametrize("named", ["", "checkpoints", "link"])
+def test_prune_is_refused_while_a_job_writes_to_the_run(run_directory, tmp_path, capsys, named):
+    (run_directory / "link").symlink_to(run_directory / "checkpoints")
+    (run_directory / "checkpoints" / ".step-00000009.tmp").mkdir()  # the job is writing it
+    arguments = ["checkpoint", "prune", str(run_directory / named), "--keep", "1"]
+    with DirectoryLock.acquire(run_directory, "training", print):
+        assert main(arguments) == 2
+        assert main([*arguments, "--dry-run"]) == (0 if named != "link" else 2)
+    assert "in use (training, process" in capsys.readouterr().err
+    assert (run_directory / "checkpoints" / ".step-00000009.tmp").exists()
+    assert len(checkpoint_files.checkpoints_in(run_directory / "checkpoints")) == 4
 
 
 def test_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.cli.main import main
+from alphazero.host.lock import DirectoryLock
 from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
@@ -281,3 +282,30 @@ def assert_shellcheck_finds_nothing(script: Path) -> None:
         pytest.skip("shellcheck is not installed")
     found = subprocess.run([shellcheck, str(script)], capture_output=True, text=True)
     assert found.stdout == ""
+
+
+def test_a_run_in_use_is_refused_before_ranks_start(no_gpu, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs" / "job"
+    run.mkdir(parents=True)
+    with DirectoryLock.acquire(run, "training", print):
+        assert main(["launch", "--gpus", "1", "--device", "cpu", "--run-name", "job"]) == 2
+    assert f"runs/job: in use (training, process {os.getpid()} on " in capsys.readouterr().err
+    assert [path.name for path in run.iterdir()] == [".alphazero.lock"]
+
+
+@pytest.mark.parametrize(
+    ("resume", "message"),
+    [
+        ("composit", "--resume composit: names no checkpoint"),
+        ("40", "--resume 40: runs/job/checkpoints has"),
+    ],
+)
+def test_a_resume_from_nothing_is_refused_before_ranks_start(
+    no_gpu, tmp_path: Path, monkeypatch, capsys, resume: str, message: str
+):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--gpus", "1", "--device", "cpu", "--run-name", "job", "--resume", resume]
+    assert main(["launch", *arguments]) == 2
+    assert f"alphazero: error: {message}" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

@@ -13,6 +13,7 @@ from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
+from alphazero.host.lock import DirectoryLock
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
 
@@ -39,6 +40,22 @@ def test_games_are_stored_and_more_are_added(weights, tmp_path, capsys) -> None:
     assert f"{first} games" in said and "games/hour" in said and "policy entropy" in said
     assert main([*argv, "--seed", "1"]) == 0
     assert GameStore.open(tmp_path / "games").num_games >= first + 12
+
+
+@pytest.mark.parametrize("locked", ["games", "."])
+def test_a_store_that_another_process_writes_to_is_refused_and_left_as_it_is(
+    weights, tmp_path, capsys, locked: str
+) -> None:
+    """The store's own lock, or that of the run that it belongs to."""
+    stray = tmp_path / "games" / "shard-00000.arrow"
+    for name in ("games", "checkpoints"):
+        (tmp_path / name).mkdir()
+    stray.write_bytes(b"being written")
+    argv = ["selfplay", "--weights", weights, "--out", str(tmp_path / "games"), "--games", "1", *QUICK]
+    with DirectoryLock.acquire(tmp_path / locked, "training", print):
+        assert main(argv) == 2
+    assert "in use (training, process" in capsys.readouterr().err
+    assert stray.exists()
 
 
 def test_an_interrupt_keeps_the_games_that_have_ended(weights, tmp_path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.cli.train import without
+from alphazero.run.next_command import without
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
+# Set where one head shows what the ranks of all hosts say; without it each host has a terminal of its own.
+ONE_HEAD_VARIABLE = "ALPHAZERO_ONE_HEAD"
 STACKS_SIGNAL = signal.SIGUSR2
+
+
+def shows_common_errors(environment: Mapping[str, str]) -> bool:
+    """Whether this process shows an error that all ranks raise alike: one does for each terminal."""
+    if environment.get("RANK", "0") == "0":
+        return True
+    return environment.get("LOCAL_RANK") == "0" and ONE_HEAD_VARIABLE not in environment
 
 
 def begin(environment: Mapping[str, str]) -> None:

@@ -7,17 +7,14 @@ torch is not imported: its version is read from its metadata, so that a probe ta
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import platform
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from alphazero.cluster.hosts.sync_data import data_digest
@@ -25,6 +22,7 @@ from alphazero.errors import AlphaZeroError
 from alphazero.health.findings import Severity
 from alphazero.health.report import check_this_host
 from alphazero.health.thresholds import load_thresholds
+from alphazero.host.checkout import commit_of, version_of
 from alphazero.host.machine import (
     Device,
     Machine,
@@ -38,7 +36,6 @@ from alphazero.host.machine import (
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
 PACKAGES = ("torch", "deepspeed")
 SHARED_MEMORY = Path("/dev/shm")
-CORE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,8 @@ def look(question: Question) -> Probe:
     return Probe(
         machine=machine,
         python=sys.executable,
-        versions={"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
-        commit=commit_of(CORE.parent),
+        versions={"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
+        commit=commit_of(),
         has_directory=has_directory,
         run_free_bytes=_free_bytes(run),
         run_writable=os.access(run, os.W_OK),
@@ -148,23 +145,6 @@ def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
     )
 
 
-def commit_of(checkout: Path) -> str:
-    """Commit and a digest of local changes; for a copy without git a digest of the Python files."""
-    git = ["git", "-C", str(checkout), "-c", f"safe.directory={checkout}"]
-    try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
-        changes = subprocess.run([*git, "diff", "HEAD"], capture_output=True, timeout=10)
-        if head.returncode == 0 and changes.returncode == 0:
-            mark = f"+{hashlib.sha256(changes.stdout).hexdigest()[:8]}" if changes.stdout else ""
-            return head.stdout.strip()[:12] + mark
-    except (OSError, subprocess.SubprocessError):
-        pass  # no git here: the files speak for themselves
-    digest = hashlib.sha256()
-    for path in sorted((checkout / "alphazero").rglob("*.py")):
-        digest.update(str(path.relative_to(checkout)).encode() + path.read_bytes())
-    return f"files-{digest.hexdigest()[:12]}"
-
-
 def _existing_parent(path: Path) -> Path:
     path = path.absolute()
     while not path.exists():
@@ -177,13 +157,6 @@ def _free_bytes(path: Path) -> int:
         return shutil.disk_usage(path).free
     except OSError:
         return -1
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _addresses_of(name: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from alphazero.cluster.agent.protocol import NodeJob
+from alphazero.cluster.agent.rank_side import ONE_HEAD_VARIABLE
 from alphazero.cluster.agent.signals import SignalInbox
 from alphazero.cluster.hosts.compare import Examined, JobHost, Report, examine, job_device, lacks_data, table
 from alphazero.cluster.hosts.probe import Question
@@ -24,6 +25,8 @@ from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
 from alphazero.errors import LaunchError
 from alphazero.host.machine import interface_towards
+from alphazero.run.next_command import without_resume
+from alphazero.run.run_directory import RESTART_VARIABLE
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
@@ -102,6 +105,8 @@ class Supervisor:
         self._run: ChosenRun | None = None
         self._idle_starts = 0  # in a row that finished no step
         self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
+        self._has_started = False
+        self.has_saved = False  # some start of this job saved a checkpoint
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
@@ -301,9 +306,23 @@ class Supervisor:
         run = self._run = self._run or self._job.choose_run(ready.device)
         nodes = self._node_jobs(ready, run)
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
+        self._has_started = True
         outcome = Attempt(links, self._inbox, self._job.limits, self._say).run()
         self._asked += outcome.asked
+        self.has_saved = self.has_saved or outcome.saved
         return outcome
+
+    @property
+    def run_directory(self) -> Path | None:
+        """Where the run lives, once it is known."""
+        return Path(self._run.directory) if self._run else None
+
+    def _variables(self) -> dict[str, str]:
+        """What the ranks are told of this start."""
+        told = {RESTART_VARIABLE: "1"} if self._has_started else {}
+        if self._job.plan is None:
+            told[ONE_HEAD_VARIABLE] = "1"
+        return told
 
     def _node_jobs(
         self, ready: _Ready, run: ChosenRun, is_preflight: bool = False
@@ -342,7 +361,9 @@ class Supervisor:
                 token=token,
                 host=one.host.remote.name,
                 argv=command.argv,
-                variables=passed_on | {variable.name: variable.value for variable in command.variables},
+                variables=passed_on
+                | {variable.name: variable.value for variable in command.variables}
+                | self._variables(),
                 removed=RANK_VARIABLES,
                 directory=job.directory,
                 run_directory=run.directory,
@@ -378,15 +399,3 @@ class Supervisor:
 def passed_on_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What ranks on other hosts are told of the head's environment."""
     return {name: value for name, value in environment.items() if name.startswith(PASSED_ON)}
-
-
-def without_resume(arguments: Sequence[str]) -> list[str]:
-    """The trainer's arguments less --resume and its value: a run goes on from its newest checkpoint."""
-    kept: list[str] = []
-    after_resume = False
-    for argument in arguments:
-        is_value = after_resume and not argument.startswith("-")
-        after_resume = argument == "--resume"
-        if not (is_value or after_resume or argument.startswith("--resume=")):
-            kept.append(argument)
-    return kept

@@ -41,6 +41,7 @@ from alphazero.training.checkpoint.files import (
     point_latest,
     read_json,
     read_manifest,
+    require_ours,
     verify,
     write_manifest,
 )
@@ -132,6 +133,7 @@ def _rename_over(temporary: Path, final: Path) -> None:
     before = final.with_name(f".{final.name}.before.tmp")
     shutil.rmtree(before, ignore_errors=True)
     if final.exists():
+        require_ours(final)
         final.rename(before)
     try:
         temporary.rename(final)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,23 +40,83 @@ BEST_METRICS = {
     "move_error": False,
 }
 BEST_MAGIC = "alphazero-best"
+# Names that this program gives; others in the directory belong to somebody else.
+NAME = re.compile(rf"{PREFIX}\d+")
+SUPERSEDED_NAME = re.compile(rf"{SUPERSEDED}-\d+-{PREFIX}\d+")
+REMAINS = re.compile(rf"\.{PREFIX}\d+(\.before|\.removed)?\.tmp")
+FILES = (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE, MANIFEST)
+UNFINISHED_FILE = re.compile(r"\.(.+)\.\d+\.tmp")  # see files.replacing
 
 
 def checkpoints_in(directory: Path) -> list[Path]:
-    """Checkpoint directories, oldest first."""
-    return sorted(path for path in directory.glob(f"{PREFIX}*") if path.is_dir())
+    """Checkpoint directories, oldest first; one may be damaged, or a link to another place."""
+    return _named(directory, NAME)
 
 
 def superseded_in(directory: Path) -> list[Path]:
     """Checkpoints that `set_aside_after` put away."""
-    return sorted(path for path in directory.glob(f"{SUPERSEDED}-*-{PREFIX}*") if path.is_dir())
+    return _named(directory, SUPERSEDED_NAME)
 
 
-def find_newest(directory: Path, say: Callable[[str], None]) -> Path | None:
+def _named(directory: Path, name: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in directory.glob("*") if name.fullmatch(path.name) and path.is_dir())
+
+
+def require_ours(path: Path) -> None:
+    """Raise CheckpointError unless it may be removed: a directory, no link, with a checkpoint's manifest."""
+    if path.is_symlink() or not path.is_dir():
+        raise CheckpointError(f"{path}: is no directory; expected a checkpoint, or nothing of that name")
+    if (magic := read_json(path / MANIFEST).get("magic")) != MAGIC:
+        raise CheckpointError(f"{path / MANIFEST}: magic {magic!r}: expected {MAGIC!r}, or nothing there")
+
+
+def is_ours(path: Path) -> bool:
+    """True for what may be removed (see require_ours)."""
+    try:
+        require_ours(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _are_remains(path: Path) -> bool:
+    """True for what a killed save or removal of a checkpoint left: its own files and no others."""
+    if not REMAINS.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+        return False
+
+    def is_own(file: Path) -> bool:
+        unfinished = UNFINISHED_FILE.fullmatch(file.name)
+        name = unfinished[1] if unfinished else file.name
+        return name in FILES and file.is_file() and not file.is_symlink()
+
+    return all(is_own(file) for file in path.iterdir())
+
+
+def traces_in(directory: Path) -> list[str]:
+    """A line about each thing that shows that checkpoints were saved here; all are damaged where it is asked.
+
+    None for a run that was killed before its first checkpoint: its directory of checkpoints is there, and
+    empty but for a save that was never finished.
+    """
+    lines = []
+    for path in checkpoints_in(directory):
+        try:
+            verify(path)
+        except CheckpointError as error:
+            lines.append(str(error))
+    names = [path.name for path in superseded_in(directory)]
+    names += [path.name for path in sorted(directory.glob("best-*")) if path.is_file()]
+    names += [LATEST] if (directory / LATEST).exists() else []
+    if names and not lines:
+        lines.append(f"{', '.join(names)} without the checkpoints that they belong to")
+    return lines
+
+
+def find_newest(directory: Path, say: Callable[[str], None], *, hash_files: bool = True) -> Path | None:
     """The newest complete checkpoint; `say` gets a line about each one passed over."""
     for path in reversed(checkpoints_in(directory)):
         try:
-            verify(path)
+            verify(path, hash_files=hash_files)
         except CheckpointError as error:
             say(f"passed over: {error}")
         else:
@@ -157,7 +218,7 @@ def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tupl
     return metrics
 
 
-def find_best(directory: Path, metric: str) -> Path:
+def find_best(directory: Path, metric: str, *, hash_files: bool = True) -> Path:
     """The complete checkpoint marked best in `metric`; CheckpointError where there is none."""
     if metric not in BEST_METRICS:
         raise CheckpointError(f"best-{metric}: no such metric; expected one of {', '.join(BEST_METRICS)}")
@@ -165,7 +226,7 @@ def find_best(directory: Path, metric: str) -> Path:
         marked = [name for name in BEST_METRICS if (directory / f"best-{name}").exists()]
         raise CheckpointError(f"{directory}: no best-{metric}; there is {', '.join(marked) or 'none yet'}")
     path, _ = _read_best(directory, metric)
-    verify(path)
+    verify(path, hash_files=hash_files)
     return path
 
 
@@ -192,9 +253,15 @@ def pointers(directory: Path) -> dict[str, list[str]]:
 
 
 def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
-    """Remove all but the newest `keep` checkpoints and the best ones; what was removed."""
+    """Remove all but the newest `keep` checkpoints and the best ones; what was removed.
+
+    What only has the name of a checkpoint neither counts nor goes, and no link is followed.
+    """
+    if directory.is_symlink():
+        raise CheckpointError(f"{directory}: is a link; expected the directory of checkpoints itself")
     best = pointers(directory)
-    doomed = [path for path in checkpoints_in(directory)[:-keep] if path.name not in best]
+    ours = [path for path in checkpoints_in(directory) if is_ours(path)]
+    doomed = [path for path in ours[:-keep] if path.name not in best]
     if not dry_run:
         for path in doomed:
             remove(path)
@@ -205,7 +272,8 @@ def prune(directory: Path, keep: int, *, dry_run: bool = False) -> list[Path]:
 def remove(path: Path) -> None:
     """Remove a checkpoint; killed half-way, what is left does not look like one."""
     trash = path.with_name(f".{path.name}.removed.tmp")
-    shutil.rmtree(trash, ignore_errors=True)
+    if trash.exists() and _are_remains(trash):
+        shutil.rmtree(trash, ignore_errors=True)
     path.rename(trash)
     fsync_directory(path.parent)
     shutil.rmtree(trash, ignore_errors=True)
@@ -213,13 +281,14 @@ def remove(path: Path) -> None:
 
 def clean(directory: Path) -> None:
     """Remove what killed saves and removals left; only the one writer of `directory` may call it."""
-    for path in directory.glob(f".{PREFIX}*.before.tmp"):
+    remains = [path for path in sorted(directory.glob(f".{PREFIX}*.tmp")) if _are_remains(path)]
+    for path in remains:
         # A save was killed between its two renames: what it replaced is the newest there is.
         final = directory / path.name.removeprefix(".").removesuffix(".before.tmp")
-        if not final.exists():
+        if path.name.endswith(".before.tmp") and not final.exists():
             path.rename(final)
-    for path in directory.glob(f".{PREFIX}*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def settle(directory: Path, keep: int) -> None:

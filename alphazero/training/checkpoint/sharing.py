@@ -6,6 +6,7 @@ on the newest complete one.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,38 +14,59 @@ from typing import Any
 
 from alphazero.errors import AlphaZeroError, CheckpointError
 from alphazero.files import sha256_of
+from alphazero.host.lock import read_holder, record_of
 from alphazero.training.checkpoint import files as checkpoint_files
 from alphazero.training.checkpoint.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
 from alphazero.training.checkpoint.files import MANIFEST
+from alphazero.training.checkpoint.resume import find_resumed
 from alphazero.training.exchange import Exchange, Json
 
 Say = Callable[[str], None]
+TOKEN = ".alphazero-rank-"
 
 
 def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
     """True on the ranks that write to `directory`: the lowest of those that share it. Collective.
 
-    Each local rank 0 leaves a token; who sees one of a lower rank shares that one's directory.
-    Raises CheckpointError on all ranks where one cannot write.
+    Each local rank 0 leaves a token, named for this start alone; who sees one of a lower rank shares that
+    one's directory. Raises CheckpointError on all ranks where one cannot write.
     """
-    # The directory of a new run is not there yet, and nothing is made before all else is checked.
-    place = next(path for path in (directory, *directory.absolute().parents) if path.is_dir())
-    token = place / f".alphazero-rank-{exchange.rank}"
+    # The directory of a new run is not there yet, and nothing is made before all else is checked. Where
+    # another start makes it at this moment, some ranks see it and some do not: what all have counts.
+    ancestors = (directory, *directory.absolute().parents)
+    found = next(number for number, path in enumerate(ancestors) if path.is_dir())
+    place = ancestors[min(max(exchange.numbers(found)), len(ancestors) - 1)]
+    start = exchange.from_main(secrets.token_hex(8))
+
+    def token(rank: int) -> Path:
+        return place / f"{TOKEN}{start}-{rank}"
 
     def leave_token() -> None:
         if local_rank:
             return
         try:
-            token.touch()
+            with token(exchange.rank).open("xb") as file:
+                file.write(record_of("starting"))
         except OSError as error:
             raise CheckpointError(f"{place}: cannot be written: {error.strerror}") from error
 
-    exchange.on_each(leave_token)
-    seen = [rank for rank in range(exchange.world_size) if (place / f".alphazero-rank-{rank}").exists()]
-    exchange.barrier()
-    if local_rank == 0:
-        token.unlink(missing_ok=True)
+    try:
+        exchange.on_each(leave_token)
+        seen = [rank for rank in range(exchange.world_size) if token(rank).exists()]
+        exchange.barrier()
+    finally:
+        if local_rank == 0:
+            token(exchange.rank).unlink(missing_ok=True)
+            remove_stale_tokens(place)
     return local_rank == 0 and min(seen) == exchange.rank
+
+
+def remove_stale_tokens(place: Path) -> None:
+    """Remove the tokens of processes of this host that are gone; those of a start under way stay."""
+    for path in place.glob(f"{TOKEN}*"):
+        owner = read_holder(path)
+        if owner is not None and owner.is_gone():
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -71,14 +93,21 @@ def load_shared(
 ) -> Checkpoint | None:
     """The checkpoint all ranks go on from, None for a new run. Collective.
 
-    resume: "" (the newest, if any), "latest", "best-<metric>" or a path. The newest one over all hosts is
-    read where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on
-    all ranks where one was asked for and none is complete. `say` gets a line about each one passed over.
+    resume: "" (the newest, if any), or what resume.py understands. The newest one over all hosts is read
+    where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
+    ranks where one was asked for, or was saved once, and none is complete. `say` gets a line about each one
+    passed over.
     """
     offer, fault = None, None
     if writes:
         try:
             offer = _find(directory, resume, say)
+            if offer is None and (traces := checkpoint_files.traces_in(directory)):
+                # To begin anew in its place would prune what is left of it.
+                raise CheckpointError(
+                    f"{directory}: no checkpoint can be read: {'; '.join(traces)}; expected a complete one, "
+                    "or --fresh-start"
+                )
         except AlphaZeroError as error:
             fault = error
     records = exchange.gather(offer.to_json() if offer else None)
@@ -99,13 +128,7 @@ def load_shared(
 
 
 def _find(directory: Path, resume: str, say: Say) -> Offer | None:
-    if resume.startswith("best-") and not Path(resume).exists():
-        path: Path | None = checkpoint_files.find_best(directory, resume.removeprefix("best-"))
-    elif resume and resume != "latest":
-        path = Path(resume)
-        checkpoint_files.verify(path)
-    else:
-        path = checkpoint_files.find_newest(directory, say)
+    path = find_resumed(directory, resume, say)
     if path is None:
         return None
     state = read_state(path)

@@ -1,0 +1,41 @@
+"""Which program this is: its commit, what differs from it, and the versions of packages."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+UNKNOWN = "unknown"
+TIMEOUT_S = 10
+
+
+def version_of(package: str) -> str:
+    """Of an installed package, from its metadata: nothing is imported."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
+    """What git says of the checkout, "unknown" where there is no git or no repository."""
+    command = ["git", "-C", str(checkout), "-c", f"safe.directory={checkout}", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return UNKNOWN
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def commit_of(checkout: Path = CHECKOUT) -> str:
+    """Commit and a digest of local changes; for a copy without git a digest of the Python files."""
+    head, changes = git("rev-parse", "HEAD", checkout=checkout), git("diff", "HEAD", checkout=checkout)
+    if UNKNOWN not in (head, changes):
+        return head[:12] + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else "")
+    digest = hashlib.sha256()
+    for path in sorted((checkout / "alphazero").rglob("*.py")):
+        digest.update(str(path.relative_to(checkout)).encode() + path.read_bytes())
+    return f"files-{digest.hexdigest()[:12]}"

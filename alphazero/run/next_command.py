@@ -1,0 +1,85 @@
+"""The line with which a run goes on: what the user typed, less what was meant for that start alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# Set by our launcher for the ranks: what the user typed, as a JSON list.
+COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
+SCRIPT = Path(__file__).resolve().parents[2] / "launch_distributed_training.sh"
+OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
+LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
+UNKNOWN_COMMAND = "the command that started this job"
+
+
+def typed_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The words that the user typed to start this process or its launcher; none where they are not known."""
+    if told := environment.get(COMMAND_VARIABLE):
+        return [str(word) for word in json.loads(told)]
+    if any(name in environment for name in LAUNCHED_VARIABLES):
+        return _outer_launcher()
+    program, *rest = argv
+    name = Path(program).name
+    if name == "__main__.py" and rest[:1] == ["launch"] and SCRIPT.is_file():
+        return [_short(SCRIPT), *rest[1:]]
+    if name == "__main__.py":
+        return [_short(Path(sys.executable)), "-m", "alphazero", *rest]
+    if name.endswith(".py"):
+        return [_short(Path(sys.executable)), program, *rest]
+    return [_short(Path(program)), *rest]
+
+
+def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
+    """The command that goes on with the run from its newest checkpoint; more: flags and values to put in."""
+    if not words:
+        return " ".join((UNKNOWN_COMMAND, *more))
+    kept = without_resume([word for word in words if word != "--fresh-start"])
+    for flag in ("--run-name", *(word for word in more if word.startswith("--"))):
+        kept = without(kept, flag)
+    return shlex.join([*kept, "--run-name", run_name, *more])
+
+
+def without(arguments: Sequence[str], flag: str) -> list[str]:
+    """`arguments` less `flag VALUE` and `flag=VALUE`."""
+    kept: list[str] = []
+    is_value = False
+    for argument in arguments:
+        if not is_value and argument != flag and not argument.startswith(f"{flag}="):
+            kept.append(argument)
+        is_value = not is_value and argument == flag
+    return kept
+
+
+def without_resume(arguments: Sequence[str]) -> list[str]:
+    """The trainer's arguments less --resume and its value: a run goes on from its newest checkpoint."""
+    kept: list[str] = []
+    after_resume = False
+    for argument in arguments:
+        is_value = after_resume and not argument.startswith("-")
+        after_resume = argument == "--resume"
+        if not (is_value or after_resume or argument.startswith("--resume=")):
+            kept.append(argument)
+    return kept
+
+
+def _outer_launcher() -> list[str]:
+    """torchrun's own command line, where it is our parent process."""
+    try:
+        words = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    except (OSError, UnicodeDecodeError):
+        return []
+    if len(words) > 1 and Path(words[1]).name in OUTER_LAUNCHERS:
+        return [_short(Path(words[1])), *words[2:]]
+    return [_short(Path(words[0])), *words[1:]] if words[1:3] == ["-m", OUTER_LAUNCHERS[1]] else []
+
+
+def _short(program: Path) -> str:
+    """A program as it can be typed here: relative where it lies below this directory."""
+    path = program.absolute()
+    here = Path.cwd()
+    return f"./{path.relative_to(here)}" if path.is_relative_to(here) else str(path)

@@ -1,0 +1,68 @@
+"""Two nodes started by hand and told unlike things: both are refused with the key named, within seconds."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.data.random_store import write_random_store
+from tests.support.hosts.real_job import Job
+
+pytestmark = pytest.mark.timeout(300)
+LIMIT_S = 30.0  # on an idle machine half of it
+
+
+def start_unlike(
+    hosts: Sequence, directory: Path, stores: Sequence[Path], unlike: Sequence[str], both: Sequence[str] = ()
+) -> list[Job]:
+    """One rank a node; `unlike` is told to the second one alone."""
+    jobs = []
+    for rank, host in enumerate(hosts):
+        place = ("--gpus", "1", "--nodes", "2", "--node-rank", str(rank), "--master-addr", "10.213.57.1")
+        jobs.append(Job(host, directory, stores[rank], *place, *both, *(unlike if rank else ())))
+    return jobs
+
+
+@pytest.mark.parametrize(
+    ("unlike", "told"),
+    [
+        pytest.param(("--batch-size", "256"), "batch_size: 128 on host1 (rank 0), 256 on host2 (rank 1)"),
+        pytest.param(("--seed", "7"), "seed: 0 on host1 (rank 0), 7 on host2", marks=pytest.mark.slow),
+        pytest.param(
+            ("--precision", "bf16"), "precision: fp32 on host1 (rank 0), bf16", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("--learning-rate", "0.5"), "learning_rate: 0.002 on host1 (rank 0), 0.5", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_nodes_that_were_told_unlike_things_are_refused_on_both(
+    network, tmp_path, random_store, unlike: tuple[str, ...], told: str
+):
+    begun = time.monotonic()
+    for job in start_unlike(network(2).hosts, tmp_path, [random_store] * 2, unlike):
+        status, said = job.end()
+        assert status == 2, said
+        assert f"alphazero: error: nodes differ: {told}" in said, said
+        assert "expected the same on every node" in said
+    assert time.monotonic() - begun < LIMIT_S
+    assert not (tmp_path / "runs" / "job" / "checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_nodes_with_other_games_are_refused_on_both(network, tmp_path, random_store):
+    write_random_store(tmp_path / "others", num_games=32, first_seed=99)
+    for job in start_unlike(network(2).hosts, tmp_path, [random_store, tmp_path / "others"], ()):
+        status, said = job.end()
+        assert status == 2, said
+        assert "nodes differ: data: " in said and "expected the same games on every node" in said
+
+
+@pytest.mark.slow
+def test_without_the_check_a_difference_is_a_warning(network, tmp_path, random_store):
+    unlike, both = ("--keep-checkpoints", "7"), ("--no-preflight", "--keep-checkpoints", "4")
+    jobs = start_unlike(network(2).hosts, tmp_path, [random_store] * 2, unlike, both)
+    ended = [job.end() for job in jobs]
+    assert [status for status, _ in ended] == [0, 0], ended
+    assert "warning: nodes differ: keep_checkpoints: 4 on host1 (rank 0), 7 on host2 (rank 1)" in ended[0][1]

@@ -1,0 +1,72 @@
+"""Two starts at one moment: with one name a run has one writer; with two names both train."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.jobs.jobs import TINY, environment, free_port, step_lines
+from tests.support.paths import REPOSITORY
+
+LAUNCH = str(REPOSITORY / "launch_distributed_training.sh")
+STEPS = 12
+
+
+def start(directory: Path, store: Path, name: str, output: Path, *more: str) -> subprocess.Popen:
+    """A start as a user types it."""
+    arguments = [*TINY, "--data", str(store), "--steps", str(STEPS), "--checkpoint-interval", "4"]
+    port = ("--master-port", str(free_port()))
+    return subprocess.Popen(
+        [LAUNCH, *arguments, "--gpus", "1", "--device", "cpu", "--run-name", name, *port, *more],
+        cwd=directory,
+        env={**environment(), "VIRTUAL_ENV": sys.prefix},
+        stdout=output.open("w"),
+        stderr=subprocess.STDOUT,
+    )
+
+
+def both(directory: Path, store: Path, names: tuple[str, str], pause_s: float) -> list[tuple[int, str]]:
+    """Status and output of two starts, the second one `pause_s` after the first."""
+    outputs = [directory / f"said-{number}" for number in range(2)]
+    first = start(directory, store, names[0], outputs[0])
+    time.sleep(pause_s)
+    second = start(directory, store, names[1], outputs[1])
+    return [
+        (process.wait(240), output.read_text())
+        for process, output in zip((first, second), outputs, strict=True)
+    ]
+
+
+def assert_whole(directory: Path, name: str) -> None:
+    """Every step of the run once, in order, and its last checkpoint complete."""
+    steps = [line["step"] for line in step_lines(directory, name)]
+    assert steps == [*range(1, STEPS + 1)]
+    lines = (directory / "runs" / name / "metrics.jsonl").read_text().splitlines()
+    assert sum('"kind": "step"' in line for line in lines) == STEPS
+    verify = [sys.executable, "-m", "alphazero", "checkpoint", "verify", f"runs/{name}"]
+    done = subprocess.run(verify, cwd=directory, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 6.0])
+def test_of_two_starts_with_one_name_one_trains_and_the_other_is_told_who_does(
+    tmp_path, random_store, pause_s: float
+):
+    ended = both(tmp_path, random_store, ("one", "one"), pause_s)
+    assert sorted(status for status, _ in ended) == [0, 2], ended
+    refused = next(said for status, said in ended if status == 2)
+    assert "Traceback" not in refused
+    assert re.search(r"runs/one: in use \(training, process \d+ on \S+, since", refused), refused
+    assert_whole(tmp_path, "one")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
+
+
+def test_two_starts_with_two_names_both_train(tmp_path, random_store):
+    ended = both(tmp_path, random_store, ("one", "two"), 0.0)
+    assert [status for status, _ in ended] == [0, 0], ended
+    for name, (_, said) in zip(("one", "two"), ended, strict=True):
+        assert "Traceback" not in said
+        assert_whole(tmp_path, name)

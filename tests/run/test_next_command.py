@@ -1,0 +1,47 @@
+"""The line with which a run goes on."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphazero.run.next_command import COMMAND_VARIABLE, SCRIPT, UNKNOWN_COMMAND, continuing, typed_command
+
+LAUNCH = "./launch_distributed_training.sh"
+
+
+@pytest.mark.parametrize(
+    ("typed", "more", "line"),
+    [
+        ([LAUNCH], (), f"{LAUNCH} --run-name job"),
+        ([LAUNCH, "--run-name", "job", "--gpus", "2"], (), f"{LAUNCH} --gpus 2 --run-name job"),
+        ([LAUNCH, "--run-name=other", "--fresh-start"], (), f"{LAUNCH} --run-name job"),
+        ([LAUNCH, "--resume", "best-composite", "--seed", "3"], (), f"{LAUNCH} --seed 3 --run-name job"),
+        ([LAUNCH, "--resume", "--seed", "3"], (), f"{LAUNCH} --seed 3 --run-name job"),
+        ([LAUNCH, "--data", "my games.pgn"], (), f"{LAUNCH} --data 'my games.pgn' --run-name job"),
+        ([LAUNCH, "--steps", "5"], ("--steps", "10"), f"{LAUNCH} --run-name job --steps 10"),
+        ([], (), UNKNOWN_COMMAND),
+    ],
+)
+def test_it_is_what_was_typed_less_what_was_for_that_start(typed, more, line):
+    assert continuing(typed, "job", *more) == line
+
+
+def test_the_launcher_is_shown_as_people_type_it(monkeypatch):
+    monkeypatch.chdir(SCRIPT.parent)
+    module = str(SCRIPT.parent / "alphazero" / "__main__.py")
+    assert typed_command([module, "launch", "--gpus", "2"], {}) == [LAUNCH, "--gpus", "2"]
+
+
+def test_a_rank_of_our_launcher_knows_what_was_typed():
+    told = {COMMAND_VARIABLE: json.dumps([LAUNCH, "--gpus", "2"]), "TORCHELASTIC_RUN_ID": "1"}
+    assert typed_command(["train_distributed.py", "--local-rank", "1"], told) == [LAUNCH, "--gpus", "2"]
+
+
+def test_a_script_is_shown_with_the_python_that_runs_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = typed_command(["/opt/train_distributed.py", "--steps", "5"], {})
+    assert shlex.join(words) == shlex.join([sys.executable, "/opt/train_distributed.py", "--steps", "5"])
+    assert Path(words[0]).is_absolute()

@@ -1,0 +1,117 @@
+"""Choosing and claiming a run's directory: one writer, nothing cleaned too early, nothing left behind."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from alphazero.config import RunConfig
+from alphazero.errors import BusyError, ConfigError
+from alphazero.host.lock import LOCK_FILE
+from alphazero.run.run_directory import RunDirectory, choose_run_directory, claim, require_free
+from tests.support.paths import REPOSITORY
+
+CLAIM = """
+import sys, time
+from pathlib import Path
+from alphazero.run.run_directory import RunDirectory, claim
+held = claim(RunDirectory(Path(sys.argv[1])), print)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def held_by_another(tmp_path):
+    """The process that writes to tmp_path/job."""
+    argv = [sys.executable, "-c", CLAIM, str(tmp_path / "job")]
+    process = subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def choose(directory: Path, **keywords: bool) -> RunDirectory:
+    return choose_run_directory(RunConfig(run_name="job", runs_dir=str(directory)), "preset", **keywords)
+
+
+def test_choosing_a_directory_leaves_what_its_writer_is_writing(tmp_path):
+    unfinished = [
+        tmp_path / "job" / ".config.json.12.tmp",
+        tmp_path / "job" / "checkpoints" / ".step-00000004.tmp" / "weights.safetensors",
+    ]
+    for path in unfinished:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert choose(tmp_path, fresh_start=False).path == tmp_path / "job"
+    assert all(path.exists() for path in unfinished)
+
+
+def test_a_claim_removes_what_a_killed_writer_left(tmp_path):
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / ".config.json.12.tmp").touch()
+    claim(RunDirectory(tmp_path / "job"), print).end()
+    assert not (tmp_path / "job" / ".config.json.12.tmp").exists()
+
+
+def test_a_second_writer_is_refused_and_cleans_nothing(tmp_path, held_by_another):
+    unfinished = tmp_path / "job" / ".config.json.12.tmp"
+    unfinished.touch()
+    run = choose(tmp_path, fresh_start=False)
+    for refuse in (lambda: claim(run, print), lambda: require_free(run)):
+        with pytest.raises(BusyError, match=rf"in use \(training, process {held_by_another.pid} on "):
+            refuse()
+    assert unfinished.exists()
+
+
+def test_a_restart_waits_for_what_is_left_of_the_start_before(tmp_path, held_by_another):
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        held_by_another.kill()
+
+    claim(RunDirectory(tmp_path / "job"), say, wait_s=30).end()
+    assert len(said) == 1 and "waiting up to 30 s for training" in said[0]
+
+
+def test_fresh_starts_at_one_moment_take_a_directory_each(tmp_path):
+    with ThreadPoolExecutor(16) as pool:
+        chosen = list(pool.map(lambda _: choose(tmp_path, fresh_start=True, reserve=True).path, range(16)))
+    assert len(set(chosen)) == 16 and all(path.is_dir() for path in chosen)
+
+
+def test_a_start_that_comes_to_nothing_leaves_no_directory(tmp_path):
+    run = RunDirectory(tmp_path / "runs" / "job")
+    claim(run, print).end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_comes_to_nothing_leaves_what_others_put_there(tmp_path):
+    run = RunDirectory(tmp_path / "job")
+    held = claim(run, print)
+    (run.path / "logs").mkdir()
+    held.end()
+    assert [path.name for path in run.path.iterdir()] == ["logs"]
+
+
+def test_a_run_that_was_begun_keeps_its_directory(tmp_path):
+    run = RunDirectory(tmp_path / "job")
+    held = claim(run, print)
+    run.config.touch()
+    held.end()
+    assert sorted(path.name for path in run.path.iterdir()) == [LOCK_FILE, "config.json"]
+
+
+def test_checkpoints_behind_a_link_are_refused_and_left_alone(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".latest.12.tmp").touch()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "checkpoints").symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="job/checkpoints: is a link; expected a directory"):
+        claim(RunDirectory(tmp_path / "job"), print)
+    assert (elsewhere / ".latest.12.tmp").exists()
