@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, isqrt
 
+from alphazero.config import AUTO
 from alphazero.errors import ConfigError
 from alphazero.text import counted
 
 # Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches;
 # CUDA: fills an 80 GB device with room to spare at 20x256. See docs/performance.md.
 LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 1024}
+# Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
+LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
+# Share of the ranks' time that may be idle before people are told.
+IDLE_SHARE = 0.05
+# Batch sizes looked at in each direction for one that keeps all ranks busy.
+MOST_TRIED = 64
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,12 @@ class BatchPlan:
     def shares(self) -> tuple[int, ...]:
         """Micro-batches of each rank, K together."""
         return share_out(self.num_micro_batches, self.weights)
+
+    @property
+    def idle_share(self) -> float:
+        """The part of a step that ranks wait for the busiest one, 0 to 1; weights are taken for speeds."""
+        turns = max(share / weight for share, weight in zip(self.shares, self.weights, strict=True))
+        return max(0.0, 1 - self.num_micro_batches / (turns * sum(self.weights)))
 
     def passes_of(self, rank: int) -> tuple[int | None, ...]:
         """Numbers of the micro-batches that `rank` runs, in order; None is a pass that weighs nothing.
@@ -86,8 +99,9 @@ def plan_batches(
 ) -> BatchPlan:
     """The plan for a global batch over ranks of these weights (all 1 where devices are alike).
 
-    micro_batch_size 0 takes the largest divisor that suits. Raises ConfigError where the sizes do not
-    divide, a rank would get nothing, or weights differ where passes must be equal.
+    micro_batch_size 0 takes the divisor that suits, AUTO the largest one. Raises ConfigError where the sizes
+    do not divide, a rank would get nothing, weights differ where passes must be equal, or micro-batches that
+    nobody asked for would be tiny.
     """
     world_size = len(weights)
     if batch_size < world_size:
@@ -98,14 +112,88 @@ def plan_batches(
         raise ConfigError(
             "--host-weights: ZeRO 2 and 3 make equal passes on all ranks; expected --zero-stage 0 or 1"
         )
-    if not micro_batch_size:
-        share = min(LARGEST_MICRO_BATCH[device_type], batch_size // world_size)
-        micro_batch_size = max(size for size in micro_batch_sizes(batch_size) if size <= share)
+    if micro_batch_size in (0, AUTO):
+        most = batch_size if micro_batch_size == AUTO else LARGEST_MICRO_BATCH[device_type]
+        chosen = _choose_size(batch_size, weights, device_type, most)
+        if not chosen:
+            raise _tiny(batch_size, weights, device_type)
+        micro_batch_size = chosen
     if batch_size % micro_batch_size:
         raise ConfigError(
             f"--micro-batch-size {micro_batch_size}: expected a divisor of the batch size {batch_size}"
         )
     return BatchPlan(batch_size, micro_batch_size, tuple(weights), equal_passes)
+
+
+def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, most: int) -> int:
+    """The largest divisor with which few ranks idle, else the one with which the fewest do; 0 for none.
+
+    Where the ranks' shares are below LEAST_MICRO_BATCH, people asked for that with the number of ranks: then
+    it is the largest divisor, if that is at least half of a share.
+    """
+    share = batch_size // len(weights)
+    least = LEAST_MICRO_BATCH[device_type]
+    is_below = share < least
+    least = max(1, share // 2) if is_below else least
+    sizes = [size for size in reversed(micro_batch_sizes(batch_size)) if least <= size <= min(share, most)]
+    if is_below:
+        return sizes[0] if sizes else 0
+    idle = {size: BatchPlan(batch_size, size, tuple(weights)).idle_share for size in sizes}
+    busy = [size for size in sizes if idle[size] <= IDLE_SHARE]
+    return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
+
+
+def _tiny(batch_size: int, weights: Sequence[float], device_type: str) -> ConfigError:
+    """The error of a batch that only tiny micro-batches divide, with batch sizes near it."""
+    others = _busy_sizes(batch_size, weights, device_type, 0)
+    sizes = " or ".join(map(str, others))
+    return ConfigError(
+        f"--batch-size {batch_size}: over {counted(len(weights), 'rank')} only micro-batches below "
+        f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
+        f"expected {sizes + ', ' if sizes else ''}or --micro-batch-size"
+    )
+
+
+def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
+    """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
+
+    micro_batch_size: the one people named, 0 where it is chosen.
+    """
+    return _busy_sizes(plan.batch_size, plan.weights, device_type, micro_batch_size)
+
+
+def _busy_sizes(
+    batch_size: int, weights: Sequence[float], device_type: str, micro_batch_size: int
+) -> tuple[int, ...]:
+    world_size = len(weights)
+    # Ranks that are alike are all busy with equal shares, which multiples of their number have.
+    step = max(micro_batch_size, 1) * (world_size if len({*weights}) == 1 else 1)
+    below = range((batch_size - 1) // step * step, world_size - 1, -step)
+    above = range((batch_size // step + 1) * step, (batch_size // step + 1 + MOST_TRIED) * step, step)
+
+    def keeps_all_busy(size: int) -> bool:
+        most = LARGEST_MICRO_BATCH[device_type]
+        micro = micro_batch_size or _choose_size(size, weights, device_type, most)
+        return micro > 0 and BatchPlan(size, micro, tuple(weights)).idle_share <= IDLE_SHARE
+
+    found = [next(filter(keeps_all_busy, sizes[:MOST_TRIED]), None) for sizes in (below, above)]
+    return tuple(size for size in found if size is not None)
+
+
+def idle_notice(
+    plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
+) -> str:
+    """What people should know where ranks wait for others, "" where they hardly do.
+
+    micro_batch_size: the one people named, 0 where it is chosen. batch_is_fixed: of a run that goes on.
+    """
+    if plan.idle_share <= IDLE_SHARE:
+        return ""
+    text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
+    sizes = () if batch_is_fixed else busy_batch_sizes(plan, device_type, micro_batch_size)
+    if not sizes:
+        return text
+    return f"{text}; --batch-size {' or '.join(map(str, sizes))} keeps all busy"
 
 
 def micro_batch_sizes(batch_size: int) -> list[int]:
