@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+import torch
+
 from alphazero.config import AUTO, Config, TrainingConfig
 from alphazero.errors import ConfigError, TrainingError
 from alphazero.host.machine import HOST_WEIGHT_VARIABLE
@@ -18,7 +20,7 @@ from alphazero.training.batch.memory_probe import (
     largest_that_fits,
     reserve_bytes,
 )
-from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.batch_plan import BatchPlan, idle_notice, plan_batches
 from alphazero.training.checkpoint.checkpoint import TrainingState
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
@@ -74,7 +76,7 @@ def choose_plan(
     plan = exchange.on_each(
         lambda: plan_batches(
             training.batch_size,
-            saved_size if training.micro_batch_size in (0, AUTO) else training.micro_batch_size,
+            (saved_size if training.micro_batch_size in (0, AUTO) else 0) or training.micro_batch_size,
             weights,
             runtime.device.type,
             equal_passes=training.zero_stage >= 2,
@@ -92,7 +94,11 @@ def choose_plan(
         notices = (f"micro-batch size {size}: the most that fit into memory",)
     elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
         plan, notices = _cut_to_fit(plan, config, runtime, network, settings, exchange)
-    return plan, (*notices, *_changes(plan, training, saved))
+    if runtime.device.type == "cpu":
+        notices += _changed_threads(torch.get_num_threads(), saved)
+    named = max(training.micro_batch_size, 0)
+    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=saved is not None)
+    return plan, (*notices, *_changes(plan, training, saved), *filter(None, [idle]))
 
 
 def _cut_to_fit(
@@ -139,6 +145,16 @@ def _changes(plan: BatchPlan, training: TrainingConfig, saved: TrainingState | N
     if saved and saved.precision != training.precision:
         changes.append(f"changed arithmetic: {training.precision}, was {saved.precision}")
     return changes
+
+
+def _changed_threads(num_threads: int, saved: TrainingState | None) -> tuple[str, ...]:
+    """A line where a CPU rank no longer computes with as many threads as before the checkpoint."""
+    if saved is None or saved.num_threads in (0, num_threads):
+        return ()
+    return (
+        f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
+        "sums in fp32 differ in their last digits",
+    )
 
 
 def _smallest(find: Callable[[], int], exchange: Exchange) -> int:

@@ -57,7 +57,8 @@ class TrainingState:
     order of the data runs ahead of the step count, after a return to an earlier checkpoint. loss_scale:
     LossScale's state. elapsed_s: wall time of the run up to here, over all its starts. figures: of the
     validation at this step, empty where none was made. self_play: the state of the generations
-    (generations.py), empty where games were given.
+    (generations.py), empty where games were given. num_threads: compute threads of rank 0, on which fp32 sums
+    on a CPU depend; 0 in checkpoints that do not say.
     """
 
     step: int
@@ -76,6 +77,7 @@ class TrainingState:
     elapsed_s: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     self_play: dict[str, Any] = field(default_factory=dict)
+    num_threads: int = 0
 
 
 # A value of the type of each field.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from alphazero.config import to_table
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint, Tensors, TrainingState
@@ -59,6 +61,7 @@ def training_state(
         elapsed_s=elapsed_s,
         figures=dict(figures),
         self_play=source.self_play,
+        num_threads=torch.get_num_threads(),
     )
 
 

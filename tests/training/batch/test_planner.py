@@ -1,8 +1,10 @@
 """Who gets which share of the batch, and micro-batches that fit into memory."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from alphazero.config import NetworkConfig, TrainingConfig, load_config
 from alphazero.errors import ConfigError
@@ -17,8 +19,9 @@ from alphazero.training.batch.memory_probe import (
     largest_that_fits,
     reserve_bytes,
 )
-from alphazero.training.batch.planner import host_weight
+from alphazero.training.batch.planner import choose_plan, host_weight
 from alphazero.training.batch_plan import micro_batch_sizes
+from alphazero.training.checkpoint.checkpoint import TrainingState
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.runtime import read_runtime
 
@@ -103,6 +106,57 @@ def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
             crowded,
             HostMemory(host="here"),
         )
+
+
+def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
+    """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
+    config = load_config("", {name: str(value) for name, value in training.items()})
+    exchange = SimpleNamespace(
+        gather=lambda value: [value] * ranks,
+        numbers=lambda value: [value] * ranks,
+        on_each=lambda action: action(),
+    )
+    runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=ranks, local_world_size=ranks)
+    network = AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess"))
+    return choose_plan(config, runtime, network, DeepSpeedSettings(), saved, exchange)
+
+
+def saved_state(micro_batch_size: int = 256, num_threads: int = 0) -> TrainingState:
+    """Of a checkpoint at step 5 of a run of batch 1024."""
+    return TrainingState(5, 9, 0, 1024, micro_batch_size, "window", 1, {}, num_threads=num_threads)
+
+
+def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_not_follow():
+    _, notices = planned(12, batch_size=1024)
+    assert [line for line in notices if "idle" in line] == [
+        "33 % of the ranks' time is idle: 1024 = 16 micro-batches of 64 over 12 ranks, "
+        "2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1 passes by rank; --batch-size 1020 or 1032 keeps all busy"
+    ]
+    _, notices = planned(3, saved_state(), batch_size=1024)
+    assert [line for line in notices if "idle" in line] == [
+        "33 % of the ranks' time is idle: 1024 = 4 micro-batches of 256 over 3 ranks, 2, 1, 1 passes by rank"
+    ]
+
+
+def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
+    for micro_batch_size in (1, 256):
+        plan, notices = planned(3, saved_state(micro_batch_size), batch_size=1024)
+        assert plan.micro_batch_size == micro_batch_size
+        assert not [line for line in notices if "micro-batches of" in line and "idle" not in line]
+
+
+def test_auto_does_not_end_in_tiny_micro_batches():
+    with pytest.raises(ConfigError, match="--batch-size 1021: .*expected 1020 or 1024"):
+        planned(4, batch_size=1021, micro_batch_size="auto")
+
+
+def test_a_resume_with_other_threads_says_so():
+    threads = torch.get_num_threads()
+    change = f"changed: threads per rank {threads + 1} -> {threads}; sums in fp32 differ in their last digits"
+    assert change in planned(1, saved_state(num_threads=threads + 1), batch_size=1024)[1]
+    for known in (threads, 0):  # 0: of a program that did not write it down
+        notices = planned(1, saved_state(num_threads=known), batch_size=1024)[1]
+        assert not [line for line in notices if "threads" in line]
 
 
 def test_a_run_with_auto_says_what_it_found_and_a_resume_keeps_it(zygote, tmp_path, random_store):
