@@ -28,11 +28,16 @@ def banner(
     notices: Sequence[str],
     devices: Sequence[str],
     threads: str,
+    precision_reason: str = "",
 ) -> str:
-    """What people want to see before hours of training: who, where, what, on which data."""
+    """What people want to see before hours of training: who, where, what, on which data.
+
+    precision_reason: why the precision is this one, "" where it was asked for.
+    """
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
     squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
+    reason = f" ({precision_reason})" if precision_reason else ""
     lines = [
         RULE,
         *notices,
@@ -41,7 +46,7 @@ def banner(
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
         f"threads per rank  {threads}",
-        f"precision         {training.precision}{_extras(training)}",
+        f"precision         {training.precision}{reason}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",
         *_data(job, window, held_out),

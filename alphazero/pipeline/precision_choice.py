@@ -1,31 +1,69 @@
-"""Which precision `--precision auto` is."""
+"""Which precision `--precision auto` is: timed on CPUs, on GPUs what they have."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from alphazero.config import TrainingConfig
 from alphazero.network.precision import fast_precisions
+from alphazero.training.batch.precision_probe import fastest_precision, slowest_seconds
 from alphazero.training.exchange import Exchange
+
+# Times a pass in each of the precisions named, on this rank.
+TimePasses = Callable[[Sequence[str]], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class PrecisionChoice:
+    """The settings with a precision in place of `auto`; why it is that one ("" where it was asked for)."""
+
+    training: TrainingConfig
+    reason: str = ""
+    notices: tuple[str, ...] = ()
 
 
 def choose_precision(
-    training: TrainingConfig, switched_off: Collection[str], device: torch.device, exchange: Exchange
-) -> tuple[TrainingConfig, tuple[str, ...]]:
-    """`auto` becomes the fastest precision of all ranks' devices that is not switched off. Collective.
+    training: TrainingConfig,
+    switched_off: Collection[str],
+    device: torch.device,
+    saved: str,
+    time_passes: TimePasses,
+    exchange: Exchange,
+) -> PrecisionChoice:
+    """`auto` becomes the fastest precision for all ranks' devices that is not switched off. Collective.
 
-    switched_off: by ds_config.json. Also gives lines for the banner.
+    switched_off: by ds_config.json. saved: the precision of the checkpoint that the run goes on from, "" for
+    none: CPU ranks keep it. time_passes: called on every rank at the same moment, or on none.
     """
     if training.precision != "auto":
-        return training, ()
-    by_rank = exchange.gather(fast_precisions(device))
-    common = [name for name in by_rank[0] if all(name in names for names in by_rank)]
+        return PrecisionChoice(training)
+    by_rank = exchange.gather({"device": device.type, "fast": fast_precisions(device)})
+    common = [name for name in by_rank[0]["fast"] if all(name in rank["fast"] for rank in by_rank)]
     allowed = [name for name in common if name not in switched_off]
-    chosen = dataclasses.replace(training, precision=allowed[0])
     notices: tuple[str, ...] = ()
+    chosen, reason = allowed[0], ""
+    if all(rank["device"] == "cpu" for rank in by_rank):
+        chosen, reason = _on_cpus(allowed, saved, time_passes, exchange)
     if "bf16" not in common:
-        notices = (f"a device of this job has no fast bf16: training in {chosen.precision}",)
-    return chosen, notices
+        notices = (f"a device of this job has no fast bf16: training in {chosen}",)
+    return PrecisionChoice(dataclasses.replace(training, precision=chosen), reason, notices)
+
+
+def _on_cpus(
+    allowed: Sequence[str], saved: str, time_passes: TimePasses, exchange: Exchange
+) -> tuple[str, str]:
+    """The precision and why: the checkpoint's, the only one, or the fastest on the slowest rank."""
+    if saved in allowed:
+        return saved, "auto: as in the checkpoint"
+    if len(allowed) == 1:
+        return allowed[0], ""
+    exchange.barrier()
+    seconds_by_rank = exchange.gather(time_passes(allowed))
+    chosen = fastest_precision(seconds_by_rank)
+    milliseconds = {name: 1000 * value for name, value in slowest_seconds(seconds_by_rank).items()}
+    others = "".join(f"; {name} {value:.0f} ms" for name, value in milliseconds.items() if name != chosen)
+    return chosen, f"auto: {milliseconds[chosen]:.0f} ms per pass{others}"

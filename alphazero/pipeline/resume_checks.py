@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.errors import CheckpointError, ConfigError
@@ -25,6 +27,9 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
 
     CheckpointError where going on with these settings would be another run.
     """
+    if config.training.precision == "auto":  # what it comes to is settled, and told, after this
+        training = dataclasses.replace(config.training, precision=saved.precision)
+        config = dataclasses.replace(config, training=training)
     changes = changed_settings(saved.config, config)
     for change in changes:
         if change.section == "network":

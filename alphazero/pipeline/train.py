@@ -35,6 +35,7 @@ from alphazero.run.console import Console
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.batch.planner import choose_plan
+from alphazero.training.batch.precision_probe import seconds_per_pass
 from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.engine.engine import end_process_group, start_process_group
@@ -58,11 +59,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
         # Before all that depends on settings: ranks that were told unlike things would wait for each other.
         asked = request.of_this_start()
         warnings = compare_ranks(config, settings, runtime, asked, exchange, check=request.check)
-        training, notices = choose_precision(
-            config.training, settings.precisions_off, runtime.device, exchange
-        )
-        config = dataclasses.replace(config, training=training)
-        request = dataclasses.replace(request, notices=(*request.notices, *warnings, *notices))
+        request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         local_rank, preset = runtime.local_rank, config.preset
         with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
             return _train(config, settings, runtime, request, start, exchange, console, stop)
@@ -82,10 +79,19 @@ def _train(
     stop: StopRequest,
 ) -> int:
     started = time.monotonic()
-    training, saved = config.training, start.resumed.state if start.resumed else None
-    notices = [*request.notices, *apply_device_settings(training, runtime.device)]
+    saved = start.resumed.state if start.resumed else None
+    notices = [*request.notices, *apply_device_settings(config.training, runtime.device)]
     changes = check_same_run(start.run, saved, config) if saved else []
-    network = build_network(config.network, training.seed, start.resumed)
+    network = build_network(config.network, config.training.seed, start.resumed)
+    precision = choose_precision(
+        config.training,
+        settings.precisions_off,
+        runtime.device,
+        saved.precision if saved else "",
+        lambda names: seconds_per_pass(network, config, names, runtime.world_size),
+        exchange,
+    )
+    config = dataclasses.replace(config, training=precision.training)
     plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
     window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
@@ -108,8 +114,8 @@ def _train(
     console.log_to(job.run.log)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
-    notices += [*changes, *plan_changes]
-    console.say(banner(job, plan, network, window, held_out, notices, devices, threads))
+    notices += [*precision.notices, *changes, *plan_changes]
+    console.say(banner(job, plan, network, window, held_out, notices, devices, threads, precision.reason))
     outcome: Outcome | None = None
     try:
         services = open_services(job, start, exchange, console, stop)

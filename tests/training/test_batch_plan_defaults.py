@@ -98,8 +98,8 @@ def test_idle_ranks_are_told_with_the_nearest_batch_sizes_that_keep_all_busy(
     plan = plan_batches(1024, 0, [1.0] * ranks, device_type)
     assert busy_batch_sizes(plan, device_type) == sizes
     assert idle_notice(plan, device_type) == (
-        f"{idle_percent} % of the ranks' time is idle: {plan}; --batch-size {sizes[0]} or {sizes[1]} keeps all "
-        "busy"
+        f"{idle_percent} % of the ranks' time is idle: {plan}; "
+        f"--batch-size {sizes[0]} or {sizes[1]} keeps all busy"
     )
     for size in sizes:
         assert plan_batches(size, 0, [1.0] * ranks, device_type).idle_share <= 0.05

@@ -148,7 +148,7 @@ def _try_passes(
     reserve_bytes: int,
 ) -> None:
     reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
-    module = _training_copy(network, spec, training, loss, device)
+    module = training_copy(network, spec, training, loss, device)
     batch = to_device(random_batch(spec, micro_batch_size), device)
     for _ in range(2):
         module(batch).total.backward()
@@ -157,7 +157,7 @@ def _try_passes(
     del reserve
 
 
-def _training_copy(
+def training_copy(
     network: AlphaZeroNet,
     spec: GameSpec,
     training: TrainingConfig,
@@ -228,7 +228,7 @@ def bytes_per_position(
 ) -> int:
     """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
     device = torch.device("cpu")
-    module = _training_copy(network, spec, training, loss, device)
+    module = training_copy(network, spec, training, loss, device)
     module(
         to_device(random_batch(spec, CPU_SIZES[0]), device)
     ).total.backward()  # gradients and kernels' caches

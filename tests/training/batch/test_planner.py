@@ -146,7 +146,7 @@ def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
 
 
 def test_auto_does_not_end_in_tiny_micro_batches():
-    with pytest.raises(ConfigError, match="--batch-size 1021: .*expected 1020 or 1024"):
+    with pytest.raises(ConfigError, match=r"--batch-size 1021: .*expected 1020 or 1024"):
         planned(4, batch_size=1021, micro_batch_size="auto")
 
 
