@@ -30,7 +30,7 @@ from alphazero.cluster.plan.launch_plan import (
     LaunchRequest,
 )
 from alphazero.cluster.plan.limits import choose_limits
-from alphazero.cluster.plan.resolve_node import DEFAULT_PORT, Share, resolve_devices, resolve_port
+from alphazero.cluster.plan.resolve_node import DEFAULT_PORT, ChooseCpuRanks, Share, resolve_devices, resolve_port
 from alphazero.cluster.plan.role import choose_role
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine
@@ -47,11 +47,13 @@ def resolve(
     find_free_port: Callable[[], int],
     file: ClusterFile | None = None,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
+    cpu_ranks: ChooseCpuRanks | None = None,
 ) -> ClusterPlan:
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
-    resolve or no name server may be asked. Raises LaunchError for what cannot be, and for sources that
+    resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where nobody
+    gave one. Raises LaunchError for what cannot be, and for sources that
     contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
@@ -79,7 +81,7 @@ def resolve(
     )
     if role in (HEAD, SLURM):
         return plan
-    return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port)
+    return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port, cpu_ranks)
 
 
 def _count_nodes(sources: Sources) -> Claim[int]:
@@ -223,11 +225,14 @@ def _with_this_node(
     port: Claim[int],
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
+    cpu_ranks: ChooseCpuRanks | None,
 ) -> ClusterPlan:
     """The plan with this machine's part decided."""
     assert plan.node_rank is not None
     own = plan.hosts[plan.node_rank]
-    devices = resolve_devices(plan.device, _share(sources, own), sources.machine, environment)
+    # Machines that were started one by one do not know each other's cores: there a number must be given.
+    choose = cpu_ranks if plan.num_nodes == 1 else None
+    devices = resolve_devices(plan.device, _share(sources, own), sources.machine, environment, choose)
     notices = devices.notices
     number = plan.master_port
     if plan.node_rank == 0:

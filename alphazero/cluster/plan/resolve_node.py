@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from alphazero.cluster.plan.cpu_ranks import CpuRanks
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine, visible_devices
 from alphazero.text import counted
 
 DEFAULT_PORT = 12355
 
+# From a number of cores.
+ChooseCpuRanks = Callable[[int], CpuRanks]
+
 
 @dataclass(frozen=True)
 class Share:
     """What this machine is to run.
 
-    num_processes: None for as many as there are devices (one on a CPU). source: who said so, "" for nobody.
+    num_processes: None for as many as there are devices (on a CPU see resolve_devices). source: who said so, "" for nobody.
     slots: positions among the visible devices that --include or --exclude left, () for no filter.
     """
 
@@ -36,10 +40,15 @@ class NodeDevices:
 
 
 def resolve_devices(
-    device: str, share: Share, machine: Machine, environment: Mapping[str, str]
+    device: str,
+    share: Share,
+    machine: Machine,
+    environment: Mapping[str, str],
+    cpu_ranks: ChooseCpuRanks | None = None,
 ) -> NodeDevices:
     """The devices and processes of this machine; `device` is auto, cuda or cpu.
 
+    cpu_ranks: chooses the number of CPU ranks where the share has none; None for 1.
     Raises LaunchError where the machine has fewer devices than asked for.
     """
     setting = environment.get("CUDA_VISIBLE_DEVICES")
@@ -53,8 +62,11 @@ def resolve_devices(
         reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
         raise LaunchError(f"--device cuda: expected an NVIDIA device, {reason} on {machine.host_name}")
     if not visible:
-        num_processes = len(share.slots) or share.num_processes or 1
-        notices.append(_cpu_notice(device, machine, num_processes, share.source))
+        num_processes, source = len(share.slots) or share.num_processes or 1, share.source
+        if cpu_ranks is not None and not share.slots and share.num_processes is None:
+            chosen = cpu_ranks(machine.num_cores)
+            num_processes, source = chosen.num_ranks, f"{chosen.bound}; --gpus N changes it"
+        notices.append(_cpu_notice(device, machine, num_processes, source))
         return NodeDevices("cpu", num_processes, (), tuple(notices))
     needed = max(share.slots) + 1 if share.slots else share.num_processes
     if needed is not None and needed > len(visible):
@@ -74,7 +86,7 @@ def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) 
         reason = "NO VISIBLE NVIDIA DEVICE"
     else:
         reason = "NO NVIDIA DEVICE ON THIS MACHINE"
-    ranks = counted(num_processes, "CPU rank")
+    ranks = counted(num_processes, "rank")
     source = source or "more with --gpus N"
     return f"{reason}: training on the CPU with {ranks} ({source}; {counted(machine.num_cores, 'core')} here)"
 

@@ -14,7 +14,7 @@ from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 def test_no_flags_on_a_machine_without_gpus_is_one_cpu_rank_said_loudly():
     found = plan(LaunchRequest())
     notice = (
-        "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 CPU rank "
+        "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 rank "
         "(more with --gpus N; 4 cores here)"
     )
     assert found == LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", 12355, "torchrun", (notice,), processes=(1,))
@@ -40,7 +40,7 @@ def test_without_gpus_the_number_means_cpu_ranks(gpus: int | None, processes: in
 def test_the_cpu_can_be_asked_for_and_hidden_devices_are_respected():
     asked = plan(LaunchRequest(device="cpu", gpus=2), GPUS)
     assert (asked.device, asked.num_processes, asked.visible) == ("cpu", 2, ())
-    assert asked.notices[0].startswith("--device cpu: training on the CPU with 2 CPU ranks (--gpus 2;")
+    assert asked.notices[0].startswith("--device cpu: training on the CPU with 2 ranks (--gpus 2;")
     hidden = plan(LaunchRequest(), GPUS, CUDA_VISIBLE_DEVICES="")
     assert hidden.device == "cpu"
     assert hidden.notices[0] == "CUDA_VISIBLE_DEVICES= hides all NVIDIA devices"

@@ -1,9 +1,11 @@
 """Launch requests resolved on made-up machines."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from alphazero.cluster.plan.cluster_section import read_cluster
+from alphazero.cluster.plan.cpu_ranks import CpuRanks
 from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
 from alphazero.cluster.plan.resolve import resolve
 from alphazero.host.machine import Device, Machine
@@ -20,6 +22,7 @@ def cluster(
     taken: tuple[int, ...] = (),
     config: Path | None = None,
     names: dict[str, tuple[str, ...]] | None = None,
+    cpu_ranks: Callable[[int], CpuRanks] | None = None,
     **environment: str,
 ) -> ClusterPlan:
     """resolve() where all ports but `taken` are free and `names` resolve."""
@@ -33,6 +36,7 @@ def cluster(
         lambda: 40000,
         file,
         lambda name: known.get(name, ()),
+        cpu_ranks,
     )
 
 
