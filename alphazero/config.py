@@ -169,8 +169,8 @@ class TrainingConfig:
     epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6)
     precision: str = setting(
         "fp32",
-        "arithmetic of the network; auto is bf16 where all devices of the job have it, else fp16 on GPUs and "
-        "fp32 on CPUs",
+        "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
+        "or fp32, whichever is faster when timed at the start",
         choices=("fp32", "bf16", "fp16", "auto"),
     )
     loss_scale: float = setting(

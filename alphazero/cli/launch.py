@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -27,8 +28,8 @@ from alphazero.cluster.plan.launch_plan import (
     HostPlan,
     LaunchRequest,
 )
-from alphazero.config import Config, TrainingConfig
-from alphazero.errors import LaunchError
+from alphazero.config import Config
+from alphazero.errors import CheckpointError, ConfigError, LaunchError
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.checkpoint.resume import find_resumed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from alphazero.cluster.hosts.compare import JobHost
     from alphazero.cluster.hosts.transport import SshOptions
     from alphazero.cluster.launch.supervisor import ChosenRun
+    from alphazero.cluster.plan.cpu_ranks import CpuRanks
     from alphazero.host.machine import Machine
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
@@ -63,7 +65,8 @@ def _add_process_flags(group: argparse._ArgumentGroup) -> None:
         "--num-gpus",
         type=numbers.whole(-1, MOST_PROCESSES),
         metavar="N",
-        help="processes on each machine: N, or -1 for one per GPU (default); CPU ranks where there is no GPU",
+        help="processes on each machine: N, or -1 for one per GPU (default); without a GPU N CPU ranks "
+        "(default: one per core, as far as batch and memory go)",
     )
     group.add_argument(
         "--device",
@@ -176,13 +179,18 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(source),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else addresses_of,
+        lambda num_cores: _choose_cpu_ranks(
+            num_cores, config, fresh_start="--fresh-start" in trainer_arguments
+        ),
     )
-    _check_batches(plan, config.training)
+    if plan.device == "cuda":
+        config = _settings(trainer_arguments, "cuda")
+    idle = _check_batches(plan, config, fresh_start="--fresh-start" in trainer_arguments)
     _check_interface(plan, machine)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
 
-        for notice in plan.notices:
+        for notice in (*plan.notices, *idle):  # the trainer says the second itself
             launch.say(notice)
         job = (sys.executable, _trainer(), trainer_arguments)
         for line in dry_run_lines(plan, machine, os.environ, *job, ssh):
@@ -192,24 +200,66 @@ def run(args: argparse.Namespace) -> int:
     return _start(args, machine, plan, hosts, trainer_arguments, config)
 
 
-def _check_batches(plan: ClusterPlan, training: TrainingConfig) -> None:
-    """Batch arithmetic: a slip is one line here, not one per rank after seconds."""
-    from alphazero.training.batch_plan import plan_batches
+def _choose_cpu_ranks(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
+    """How many ranks this machine gets where it has no GPU and nobody gave a number."""
+    from alphazero.cluster.plan.cpu_ranks import choose_cpu_ranks
+    from alphazero.host.memory import HostMemory
+    from alphazero.training.batch_plan import LEAST_MICRO_BATCH, plan_batches
+
+    batch_size = config.training.batch_size
+    named = _micro_batch_size(config, fresh_start=fresh_start)
+
+    def ranks_at_work(num_ranks: int) -> float:
+        try:
+            plan = plan_batches(batch_size, named, [1.0] * num_ranks, "cpu")
+        except ConfigError:  # no such plan; where there is none at all, the trainer says why
+            return 0.0
+        return num_ranks * (1 - plan.idle_share)
+
+    least = LEAST_MICRO_BATCH["cpu"]
+    least = min(least, named) if named > 0 else least
+    available = HostMemory().check().available_bytes
+    return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
+
+
+def _micro_batch_size(config: Config, *, fresh_start: bool) -> int:
+    """The micro-batch by flag, else that of the run that goes on; 0 or AUTO where none is chosen yet."""
+    from alphazero.training.checkpoint.files import STATE, checkpoints_in, read_json
+
+    named = config.training.micro_batch_size
+    if named > 0 or fresh_start:
+        return named
+    run = Path(config.run.runs_dir) / (config.run.run_name or config.preset or "run")
+    for path in reversed(checkpoints_in(run / "checkpoints")):
+        with contextlib.suppress(CheckpointError):
+            state = read_json(path / STATE)
+            saved = state.get("micro_batch_size")
+            if state.get("batch_size") == config.training.batch_size and type(saved) is int and saved > 0:
+                return saved
+    return named
+
+
+def _check_batches(plan: ClusterPlan, config: Config, *, fresh_start: bool) -> tuple[str, ...]:
+    """Batch arithmetic: a slip is one line here, not one per rank after seconds; a line about idle ranks."""
+    from alphazero.training.batch_plan import idle_notice, plan_batches
 
     ranks = [host.num_processes for host in plan.hosts]
     if plan.node is not None:
         ranks = [count or plan.node.num_processes for count in ranks]
     if None in ranks:
-        return  # the hosts will say
+        return ()  # the hosts will say
     weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    plan_batches(
+    training = config.training
+    batches = plan_batches(
         training.batch_size,
-        max(training.micro_batch_size, 0),
+        _micro_batch_size(config, fresh_start=fresh_start),
         weights,
         device,
         equal_passes=training.zero_stage >= 2,
     )
+    notice = idle_notice(batches, device, max(training.micro_batch_size, 0))
+    return (notice,) if notice else ()
 
 
 def _check_interface(plan: ClusterPlan, machine: Machine) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from alphazero.cli.main import main
 from alphazero.host.lock import DirectoryLock
+from alphazero.host.memory import MemoryState
+from alphazero.text import counted
 from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
@@ -100,6 +102,72 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
         port = server.getsockname()[1]
         assert main(["launch", "--master-port", str(port), "--dry-run"]) == 2
     assert f"--master-port {port}: is in use here" in capsys.readouterr().err
+
+
+@pytest.fixture
+def four_cores(no_gpu, monkeypatch: pytest.MonkeyPatch):
+    """As on a machine with four cores, no GPU and memory enough."""
+    monkeypatch.setattr("alphazero.host.machine.count_cores", lambda: 4)
+    monkeypatch.setattr(
+        "alphazero.host.memory.HostMemory.check", lambda self: MemoryState("here", 1 << 40, 1 << 41, 0)
+    )
+
+
+def ranks_and_words(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, int, str]:
+    """Ranks, threads of each and what is said by `launch --dry-run`."""
+    assert main(["launch", *arguments, "--dry-run"]) == 0
+    said = capsys.readouterr()
+    words = shlex.split(said.out)
+    [ranks] = [word.partition("=")[2] for word in words if word.startswith("--nproc_per_node=")]
+    [threads] = [word.partition("=")[2] for word in words if word.startswith("OMP_NUM_THREADS=")]
+    return int(ranks), int(threads), said.err + said.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "ranks", "threads", "bound"),
+    [
+        ((), 4, 1, "one per core"),
+        (("--batch-size", "128"), 2, 2, "batch size 128: at least 64 positions per rank"),
+        (("--batch-size", "32"), 1, 4, "batch size 32: at least 64 positions per rank"),
+        (("--batch-size", "32", "--micro-batch-size", "8"), 4, 1, "one per core"),
+        (("--micro-batch-size", "256"), 1, 4, "batch size 256: more ranks would idle"),
+        (("--gpus", "3"), 3, 1, "--gpus 3"),
+    ],
+)
+def test_a_machine_without_gpus_gets_a_rank_per_core_as_far_as_the_batch_goes(
+    four_cores, monkeypatch, tmp_path, capsys, flags, ranks, threads, bound
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    found = ranks_and_words(capsys, *flags)
+    assert found[:2] == (ranks, threads)
+    assert f"training on the CPU with {counted(ranks, 'rank')} ({bound}" in found[2]
+
+
+def test_a_run_that_goes_on_gets_the_ranks_that_its_micro_batches_keep_busy(
+    four_cores, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    step = tmp_path / "runs" / "chess_cpu" / "checkpoints" / "step-00000005"
+    step.mkdir(parents=True)
+    (step / "state.json").write_text(json.dumps({"batch_size": 256, "micro_batch_size": 256}))
+    assert ranks_and_words(capsys)[:2] == (1, 4)
+    assert ranks_and_words(capsys, "--fresh-start")[:2] == (4, 1)
+    assert ranks_and_words(capsys, "--run-name", "other")[:2] == (4, 1)
+    (step / "state.json").write_text(json.dumps({"batch_size": 257, "micro_batch_size": 1}))
+    assert ranks_and_words(capsys, "--batch-size", "257", "--gpus", "2")[0] == 2
+
+
+def test_idle_ranks_and_tiny_micro_batches_are_told_before_anything_starts(
+    four_cores, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    said = ranks_and_words(capsys, "--gpus", "12", "--batch-size", "1024")[2]
+    assert "33 % of the ranks' time is idle" in said
+    assert "--batch-size 1020 or 1032 keeps all busy" in said
+    assert main(["launch", "--gpus", "4", "--batch-size", "1021", "--dry-run"]) == 2
+    assert "--batch-size 1021: over 4 ranks only" in capsys.readouterr().err
 
 
 @pytest.fixture

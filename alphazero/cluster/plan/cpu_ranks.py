@@ -1,7 +1,7 @@
 """How many CPU ranks a machine gets where nobody gave a number, and which bound decided.
 
-One rank per core: beside other work, threads of one rank wait for the slowest of them in every layer, ranks of
-one thread once per step (docs/performance.md).
+One rank per core: beside other work, threads of one rank wait for the slowest of them in every layer, ranks
+of one thread once per step (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BASE_BYTES = 512 << 20
 # Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured by
 # memory_probe.bytes_per_position for 20x256, 10x128, 6x64 and 2x32.
 KEPT_TENSORS = 8
-# Weights, gradients, two moments, the reduction's bucket, the optimizer's temporary, an average or checkpoint.
+# Weights, gradients, two moments, the reduction's bucket, a temporary, a copy for a checkpoint.
 WEIGHT_COPIES = 7
 FLOAT_BYTES = 4
 # The largest board, and planes in and out of the tower, of all games.

@@ -30,7 +30,13 @@ from alphazero.cluster.plan.launch_plan import (
     LaunchRequest,
 )
 from alphazero.cluster.plan.limits import choose_limits
-from alphazero.cluster.plan.resolve_node import DEFAULT_PORT, ChooseCpuRanks, Share, resolve_devices, resolve_port
+from alphazero.cluster.plan.resolve_node import (
+    DEFAULT_PORT,
+    ChooseCpuRanks,
+    Share,
+    resolve_devices,
+    resolve_port,
+)
 from alphazero.cluster.plan.role import choose_role
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine

@@ -20,8 +20,9 @@ ChooseCpuRanks = Callable[[int], CpuRanks]
 class Share:
     """What this machine is to run.
 
-    num_processes: None for as many as there are devices (on a CPU see resolve_devices). source: who said so, "" for nobody.
-    slots: positions among the visible devices that --include or --exclude left, () for no filter.
+    num_processes: None for as many as there are devices (on a CPU see resolve_devices). source: who said so,
+    "" for nobody. slots: positions among the visible devices that --include or --exclude left, () for no
+    filter.
     """
 
     num_processes: int | None
@@ -64,8 +65,8 @@ def resolve_devices(
     if not visible:
         num_processes, source = len(share.slots) or share.num_processes or 1, share.source
         if cpu_ranks is not None and not share.slots and share.num_processes is None:
-            chosen = cpu_ranks(machine.num_cores)
-            num_processes, source = chosen.num_ranks, f"{chosen.bound}; --gpus N changes it"
+            choice = cpu_ranks(machine.num_cores)
+            num_processes, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
         notices.append(_cpu_notice(device, machine, num_processes, source))
         return NodeDevices("cpu", num_processes, (), tuple(notices))
     needed = max(share.slots) + 1 if share.slots else share.num_processes

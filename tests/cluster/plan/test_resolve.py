@@ -14,8 +14,7 @@ from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 def test_no_flags_on_a_machine_without_gpus_is_one_cpu_rank_said_loudly():
     found = plan(LaunchRequest())
     notice = (
-        "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 rank "
-        "(more with --gpus N; 4 cores here)"
+        "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 rank (more with --gpus N; 4 cores here)"
     )
     assert found == LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", 12355, "torchrun", (notice,), processes=(1,))
 
