@@ -107,6 +107,7 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
 @pytest.fixture
 def four_cores(no_gpu, monkeypatch: pytest.MonkeyPatch):
     """As on a machine with four cores, no GPU and memory enough."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("alphazero.host.machine.count_cores", lambda: 4)
     monkeypatch.setattr(
         "alphazero.host.memory.HostMemory.check", lambda self: MemoryState("here", 1 << 40, 1 << 41, 0)
@@ -138,7 +139,6 @@ def test_a_machine_without_gpus_gets_a_rank_per_core_as_far_as_the_batch_goes(
     four_cores, monkeypatch, tmp_path, capsys, flags, ranks, threads, bound
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     found = ranks_and_words(capsys, *flags)
     assert found[:2] == (ranks, threads)
     assert f"training on the CPU with {counted(ranks, 'rank')} ({bound}" in found[2]
@@ -148,7 +148,6 @@ def test_a_run_that_goes_on_gets_the_ranks_that_its_micro_batches_keep_busy(
     four_cores, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     step = tmp_path / "runs" / "chess_cpu" / "checkpoints" / "step-00000005"
     step.mkdir(parents=True)
     (step / "state.json").write_text(json.dumps({"batch_size": 256, "micro_batch_size": 256}))
