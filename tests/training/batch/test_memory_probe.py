@@ -122,7 +122,7 @@ def memory_of(available):
 def test_on_the_cpu_the_answer_fills_four_fifths_of_a_rank_s_share_at_most(monkeypatch, ranks):
     config, network = build(batch_size=4096)
     monkeypatch.setattr("alphazero.training.batch.memory_probe.bytes_per_position", lambda *_: MIB)
-    monkeypatch.setattr("alphazero.host.memory.control_group_limits", lambda root: ())
+    monkeypatch.setattr("alphazero.host.memory.memory_limits", lambda root: ())
     reserve = reserve_bytes(network, config.training, config.optimizer, ranks)
     # Room for 300 positions a rank: 256 is the largest divisor of 4096 below.
     available = int(ranks * (reserve + 300 * MIB) / 0.8) + MIB
