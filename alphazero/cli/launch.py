@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train_distributed.py"
+ELASTIC_IS_GONE = (
+    "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
+    "--min-nodes and --max-restarts, which go on without lost hosts and take them back at a restart"
+)
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
@@ -143,12 +147,7 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
         ("--silence-timeout", 3, "until a host or head that says nothing counts as lost (default: 10)"),
     ):
         group.add_argument(flag, type=numbers.seconds(least), metavar="SECONDS", help=f"seconds {help_text}")
-    group.add_argument(
-        "--elastic",
-        type=numbers.count_range(MOST_NODES),
-        metavar="LEAST:MOST",
-        help="by hand: torchrun restarts the job with LEAST to MOST machines, each started like the others",
-    )
+    group.add_argument("--elastic", nargs="?", const="", help=argparse.SUPPRESS)  # gone: see run
     group.add_argument(
         "--no-preflight",
         action="store_true",
@@ -166,6 +165,8 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.cluster.plan.cluster_section import read_cluster
     from alphazero.host.machine import addresses_of, find_free_port, look_at_this_machine, port_is_free
 
+    if args.elastic is not None:
+        raise LaunchError(ELASTIC_IS_GONE)
     ssh = _ssh_options(args)
     trainer_arguments, config, source = _trainer_arguments(args)
     request = LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
@@ -297,7 +298,7 @@ def _start(
         device=plan.device,
         launcher=plan.launcher,
         interface=plan.interface,
-        max_restarts=0 if plan.node is not None and plan.node.elastic is not None else plan.max_restarts,
+        max_restarts=plan.max_restarts,
         min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,

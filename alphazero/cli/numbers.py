@@ -61,23 +61,6 @@ def seconds(low: float = 0.0) -> Callable[[str], float]:
     return parse
 
 
-def count_range(most: int) -> Callable[[str], tuple[int, int]]:
-    """LEAST:MOST, two counts of at most `most`, the first not above the second."""
-    count = whole(1, most)
-
-    def parse(text: str) -> tuple[int, int]:
-        least, colon, last = text.partition(":")
-        try:
-            bounds = count(least), count(last)
-        except argparse.ArgumentTypeError:
-            bounds = 0, 0
-        if not (colon and 1 <= bounds[0] <= bounds[1]):
-            raise _error(text, f"LEAST:MOST as 1:4, each from 1 to {most}")
-        return bounds
-
-    return parse
-
-
 seed = whole(0, MOST_SEED)
 count = whole(1, MOST_COUNT)
 threads = whole(1, MOST_THREADS)

@@ -46,7 +46,6 @@ def test_an_unknown_flag_without_a_near_one_points_to_help():
         (numbers.whole(1, 9), "9", 9, ["0", "10", "1.5", "", "x", "9" * 5000], "a whole number from 1 to 9"),
         (numbers.number(0, 1), "0.5", 0.5, ["-1", "2", "nan", "inf", "x"], "a number from 0 to 1"),
         (numbers.seconds(1), "3", 3.0, ["0.5", "1e300", "nan", ""], "seconds from 1 to 100,000,000"),
-        (numbers.count_range(9), "1:4", (1, 4), ["0:4", "4:1", "1", "1:10", ":", "a:b"], "LEAST:MOST as 1:4"),
     ],
 )
 def test_a_number_is_in_its_range_or_one_short_line(parse, good, value, bad, expected):

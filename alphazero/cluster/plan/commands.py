@@ -95,9 +95,6 @@ def build_command(
     """
     if plan.launcher == "deepspeed" and plan.num_nodes > 1:
         command = deepspeed_node_command(plan, slots, python, trainer, arguments)
-    elif plan.elastic is not None:
-        local_addr = address_of(plan.interface or interface, machine)
-        command = elastic_command(plan, local_addr, python, trainer, arguments)
     else:
         build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
         command = build(plan, python, trainer, arguments)
@@ -119,36 +116,6 @@ def torchrun_command(
         f"--master_port={plan.master_port}",
     )
     return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
-
-
-def elastic_command(
-    plan: LaunchPlan, local_addr: str, python: str, trainer: Sequence[str], arguments: Sequence[str]
-) -> Command:
-    """torchrun with its c10d meeting point: nodes come and go, ranks are by order of address.
-
-    It guesses from the name of the endpoint whether this node keeps the meeting point, and guesses wrong in
-    private networks: is_host says it. Its ranks meet at local_addr, "" for the name of this machine.
-    """
-    assert plan.elastic is not None
-    least, most = plan.elastic
-    master = f"[{plan.master_addr}]" if ":" in plan.master_addr else plan.master_addr
-    options = [
-        f"--nproc_per_node={plan.num_processes}",
-        f"--nnodes={least}:{most}",
-        f"--max_restarts={plan.max_restarts}",
-        "--rdzv_backend=c10d",
-        f"--rdzv_endpoint={master}:{plan.master_port}",
-        f"--rdzv_id=alphazero-{plan.master_port}",
-        f"--rdzv_conf=is_host={int(plan.node_rank == 0)}",
-    ]
-    if local_addr:
-        options.append(f"--local_addr={local_addr}")
-    return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
-
-
-def address_of(interface: str, machine: Machine) -> str:
-    """The first address of an interface, IPv4 before IPv6; "" where it has none."""
-    return next((address for name, address in machine.addresses if name == interface), "")
 
 
 def deepspeed_command(

@@ -40,8 +40,8 @@ class Limits:
 class LaunchRequest:
     """What the command line asks for; None (or nothing) where a flag was not given.
 
-    gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. elastic is (least, most)
-    nodes of a by-hand job whose nodes come and go. Timeouts are in seconds (hang_watch.Limits).
+    gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. Timeouts are in seconds
+    (Limits).
     """
 
     gpus: int | None = None
@@ -57,7 +57,6 @@ class LaunchRequest:
     launcher: str = "auto"
     max_restarts: int | None = None
     min_nodes: int | None = None
-    elastic: tuple[int, int] | None = None
     hang_timeout: float | None = None
     start_timeout: float | None = None
     pause_timeout: float | None = None
@@ -73,8 +72,7 @@ class LaunchPlan:
     device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
     empty on cpu. launcher: torchrun or deepspeed. notices: what people must be told. weight: this host's
     share of the work beside others, None where all are alike. interface: of the network, "" where the user
-    chose none. processes: of every node, () where all run as many as this one. elastic: see LaunchRequest;
-    nodes then have no fixed rank, node 0 keeps the meeting point.
+    chose none. processes: of every node, () where all run as many as this one.
     """
 
     num_nodes: int
@@ -89,8 +87,6 @@ class LaunchPlan:
     weight: float | None = None
     interface: str = ""
     processes: tuple[int, ...] = ()
-    elastic: tuple[int, int] | None = None
-    max_restarts: int = 0
 
     @property
     def processes_by_node(self) -> tuple[int, ...]:

@@ -19,23 +19,13 @@ TIMEOUTS = {
     "shutdown_timeout": ("shutdown_s", 1.0),
     "silence_timeout": ("silence_s", 3.0),
 }
-HANG_LIMITS = ("step_s", "start_s", "pause_s", "games_s")
 
 
 def choose_limits(sources: Sources) -> Limits:
     """The limits of a launch; LaunchError for one that is too small, or that nobody would heed."""
-    elastic = sources.request.elastic is not None
     chosen: dict[str, float] = {}
-    if elastic:
-        # Ranks change as machines come and go: torchrun sees failures, nobody looks for hangs.
-        chosen = dict.fromkeys(HANG_LIMITS, math.inf)
     for key, (limit, least_s) in TIMEOUTS.items():
-        flag = "--" + key.replace("_", "-")
-        if elastic and limit in HANG_LIMITS:
-            if getattr(sources.request, key) is not None:
-                raise LaunchError(f"{flag} contradicts --elastic, where nobody looks for hangs")
-            continue
-        claims = sources.claim(flag, key)
+        claims = sources.claim("--" + key.replace("_", "-"), key)
         for claim in claims:
             assert isinstance(claim.value, float)
             if not least_s <= claim.value < math.inf:

@@ -101,16 +101,6 @@ def _count_nodes(sources: Sources) -> Claim[int]:
     if sources.outer.num_nodes > 1:
         outer = sources.outer
         claims.append(Claim(outer.num_nodes, f"{outer.size_variable}={outer.num_nodes}"))
-    elastic = sources.request.elastic
-    if elastic is not None:
-        least, most = elastic
-        if not 1 <= least <= most:
-            raise LaunchError(f"--elastic {least}:{most}: expected LEAST:MOST nodes, 1 <= LEAST <= MOST")
-        if claims:
-            raise LaunchError(
-                f"--elastic {least}:{most} contradicts {claims[0].text}: expected one of the two"
-            )
-        return Claim(most, f"--elastic {least}:{most}")
     return agreed(claims) or Claim(1, "")
 
 
@@ -199,19 +189,17 @@ def _choose_launcher(sources: Sources) -> str:
     asked = request.launcher
     if asked == "auto" and sources.file is not None and "launcher" in sources.file.places:
         asked = sources.file.config.launcher
-    if asked == "deepspeed" and request.elastic is not None:
-        raise LaunchError("--launcher deepspeed contradicts --elastic: expected --launcher torchrun")
     return "deepspeed" if asked == "deepspeed" else "torchrun"
 
 
 def _choose_restarts(sources: Sources, role: str) -> int:
     claims = numbers_of(sources.claim("--max-restarts", "max_restarts"), 0)
     number = claims[0].value if claims else 0
-    by_hand = role == SLURM_TASK or (role == NODE and sources.request.elastic is None)
+    by_hand = role in (NODE, SLURM_TASK)
     if number and by_hand and sources.request.max_restarts is not None:
         raise LaunchError(
-            f"--max-restarts {number}: all machines start again together; expected --hostfile, a SLURM "
-            "allocation or --elastic"
+            f"--max-restarts {number}: all machines start again together; expected --hostfile or a SLURM "
+            "allocation"
         )
     return 0 if by_hand else number
 
@@ -257,8 +245,6 @@ def _with_this_node(
         weight=own.weight if plan.has_weights else None,
         interface=plan.interface,
         processes=tuple(part.num_processes or devices.num_processes for part in plan.hosts),
-        elastic=sources.request.elastic,
-        max_restarts=plan.max_restarts if sources.request.elastic else 0,
     )
     return replace(plan, device=node.device, master_port=number, notices=notices, node=node)
 

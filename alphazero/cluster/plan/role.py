@@ -35,9 +35,6 @@ def choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
     if rank is not None and nodes.value > 1:
         by_slurm = slurm is not None and slurm.in_step and not sources.chosen and len(claims) == 1
         return (SLURM_TASK if by_slurm else NODE), rank.value
-    if request.elastic is not None:
-        is_master = is_this_machine(request.master_addr or "", sources.machine)
-        return NODE, 0 if is_master else 1
     if sources.chosen:
         return _role_of_hostfile(sources)
     if slurm is not None and not slurm.in_step:

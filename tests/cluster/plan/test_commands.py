@@ -117,42 +117,11 @@ def test_the_interface_a_user_chose_says_so():
     assert [one.reason for one in by_route if one.value == "ib0"] == ["the route to 10.0.0.5"]
 
 
-@pytest.mark.parametrize(("node_rank", "is_host"), [(0, 1), (1, 0)])
-def test_elastic_torchrun_is_told_who_keeps_the_meeting_point(node_rank: int, is_host: int):
-    plan = replace(
-        CPU, num_nodes=3, node_rank=node_rank, master_addr="fd00::1", elastic=(1, 3), max_restarts=5
-    )
-    machine = replace(MACHINE, addresses=(("lo", "127.0.0.1"), ("eth0", "10.0.0.5"), ("eth0", "fd00::5")))
-    assert build(plan, "--seed", "1", interface="eth0", machine=machine).argv == (
-        "/venv/bin/python",
-        "-m",
-        "alphazero.ranks.torchrun",
-        "--nproc_per_node=2",
-        "--nnodes=1:3",
-        "--max_restarts=5",
-        "--rdzv_backend=c10d",
-        "--rdzv_endpoint=[fd00::1]:12355",
-        "--rdzv_id=alphazero-12355",
-        f"--rdzv_conf=is_host={is_host}",
-        "--local_addr=10.0.0.5",
-        "/repo/train_distributed.py",
-        "--seed",
-        "1",
-    )
-
-
-def test_torchrun_takes_the_arguments_of_both_kinds():
+def test_torchrun_takes_the_arguments():
     """torchrun's own parser reads what we build."""
     run = pytest.importorskip("torch.distributed.run")
     static = run.parse_args(build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5")).argv[3:])
     assert (static.nnodes, static.node_rank, static.rdzv_backend) == ("2", 1, "static")
-    elastic = replace(CPU, num_nodes=2, master_addr="fd00::1", elastic=(1, 2))
-    config, _, _ = run.config_from_args(run.parse_args(build(elastic).argv[3:]))
-    assert (config.min_nodes, config.max_nodes, config.rdzv_backend) == (1, 2, "c10d")
-    from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
-
-    assert parse_rendezvous_endpoint(config.rdzv_endpoint, -1) == ("fd00::1", 12355)
-    assert config.rdzv_configs["is_host"] == "1"
 
 
 def test_deepspeed_on_several_nodes_runs_its_part_of_a_node_with_that_node_s_devices():

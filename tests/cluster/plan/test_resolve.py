@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest, Limits
+from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
 from alphazero.errors import LaunchError
 from alphazero.host.machine import Machine
 from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
@@ -87,23 +87,11 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: expected at least 1 second"),
         (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: expected at least 1 second"),
         (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: expected at least 3 seconds"),
-        (
-            LaunchRequest(elastic=(1, 2), master_addr="a", hang_timeout=9.0),
-            CPU,
-            "--hang-timeout contradicts --elastic",
-        ),
         (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: expected at most 1, as many as hosts"),
         (
             LaunchRequest(nodes=2, node_rank=0, master_addr="a", max_restarts=3),
             CPU,
             "--max-restarts 3: all machines start again together; expected --hostfile",
-        ),
-        (LaunchRequest(elastic=(3, 2), master_addr="a"), CPU, "--elastic 3:2: expected LEAST:MOST nodes"),
-        (LaunchRequest(elastic=(1, 2), nodes=2), CPU, "--elastic 1:2 contradicts --nodes 2"),
-        (
-            LaunchRequest(elastic=(1, 2), master_addr="a", launcher="deepspeed"),
-            CPU,
-            "--launcher deepspeed contradicts --elastic",
         ),
     ],
 )
@@ -243,15 +231,6 @@ def test_a_master_s_name_that_means_the_loopback_here_is_an_error_with_advice(ho
         assert cluster(request, names={"box": ("10.0.0.5",)}).master_addr == "box"
 
 
-def test_machines_that_come_and_go_meet_at_the_master():
-    request = LaunchRequest(elastic=(1, 3), master_addr="10.0.0.5", max_restarts=5)
-    found = cluster(request)
-    assert found.node is not None
-    assert (found.role, found.num_nodes, found.node.node_rank) == ("node", 3, 0)
-    assert (found.node.elastic, found.node.max_restarts) == ((1, 3), 5)
-    assert cluster(replace(request, master_addr="10.0.0.6")).node_rank == 1
-
-
 def test_more_slots_than_gpus_is_an_error(hostfile):
     with pytest.raises(LaunchError, match="slots=8: this machine has 4 NVIDIA devices"):
         plan(LaunchRequest(hostfile=hostfile("localhost slots=8\n")), GPUS)
@@ -371,10 +350,3 @@ def test_another_launcher_that_starts_us_once_a_device_is_an_error():
 def test_leftovers_of_a_lone_process_change_nothing():
     lone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1"}
     assert cluster(LaunchRequest(), **lone) == cluster(LaunchRequest())
-
-
-def test_nobody_looks_for_hangs_where_machines_come_and_go():
-    request = LaunchRequest(elastic=(1, 3), master_addr="10.0.0.5", silence_timeout=20.0)
-    endless = math.inf
-    expected = Limits(step_s=endless, start_s=endless, pause_s=endless, games_s=endless, silence_s=20.0)
-    assert cluster(request).limits == expected
