@@ -59,6 +59,12 @@ class LaunchError(AlphaZeroError):
     kind = "launch"
 
 
+class PortInUseError(LaunchError):
+    """A port that another process listens on: the same start succeeds with another one."""
+
+    kind = "port in use"
+
+
 class BusyError(AlphaZeroError):
     """A directory that another process writes to."""
 
@@ -94,6 +100,7 @@ ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
         WeightsError,
         CheckpointError,
         LaunchError,
+        PortInUseError,
         BusyError,
         LostConnectionError,
         TrainingError,

@@ -28,6 +28,20 @@ def pid_namespace() -> str:
         return ""
 
 
+@cache
+def machine_identity() -> str:
+    """The same for two names or addresses of one host: its boot and its network namespace; "" if unknown.
+
+    Containers with networks of their own, and hosts that tests make of namespaces, share a kernel and are
+    hosts to their peers.
+    """
+    try:
+        network = str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        return ""
+    return f"{boot_id()} {network}" if boot_id() else ""
+
+
 def process_started(pid: int) -> int:
     """When process `pid` began, in clock ticks since the boot; -1 where there is no such process."""
     try:

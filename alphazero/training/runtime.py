@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,13 +66,14 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
     )
 
 
-def lone_process_environment() -> dict[str, str]:
-    """Rendezvous variables for one process that no launcher started."""
+def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Rendezvous variables for one process that no launcher started, which talks to nobody outside."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    return {**lone, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def default_threads(local_world_size: int) -> int:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.cluster.agent.rank_failure import FAILURE_VARIABLE, FirstFailure, read_first_failure
 from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
+from alphazero.errors import PortInUseError
 from alphazero.host.machine import find_free_port
-from alphazero.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, report
+from alphazero.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, refuse, report
 from tests.support.paths import REPOSITORY
 
 
@@ -74,6 +76,71 @@ def test_the_agent_is_told_instead_of_people(tmp_path: Path, capsys, accounts):
     assert capsys.readouterr().err == ""
     found = read_first_failure(tmp_path / "first.json")
     assert found == FirstFailure(1, "(pid 1001) ended with exit status 2", "data", (), "why", 100.0)
+
+
+# Ranks that talk, then rank 0 prints which sockets the whole job listens on, and its port.
+LISTENERS = """
+import json, os, psutil, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+job = psutil.Process(os.getppid())
+found = []
+for process in [job, *job.children(recursive=True)]:
+    found += [one.laddr.ip for one in process.net_connections("inet") if one.status == "LISTEN"]
+dist.barrier()
+if dist.get_rank() == 0:
+    print(json.dumps([found, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])]), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def run_torchrun(tmp_path: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks under our torchrun."""
+    (tmp_path / "train.py").write_text(script)
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "alphazero.ranks.torchrun", "--nproc_per_node=2", "--nnodes=1"),
+            *("--node_rank=0", "--master_addr=127.0.0.1", *options, str(tmp_path / "train.py")),
+        ],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_job_on_one_machine_listens_on_the_loopback_alone_and_moves_off_a_taken_port(tmp_path: Path):
+    """torch's own store listens on all interfaces, where it takes pickles and commands from anybody."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        done = run_torchrun(tmp_path, LISTENERS, f"--master_port={port}", "--any_port")
+    assert done.returncode == 0, done.stderr
+    found, address, other = json.loads(done.stdout)
+    assert found != []
+    assert set(found) == {"127.0.0.1"}
+    assert (address, other != port) == ("127.0.0.1", True)
+    assert done.stderr.startswith(f"alphazero: port {port} is in use here: taking {other}\n")
+
+
+def test_a_port_that_the_user_chose_and_another_has_is_one_line(tmp_path: Path):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        done = run_torchrun(tmp_path, LISTENERS, f"--master_port={port}")
+    assert done.returncode == 2
+    expected = f"alphazero: error: port {port} of 127.0.0.1 is in use; expected a free one\n"
+    assert done.stderr == expected
+
+
+def test_the_agent_hears_that_the_port_was_in_use_and_that_no_rank_began(tmp_path: Path):
+    environment = {FAILURE_VARIABLE: str(tmp_path / "first.json")}
+    assert refuse(PortInUseError("port 5 is in use"), environment) == 2
+    found = read_first_failure(tmp_path / "first.json")
+    assert (found.rank, found.kind, found.text) == (None, "port in use", "port 5 is in use")
 
 
 class BrokenAgent(SimpleElasticAgent):

@@ -282,7 +282,7 @@ class NodeAgent:
         self._close()
         stream = self._launcher_output
         if failure:
-            stream = self._ranks.get(failure.rank, stream)
+            stream = stream if failure.rank is None else self._ranks.get(failure.rank, stream)
             fate, seconds_ago = failure.fate, self._seconds_since(failure)
         else:
             fate = "ended" if status == 0 else _fate_of_launcher(status)
@@ -313,7 +313,7 @@ class NodeAgent:
         now = time.monotonic()
         if failure.at_s is not None:
             return max(0.0, now - failure.at_s)
-        missed = self._watch.seconds_since_end(failure.rank)
+        missed = None if failure.rank is None else self._watch.seconds_since_end(failure.rank)
         return missed if missed is not None else now - (self._failed_at or now)
 
     def _close(self) -> None:

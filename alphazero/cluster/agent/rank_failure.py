@@ -68,9 +68,12 @@ class RankEnd:
 
 @dataclass(frozen=True)
 class FirstFailure:
-    """Which rank of a host failed first and how. at_s: as in RankFailure, None where the rank did not say."""
+    """Which rank of a host failed first and how; rank None: the launcher itself, before any rank began.
 
-    rank: int
+    at_s: as in RankFailure, None where the rank did not say.
+    """
+
+    rank: int | None
     fate: str
     kind: str
     ranks: tuple[int, ...]

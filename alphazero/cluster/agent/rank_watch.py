@@ -52,6 +52,8 @@ class _Progress:
         self.life, self.changed_at = (beat.pid, beat.changes), now
 
     def note_process(self, is_there: bool, now: float) -> None:
+        if is_there and not self.was_seen:
+            self.changed_at = now  # until now its launcher waited for other nodes
         self.was_seen = self.was_seen or is_there
         if self.was_seen and not is_there and self.gone_at is None:
             self.gone_at = now

@@ -96,6 +96,8 @@ def _command_there(
         master_addr=plan.master_addr,
         master_port=plan.master_port,
         launcher=plan.launcher,
+        port_is_chosen=plan.port_is_chosen,
+        start_s=plan.limits.start_s,
     )
     if plan.launcher == "deepspeed":
         slots = [one.num_processes or 1 for one in plan.hosts]

@@ -65,6 +65,9 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> float:
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
         limit = limits.shutdown_s if state.pid else limits.exit_s
+    elif state.phase is Phase.START and not state.pid:
+        # Its launcher waits for other nodes as long as that, and says for whom.
+        limit = limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
         limit = step_s if median_s else limits.start_s
     else:

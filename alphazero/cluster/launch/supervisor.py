@@ -393,6 +393,8 @@ class Supervisor:
             launcher=self._job.launcher,
             weight=one.host.weight,
             interface=self._job.interface,
+            port_is_chosen=self._job.port_is_chosen,
+            start_s=self._job.limits.start_s,
         )
 
 

@@ -108,13 +108,17 @@ def torchrun_command(
     plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
 ) -> Command:
     """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
-    options = (
+    options: tuple[str, ...] = (
         f"--nproc_per_node={plan.num_processes}",
         f"--nnodes={plan.num_nodes}",
         f"--node_rank={plan.node_rank}",
         f"--master_addr={plan.master_addr}",
         f"--master_port={plan.master_port}",
     )
+    if plan.num_nodes > 1:
+        options += (f"--start_timeout={plan.start_s:g}",)
+    elif not plan.port_is_chosen:
+        options += ("--any_port",)
     return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
 
 
@@ -179,6 +183,8 @@ def choose_environment(
         chosen += _device_variables(plan, environment)
     if plan.num_nodes == 1:
         chosen.append(Variable("GLOO_SOCKET_IFNAME", "lo", "one node"))
+        if plan.device == "cuda":
+            chosen.append(Variable("NCCL_SOCKET_IFNAME", "lo", "one node"))
     elif interface := plan.interface or interface:
         route = "--interface" if plan.interface else f"the route to {plan.master_addr}"
         chosen.append(Variable("GLOO_SOCKET_IFNAME", interface, route))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from alphazero.cluster.plan.slurm import SlurmJob
 from alphazero.errors import LaunchError
+from alphazero.host.listener import names_loopback
 from alphazero.host.machine import Machine
 
 LOOPBACK = "127.0.0.1"
-LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
 def is_this_machine(address: str, machine: Machine) -> bool:
@@ -44,9 +44,7 @@ def is_ip(name: str) -> bool:
 
 def is_loopback_name(address: str) -> bool:
     """True for localhost and loopback addresses, as written."""
-    if address.lower() in LOOPBACK_NAMES:
-        return True
-    return is_ip(address) and ipaddress.ip_address(address).is_loopback
+    return names_loopback(address)
 
 
 def refuse_loopback(

@@ -72,7 +72,8 @@ class LaunchPlan:
     device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
     empty on cpu. launcher: torchrun or deepspeed. notices: what people must be told. weight: this host's
     share of the work beside others, None where all are alike. interface: of the network, "" where the user
-    chose none. processes: of every node, () where all run as many as this one.
+    chose none. processes: of every node, () where all run as many as this one. port_is_chosen: by the user,
+    so that another one will not do. start_s: for all nodes to come.
     """
 
     num_nodes: int
@@ -87,6 +88,8 @@ class LaunchPlan:
     weight: float | None = None
     interface: str = ""
     processes: tuple[int, ...] = ()
+    port_is_chosen: bool = False
+    start_s: float = Limits().start_s
 
     @property
     def processes_by_node(self) -> tuple[int, ...]:

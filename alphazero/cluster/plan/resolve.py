@@ -245,6 +245,8 @@ def _with_this_node(
         weight=own.weight if plan.has_weights else None,
         interface=plan.interface,
         processes=tuple(part.num_processes or devices.num_processes for part in plan.hosts),
+        port_is_chosen=plan.port_is_chosen,
+        start_s=plan.limits.start_s,
     )
     return replace(plan, device=node.device, master_port=number, notices=notices, node=node)
 

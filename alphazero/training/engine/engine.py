@@ -36,6 +36,7 @@ from alphazero.training.engine.loss_scale import LossScale
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.zero_state import ZeroState
 from alphazero.training.exchange import Exchange
+from alphazero.training.rendezvous import served_store
 from alphazero.training.runtime import Runtime
 
 # A rank that is gone is noticed after this long; start-up on slow disks must fit in it.
@@ -58,7 +59,8 @@ def start_process_group(runtime: Runtime) -> Exchange:
     compatible_ops["deepspeed_shm_comm"] = False
     if runtime.device.type == "cuda":
         torch.cuda.set_device(runtime.device)
-    deepspeed.init_distributed(dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False)
+    with served_store(os.environ):
+        deepspeed.init_distributed(dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False)
     return Exchange()
 
 

@@ -43,6 +43,7 @@ def test_torchrun_by_hand_has_the_arguments_of_the_manual():
         "--node_rank=1",
         "--master_addr=192.168.1.100",
         "--master_port=12355",
+        "--start_timeout=1800",
         "/repo/train_distributed.py",
         "--batch-size",
         "2048",
@@ -80,6 +81,14 @@ def test_the_environment_of_cpu_ranks_on_one_node():
         "GLOO_SOCKET_IFNAME": "lo",
     }
     assert variables(build(replace(CPU, num_processes=16)))["OMP_NUM_THREADS"] == "1"
+
+
+def test_one_machine_stays_on_the_loopback_and_takes_another_port_unless_the_user_chose_it():
+    assert "--any_port" in build(CPU).argv
+    assert "--any_port" not in build(replace(CPU, port_is_chosen=True)).argv
+    assert "--any_port" not in build(replace(CPU, num_nodes=2, master_addr="10.0.0.5")).argv
+    assert variables(build(GPU))["GLOO_SOCKET_IFNAME"] == "lo"
+    assert variables(build(GPU))["NCCL_SOCKET_IFNAME"] == "lo"
 
 
 def test_the_environment_of_gpus_on_several_nodes():
@@ -120,7 +129,11 @@ def test_the_interface_a_user_chose_says_so():
 def test_torchrun_takes_the_arguments():
     """torchrun's own parser reads what we build."""
     run = pytest.importorskip("torch.distributed.run")
-    static = run.parse_args(build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5")).argv[3:])
+    torchrun = pytest.importorskip("alphazero.ranks.torchrun")
+    built = build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5"), "--steps", "3").argv[3:]
+    read = torchrun.read_arguments(built)
+    assert read.job == ("/repo/train_distributed.py", "--steps", "3")
+    static = run.parse_args(read.for_torchrun())
     assert (static.nnodes, static.node_rank, static.rdzv_backend) == ("2", 1, "static")
 
 
