@@ -23,13 +23,14 @@ from alphazero.cluster.launch.attempt import Attempt, Outcome, Say
 from alphazero.cluster.launch.banner import banner
 from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
-from alphazero.errors import LaunchError
+from alphazero.errors import LaunchError, PortInUseError
 from alphazero.host.machine import interface_towards
 from alphazero.run.next_command import without_resume
 from alphazero.run.run_directory import RESTART_VARIABLE
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0
+MOST_PORT_CHANGES = 5  # somebody takes ports as fast as they are chosen: rather say so
 MISTAKE = 2  # the exit status of an AlphaZeroError: starting again does not mend it
 # What the head's environment tells ranks on other hosts; all else there is that host's own.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "DS_", "WANDB_", "PYTORCH_", "CUBLAS_", "ALPHAZERO_")
@@ -107,6 +108,7 @@ class Supervisor:
         self._checked: frozenset[str] = frozenset()  # the hosts that have passed the preflight
         self._has_started = False
         self.has_saved = False  # some start of this job saved a checkpoint
+        self._num_port_changes = 0
         self._vain = 0  # starts and attempts to start in a row that finished no step
 
     def run(self) -> int:
@@ -124,6 +126,8 @@ class Supervisor:
                     outcome = self._start(ready)
                     if self._signals or outcome.failure is None:
                         return self._last_word(outcome)
+                    if self._takes_another_port(outcome, is_restart=num_restarts > 0):
+                        continue  # nothing had begun: this is no restart
                     self._say(f"error: {outcome.failure.line}")
                     status = outcome.failure.status
                     if not self._may_restart(outcome):
@@ -148,6 +152,19 @@ class Supervisor:
             self._say(f"the job did not end well: {outcome.failure.line}")
             self._say("the newest complete checkpoint remains")
         return 128 + int(self._signals[0])
+
+    def _takes_another_port(self, outcome: Outcome, is_restart: bool) -> bool:
+        """True where the port was taken between our look at it and the start, and another one will do."""
+        failure, job = outcome.failure, self._job
+        if failure is None or failure.kind != PortInUseError.kind:
+            return False
+        by_hand = job.plan is not None and job.plan.num_nodes > 1
+        is_chosen = job.port_is_chosen and not is_restart
+        if by_hand or is_chosen or self._num_port_changes == MOST_PORT_CHANGES:
+            return False
+        self._num_port_changes += 1
+        self._say(f"{failure.host}: {failure.cause or failure.fate}: starting with another one")
+        return True
 
     def _may_restart(self, outcome: Outcome) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
@@ -185,9 +202,11 @@ class Supervisor:
                 return MISTAKE
             if self._signals or not self._needs_preflight(ready):
                 break
-            verdict = self._run_preflight(ready)
+            verdict = self._run_preflight(ready, is_restart)
             if self._signals:
                 break
+            if verdict is None:
+                continue
             for line in verdict.lines:
                 self._say(line)
             if verdict.status == 0:
@@ -210,8 +229,8 @@ class Supervisor:
             return False
         return not {one.host.remote.name for one in ready.hosts} <= self._checked
 
-    def _run_preflight(self, ready: _Ready) -> preflight_verdict.Verdict:
-        """All ranks together for a moment, started as the job will be."""
+    def _run_preflight(self, ready: _Ready, is_restart: bool) -> preflight_verdict.Verdict | None:
+        """All ranks together for a moment, started as the job will be; None where its port was taken."""
         job = self._job
         run = self._run = self._run or job.choose_run(ready.device)
         names = [one.host.remote.name for one in ready.hosts]
@@ -224,6 +243,8 @@ class Supervisor:
         limits = replace(preflight_verdict.LIMITS, silence_s=job.limits.silence_s)
         outcome = Attempt(links, self._inbox, limits, self._say, listener.take).run()
         self._asked += outcome.asked
+        if self._takes_another_port(outcome, is_restart):
+            return None
         return preflight_verdict.judge(listener.report(), outcome, names, slots)
 
     def _prepare(self, is_restart: bool, without: frozenset[str] = frozenset()) -> _Ready | None:
@@ -256,7 +277,7 @@ class Supervisor:
         assert first is not None
         # Started by hand on several machines, all were told the port.
         by_hand = job.plan is not None and job.plan.num_nodes > 1
-        fresh = not by_hand and (is_restart or not first.port_is_free)
+        fresh = not by_hand and (is_restart or self._num_port_changes > 0 or not first.port_is_free)
         return _Ready(
             fit,
             job_device(fit, job.device),

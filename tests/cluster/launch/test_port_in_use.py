@@ -1,0 +1,79 @@
+"""A port that was taken between the look at it and the start: another one is taken, which is no restart."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alphazero.cluster.hosts.compare import JobHost
+from alphazero.cluster.hosts.remote import Remote
+from alphazero.cluster.launch import supervisor
+from alphazero.cluster.launch.supervisor import MOST_PORT_CHANGES, ChosenRun, Supervision, Supervisor
+from alphazero.cluster.plan.commands import Command
+from alphazero.cluster.plan.launch_plan import LaunchPlan
+
+PORT = 12355
+# A launcher whose port others have for its first TAKEN starts; it notes the port of each.
+LAUNCHER = """
+import os, sys
+from pathlib import Path
+from alphazero.errors import PortInUseError
+from alphazero.ranks.torchrun import refuse
+ports, taken, port = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+starts = ports.read_text().split() if ports.exists() else []
+ports.write_text(" ".join([*starts, port]))
+sys.exit(refuse(PortInUseError(f"port {port} is in use")) if len(starts) < taken else 0)
+"""
+
+
+def run(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, taken: int, port_is_chosen: bool = False
+) -> tuple[int, list[str], list[int]]:
+    """Exit status, what was said, and the port of every start."""
+    notes = directory / "ports"
+
+    def build(plan: LaunchPlan, *rest: object) -> Command:
+        return Command((sys.executable, "-c", LAUNCHER, str(notes), str(taken), str(plan.master_port)))
+
+    monkeypatch.setattr(supervisor, "build_command", build)
+    monkeypatch.setattr(supervisor, "banner", lambda *rest: [])
+    said: list[str] = []
+    job = Supervision(
+        (JobHost(Remote("here"), "127.0.0.1", 1),),
+        (),
+        lambda device: ChosenRun(str(directory), ()),
+        str(directory),
+        str(directory),
+        "",
+        PORT,
+        plan=LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", PORT, "torchrun"),
+        device="cpu",
+        grace_s=1.0,
+    )
+    job = replace(job, port_is_chosen=port_is_chosen)
+    status = Supervisor(job, sys.executable, os.environ, said.append).run()
+    return status, said, [int(port) for port in notes.read_text().split()]
+
+
+def test_the_job_goes_on_with_another_port_without_counting_a_restart(tmp_path: Path, monkeypatch):
+    status, said, ports = run(tmp_path, monkeypatch, taken=2)
+    assert status == 0
+    assert len(set(ports)) == 3
+    assert said[0] == f"here: port {ports[0]} is in use: starting with another one"
+    assert not any("restart" in line for line in said)
+
+
+def test_a_port_that_the_user_chose_is_an_error_of_one_line(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("alphazero.cluster.hosts.probe.port_is_free", lambda port: True)
+    status, said, ports = run(tmp_path, monkeypatch, taken=1, port_is_chosen=True)
+    assert (status, ports) == (2, [PORT])
+    assert len(said) == 1
+    assert said[0].startswith(f"error: here could not start its ranks: port {PORT} is in use (log: ")
+
+
+def test_where_every_port_is_taken_the_job_ends(tmp_path: Path, monkeypatch):
+    status, said, ports = run(tmp_path, monkeypatch, taken=100)
+    assert (status, len(ports)) == (2, 1 + MOST_PORT_CHANGES)
+    assert said[-1].startswith("error: here could not start its ranks: port ")
