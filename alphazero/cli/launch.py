@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,19 +164,26 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.cluster.launch import banner as launch
     from alphazero.cluster.plan import resolve
     from alphazero.cluster.plan.cluster_section import read_cluster
-    from alphazero.host.machine import addresses_of, find_free_port, look_at_this_machine, port_is_free
+    from alphazero.host.machine import (
+        addresses_of,
+        find_free_port,
+        look_at_this_machine,
+        outward_address,
+        port_is_free,
+    )
 
     if args.elastic is not None:
         raise LaunchError(ELASTIC_IS_GONE)
     ssh = _ssh_options(args)
     trainer_arguments, config, source = _trainer_arguments(args)
-    request = LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
+    request = _request(args)
     machine = look_at_this_machine(device=args.device)
     plan = resolve.resolve(
         request,
         machine,
         os.environ,
-        port_is_free,
+        # With --dry-run nothing would listen: see the notice below.
+        (lambda port: True) if args.dry_run else port_is_free,
         find_free_port,
         read_cluster(source),
         # --dry-run asks no name server.
@@ -183,6 +191,7 @@ def run(args: argparse.Namespace) -> int:
         lambda num_cores: _choose_cpu_ranks(
             num_cores, config, fresh_start="--fresh-start" in trainer_arguments
         ),
+        lambda interface: outward_address(machine.addresses, interface),
     )
     if plan.device == "cuda":
         config = _settings(trainer_arguments, "cuda")
@@ -191,12 +200,15 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
 
-        for notice in (*plan.notices, *idle):  # the trainer says the second itself
+        words = (*_port_notices(plan, port_is_free), *_words_to_others(args, plan))
+        for notice in (*plan.notices, *idle, *words):  # the trainer says what ranks idle itself
             launch.say(notice)
         job = (sys.executable, _trainer(), trainer_arguments)
         for line in dry_run_lines(plan, machine, os.environ, *job, ssh):
             print(line)
         return 0
+    for line in _words_to_others(args, plan):
+        launch.say(line)
     hosts = _job_hosts(plan, machine, ssh)
     return _start(args, machine, plan, hosts, trainer_arguments, config)
 
@@ -238,6 +250,30 @@ def _micro_batch_size(config: Config, *, fresh_start: bool) -> int:
             if state.get("batch_size") == config.training.batch_size and type(saved) is int and saved > 0:
                 return saved
     return named
+
+
+def _port_notices(plan: ClusterPlan, port_is_free: Callable[[int], bool]) -> list[str]:
+    """Of a dry run, where a start would find its port in use."""
+    if plan.node is None or plan.node.node_rank != 0 or port_is_free(plan.master_port):
+        return []
+    return [f"port {plan.master_port} is in use here now: a start would refuse it, or take another one"]
+
+
+def _words_to_others(args: argparse.Namespace, plan: ClusterPlan) -> list[str]:
+    """What to type on the other nodes, where only node 0 knows its address."""
+    from alphazero.cli.main import build_parser
+    from alphazero.cluster.plan.commands import other_node_commands
+
+    if not plan.chose_address:
+        return []
+    trainer = build_parser("train").with_dashes(args.passed_on)
+    place = (plan.num_nodes, plan.master_addr, plan.master_port)
+    commands = other_node_commands(_request(args), *place, trainer)
+    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
+
+
+def _request(args: argparse.Namespace) -> LaunchRequest:
+    return LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
 
 
 def _check_batches(plan: ClusterPlan, config: Config, *, fresh_start: bool) -> tuple[str, ...]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.cli import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
-from alphazero.errors import AlphaZeroError, ConfigError, DataError
+from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path
+from alphazero.host.listener import names_loopback
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.run.run_directory import RESTART_VARIABLE
 from alphazero.settings import add_flags
@@ -20,6 +24,8 @@ from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge,
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
 MOST_RANKS = 2**20
+LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
+MUSTER_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 
@@ -146,13 +152,19 @@ def _launch_here(world_size: int) -> int:
 
 
 def _train(args: argparse.Namespace) -> int:
+    if args.rank is not None:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
     from alphazero.cluster.agent import rank_side
     from alphazero.host.machine import device_files_present
     from alphazero.training.runtime import lone_process_environment, read_runtime
 
     rank_side.begin(os.environ)
-    if "RANK" not in os.environ:
-        os.environ.update(lone_process_environment() if args.rank is None else _by_hand(args))
+    if args.rank is not None:
+        os.environ.update(_by_hand(args, os.environ))
+    elif "RANK" not in os.environ:
+        os.environ.update(lone_process_environment())
+    else:
+        os.environ.update(_given_by_environment(args, os.environ))
     on_cpu = args.device == "cpu" or not device_files_present()
     try:
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
@@ -164,6 +176,8 @@ def _train(args: argparse.Namespace) -> int:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
         notices.append(f"the full network is --config {GPU_PRESET}")
 
+    if args.rank is not None:
+        _meet(os.environ)
     from alphazero.pipeline.run_start import Request
     from alphazero.pipeline.train import train
 
@@ -182,17 +196,61 @@ def _train(args: argparse.Namespace) -> int:
     return train(config, settings, runtime, request)
 
 
-def _by_hand(args: argparse.Namespace) -> dict[str, str]:
-    """Rendezvous variables of a rank that a person started."""
-    if not args.world_size:
+def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Rendezvous variables of a rank that a person started; torchrun's own count where a flag is missing."""
+    world_size = args.world_size or _number(environment, "WORLD_SIZE")
+    if not world_size:
         raise ConfigError("--rank: expected --world-size beside it")
-    if not args.master_addr and args.world_size > 1:
-        raise ConfigError("--rank: expected --master-addr beside it")
+    address = args.master_addr or environment.get("MASTER_ADDR", "")
+    if not address and world_size > 1:
+        raise ConfigError("--rank: expected --master-addr beside it (or MASTER_ADDR)")
+    port = args.master_port or _number(environment, "MASTER_PORT") or DEFAULT_PORT
+    local = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
     return {
+        **(local if names_loopback(address or LOOPBACK) else {}),
         "RANK": str(args.rank),
         "LOCAL_RANK": str(args.local_rank or 0),
-        "WORLD_SIZE": str(args.world_size),
+        "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": args.master_addr or "127.0.0.1",
-        "MASTER_PORT": str(args.master_port or 12355),
+        "MASTER_ADDR": address or LOOPBACK,
+        "MASTER_PORT": str(port),
     }
+
+
+def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """What flags add to the variables of a launcher that says RANK; LaunchError without a master."""
+    address = environment.get("MASTER_ADDR") or args.master_addr
+    if not address and environment.get("WORLD_SIZE", "1") != "1":
+        raise LaunchError(f"RANK={environment['RANK']}: expected MASTER_ADDR beside it, or --master-addr")
+    port = _number(environment, "MASTER_PORT") or args.master_port or DEFAULT_PORT
+    return {"MASTER_ADDR": address or LOOPBACK, "MASTER_PORT": str(port)}
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    """A variable's whole number, 0 where it is not set."""
+    text = environment.get(name) or "0"
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise LaunchError(f"{name}={text!r}: expected a whole number")
+    return int(text)
+
+
+def _meet(environment: Mapping[str, str]) -> None:
+    """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
+    from alphazero.cluster.agent import muster
+    from alphazero.host.listener import listen_on
+
+    rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    if count == 1 or rank >= count:
+        return
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    place = muster.Place(address, port, "rank", one_machine=True)
+    own = muster.Member(rank, count, socket.gethostname())
+    if rank == 0:
+        with listen_on(address, port) as listener:
+            muster.receive_all(listener, own, place, MUSTER_LIMIT_S, _say)
+    else:
+        muster.report_to(own, place, MUSTER_LIMIT_S, _say)
+
+
+def _say(text: str) -> None:
+    print(f"alphazero: {text}", file=sys.stderr, flush=True)

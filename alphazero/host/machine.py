@@ -6,7 +6,9 @@ device whose driver does not answer is an error, so that a broken driver never b
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import os
 import socket
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from typing import Any
 from alphazero.errors import LaunchError
 from alphazero.host.control_groups import ROOT, processor_quota
 
+# Addresses of documentation (RFC 5737, RFC 3849): nobody has them, so that the default route leads there.
+OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 INFINIBAND = Path("/sys/class/infiniband")
 # Tells the ranks of a host their weight, where its line of the hostfile has one.
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
@@ -213,6 +217,29 @@ def interface_towards(address: str, addresses: tuple[tuple[str, str], ...]) -> s
             if own == local:
                 return name
     return ""
+
+
+def outward_address(addresses: tuple[tuple[str, str], ...], interface: str = "") -> str:
+    """The address by which other machines are likely to know this one; "" where it has none.
+
+    That of `interface`, else of the route to the default gateway (a connected UDP socket: nothing is sent),
+    else the first one that is not the loopback or of the link alone.
+    """
+    outward = [(name, own) for name, own in addresses if _reaches_further(own)]
+    if interface:
+        return next((own for name, own in outward if name == interface), "")
+    for family, outside in OUTSIDE:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((outside, 9))
+            local = str(probe.getsockname()[0]).partition("%")[0]
+            if any(own == local for _, own in outward):
+                return local
+    return next((own for _, own in outward), "")
+
+
+def _reaches_further(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return not (parsed.is_loopback or parsed.is_link_local)
 
 
 def addresses_of(name: str) -> tuple[str, ...]:

@@ -105,8 +105,26 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
-        assert main(["launch", "--master-port", str(port), "--dry-run"]) == 2
-    assert f"--master-port {port}: is in use here" in capsys.readouterr().err
+        assert main(["launch", "--master-port", str(port)]) == 2
+        assert f"--master-port {port}: is in use here" in capsys.readouterr().err
+        # Nothing would start, so nothing fails.
+        assert main(["launch", "--master-port", str(port), "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert f"alphazero: port {port} is in use here now: a start would refuse it" in said.err
+    assert f"--master_port={port}" in said.out
+
+
+def test_node_0_says_what_to_type_on_the_others(
+    no_gpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("alphazero.host.machine.list_addresses", lambda: (("eth0", "10.77.0.5"),))
+    by_hand = ["launch", "--gpus", "8", "--nodes", "2", "--node-rank", "0", "--master-port", "7123"]
+    assert main([*by_hand, "--batch-size", "2048", "--run-name", "a b", "--dry-run"]) == 0
+    line = (
+        "alphazero: on node 1, type: ./launch_distributed_training.sh --gpus 8 --nodes 2 --node-rank 1 "
+        "--master-addr 10.77.0.5 --master-port 7123 --batch-size 2048 --run-name 'a b'"
+    )
+    assert line in capsys.readouterr().err.splitlines()
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import base64
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from alphazero.cluster import programs
 from alphazero.cluster.plan.hostfile import Host
-from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
 from alphazero.errors import LaunchError
 from alphazero.host.machine import HOST_WEIGHT_VARIABLE, Machine
 
@@ -205,6 +205,27 @@ def _device_variables(plan: LaunchPlan, environment: Mapping[str, str]) -> list[
     if "CUDA_VISIBLE_DEVICES" not in environment:
         found.append(Variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "as nvidia-smi counts"))
     return found
+
+
+# Of the launcher's own flags: what each node has to itself, or is told besides.
+NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
+
+
+def other_node_commands(
+    request: LaunchRequest, num_nodes: int, master_addr: str, master_port: int, arguments: Sequence[str]
+) -> tuple[str, ...]:
+    """What a person types on every node but node 0: its own command, with the rank and the master's place."""
+    kept: list[str] = []
+    for entry in fields(request):
+        value = getattr(request, entry.name)
+        if entry.name not in NOT_OF_OTHER_NODES and value != entry.default:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            kept += [f"--{entry.name.replace('_', '-')}", text]
+    lines = []
+    for rank in range(1, num_nodes):
+        place = ["--node-rank", str(rank), "--master-addr", master_addr, "--master-port", str(master_port)]
+        lines.append(shlex.join(["./launch_distributed_training.sh", *kept, *place, *arguments]))
+    return tuple(lines)
 
 
 def hand_commands(

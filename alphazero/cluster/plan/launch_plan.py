@@ -122,8 +122,9 @@ class ClusterPlan:
     hosts: in order of node rank. device: auto (head and slurm only: the hosts decide), cuda or cpu.
     role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
     port_is_chosen: by the user, so that another one will not do. interface: "" where each host takes the one
-    on its route to the master. min_nodes: fewest hosts to go on with. node: this machine's part (LOCAL, NODE,
-    SLURM_TASK).
+    on its route to the master. min_nodes: fewest hosts to go on with. chose_address: this is node 0 by hand
+    and nobody named the master, so that the other nodes are still to be told where it is. node: this
+    machine's part (LOCAL, NODE, SLURM_TASK).
     """
 
     hosts: tuple[HostPlan, ...]
@@ -139,6 +140,7 @@ class ClusterPlan:
     max_restarts: int = 0
     min_nodes: int = 0
     limits: Limits = field(default_factory=Limits)
+    chose_address: bool = False
     node: LaunchPlan | None = None
 
     @property

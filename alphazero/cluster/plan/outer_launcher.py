@@ -74,7 +74,11 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
             _number(environment, port) if port else None,
             (size, rank, local_size) in MPI_VARIABLES,
         )
-    return OuterLauncher(master_addr=environment.get(addr, ""), addr_variable=addr)
+    return OuterLauncher(
+        master_addr=environment.get(addr, ""),
+        addr_variable=addr,
+        master_port=_number(environment, port) if port else None,
+    )
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

@@ -17,6 +17,7 @@ from alphazero.cluster.plan.cluster_section import ClusterFile
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.identity import (
     LOOPBACK,
+    is_loopback_name,
     refuse_loopback,
 )
 from alphazero.cluster.plan.launch_plan import (
@@ -54,23 +55,32 @@ def resolve(
     file: ClusterFile | None = None,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
+    outward_address: Callable[[str], str] = lambda interface: "",
 ) -> ClusterPlan:
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
     resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where nobody
-    gave one. Raises LaunchError for what cannot be, and for sources that
+    gave one. outward_address: of this machine, on the interface named or, for "", on any; "" where it has
+    none. Raises LaunchError for what cannot be, and for sources that
     contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
     role, node_rank = choose_role(sources, nodes)
     hosts = _plan_hosts(sources, nodes.value, node_rank)
-    master_addr = _choose_master(sources, nodes, hosts, role)
-    if len(hosts) > 1:
+    master_addr = _choose_master(sources, nodes, hosts)
+    chose_address = not master_addr
+    interface = str(choice(sources, "interface") or "")
+    notices: tuple[str, ...] = ()
+    if chose_address:
+        master_addr = _own_address(nodes, role, node_rank, interface, outward_address)
+    elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
+        notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
+    elif len(hosts) > 1:
         is_here = role in (NODE, SLURM_TASK) or hosts[0].is_local
         refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
-    port = _choose_port(sources)
+    port = _choose_port(sources, nodes)
     plan = ClusterPlan(
         hosts=hosts,
         device=request.device,
@@ -80,10 +90,12 @@ def resolve(
         role=role,
         node_rank=node_rank,
         port_is_chosen=bool(port.text),
-        interface=str(choice(sources, "interface") or ""),
+        notices=notices,
+        interface=interface,
         max_restarts=_choose_restarts(sources, role),
         min_nodes=_choose_min_nodes(sources, len(hosts)),
         limits=choose_limits(sources),
+        chose_address=chose_address,
     )
     if role in (HEAD, SLURM):
         return plan
@@ -152,7 +164,8 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
     return tuple(counts)
 
 
-def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, ...], role: str) -> str:
+def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, ...]) -> str:
+    """The master's address; "" where nobody named one."""
     claims = [Claim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")]
     outer = sources.outer
     if outer.master_addr and nodes.value > 1:
@@ -160,23 +173,46 @@ def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, .
     found = agreed(claims)
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
+    if nodes.value == 1:  # nobody outside is to reach it
+        return found.value if found is not None and is_loopback_name(found.value) else LOOPBACK
     if found is not None:
         return found.value
-    if nodes.value == 1:
-        return LOOPBACK
-    if not hosts[0].host.address:
-        raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
     return hosts[0].host.address
 
 
-def _choose_port(sources: Sources) -> Claim[int]:
+def _own_address(
+    nodes: Claim[int],
+    role: str,
+    node_rank: int | None,
+    interface: str,
+    outward_address: Callable[[str], str],
+) -> str:
+    """Of node 0, which tells the others; LaunchError on the others."""
+    if role != NODE or node_rank != 0:
+        raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
+    if address := outward_address(interface):
+        return address
+    where = f"--interface {interface} has" if interface else "this machine has"
+    raise LaunchError(
+        f"{nodes.text}: {where} no address in a network; expected --master-addr ADDRESS, or --master-addr "
+        "127.0.0.1 where all nodes are on this machine"
+    )
+
+
+def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
+    """True where a person started the nodes by hand and named the loopback, which says just that."""
+    by_person = role == NODE and not sources.chosen and sources.outer.num_nodes == 1
+    return by_person and is_loopback_name(master_addr)
+
+
+def _choose_port(sources: Sources, nodes: Claim[int]) -> Claim[int]:
     """The port; its text is "" where nobody asked for one."""
     for claim in sources.claim("--master-port", "master_port"):
         assert isinstance(claim.value, int)
         if not 1 <= claim.value <= 65535:
             raise LaunchError(f"{claim.text}: expected 1 to 65535")
         return Claim(claim.value, claim.text)
-    if sources.outer.master_port is not None:
+    if sources.outer.master_port is not None and nodes.value > 1:
         return Claim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
     if sources.slurm is not None:
         return Claim(sources.slurm.port, "")
@@ -227,10 +263,11 @@ def _with_this_node(
     # Machines that were started one by one do not know each other's cores: there a number must be given.
     choose = cpu_ranks if plan.num_nodes == 1 else None
     devices = resolve_devices(plan.device, _share(sources, own), sources.machine, environment, choose)
-    notices = devices.notices
+    notices = plan.notices + devices.notices
     number = plan.master_port
     if plan.node_rank == 0:
-        number, said = resolve_port(number, port.text, plan.num_nodes, port_is_free, find_free_port)
+        others_know = plan.num_nodes > 1 and not plan.chose_address
+        number, said = resolve_port(number, port.text, others_know, port_is_free, find_free_port)
         notices += said
     node = LaunchPlan(
         num_nodes=plan.num_nodes,

@@ -95,21 +95,21 @@ def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) 
 def resolve_port(
     port: int,
     chosen_by: str,
-    num_nodes: int,
+    others_know: bool,
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
 ) -> tuple[int, tuple[str, ...]]:
     """The port that node 0 listens on, and what to say of it; asked on node 0 alone.
 
-    chosen_by: who said which port, "" for nobody: then one machine alone takes another one where it is taken.
-    Raises LaunchError with a free one elsewhere.
+    chosen_by: who said which port, "" for nobody: then another one is taken where it is in use, unless other
+    nodes have been started with it (others_know). Raises LaunchError with a free one elsewhere.
     """
     if port_is_free(port):
         return port, ()
     other = find_free_port()
     if chosen_by:
         raise LaunchError(f"{chosen_by}: is in use here (or not allowed); {other} is free")
-    if num_nodes > 1:
+    if others_know:
         raise LaunchError(
             f"port {port} is in use here; {other} is free: give --master-port {other} on every node"
         )

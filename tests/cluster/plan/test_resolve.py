@@ -71,13 +71,22 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(device="cuda"), CPU, "--device cuda: expected an NVIDIA device, there is none on box"),
         (LaunchRequest(nodes=0), CPU, "--nodes 0: expected at least 1"),
         (LaunchRequest(nodes=2), CPU, "--nodes 2: expected --node-rank beside it, 0 to 1"),
-        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
+        (LaunchRequest(nodes=2, node_rank=1), CPU, "--nodes 2: expected --master-addr beside it"),
         (LaunchRequest(node_rank=1), CPU, "--node-rank 1: expected 0 to 0 (--nodes 1)"),
         (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: expected 0 to 1"),
         (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: expected 0 to 1"),
         (LaunchRequest(master_port=0), CPU, "--master-port 0: expected 1 to 65535"),
         (LaunchRequest(master_port=65536), CPU, "--master-port 65536: expected 1 to 65535"),
-        (LaunchRequest(nodes=2, node_rank=0), CPU, "--nodes 2: expected --master-addr beside it"),
+        (
+            LaunchRequest(nodes=2, node_rank=0),
+            replace(CPU, addresses=(("lo", "127.0.0.1"), ("eth0", "fe80::1"))),
+            "--nodes 2: this machine has no address in a network; expected --master-addr ADDRESS",
+        ),
+        (
+            LaunchRequest(nodes=2, node_rank=0, interface="ib0"),
+            CPU,
+            "--nodes 2: --interface ib0 has no address in a network; expected --master-addr",
+        ),
         (LaunchRequest(nodes=2, node_rank=0, master_addr=""), CPU, "--master-addr '': expected the address"),
         (LaunchRequest(node_rank="auto"), CPU, "--node-rank auto: expected --hostfile beside it"),
         (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
@@ -211,15 +220,43 @@ def test_one_machine_under_two_names_is_an_error(hostfile):
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
-def test_a_loopback_master_of_several_machines_is_an_error_with_advice(address: str):
+def test_a_loopback_master_of_a_hostfile_or_controller_is_an_error_with_advice(hostfile, address: str):
+    by_file = LaunchRequest(hostfile=hostfile("box slots=1\nb slots=1\n"), master_addr=address)
+    for request, environment in (
+        (by_file, {}),
+        (LaunchRequest(), {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": address}),
+    ):
+        with pytest.raises(LaunchError) as caught:
+            cluster(request, **environment)
+        assert str(caught.value) == (
+            f"--master-addr {address}: is the loopback, which other machines cannot reach; "
+            "expected the address of node 0 in the network; this machine has 10.0.0.5"
+        )
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
+def test_a_loopback_master_that_a_person_names_means_that_all_nodes_are_here(address: str):
     by_hand = LaunchRequest(nodes=2, node_rank=0, master_addr=address)
-    with pytest.raises(LaunchError) as caught:
-        cluster(by_hand)
-    assert str(caught.value) == (
-        f"--master-addr {address}: is the loopback, which other machines cannot reach; "
-        "expected the address of node 0 in the network; this machine has 10.0.0.5"
-    )
+    for rank in (0, 1):
+        found = plan(replace(by_hand, node_rank=rank))
+        assert (found.num_nodes, found.node_rank, found.master_addr) == (2, rank, address)
+        assert f"master {address} is the loopback: all 2 nodes are on this machine" in found.notices
     assert cluster(replace(by_hand, nodes=1)).master_addr == address
+
+
+def test_one_machine_alone_meets_on_the_loopback_whatever_address_was_given():
+    assert plan(LaunchRequest(master_addr="10.0.0.5")).master_addr == "127.0.0.1"
+
+
+def test_node_0_without_a_master_s_address_takes_its_own_and_any_port():
+    request = LaunchRequest(gpus=8, nodes=2, node_rank=0)
+    found = cluster(request, taken=(12355,))
+    assert (found.master_addr, found.master_port, found.chose_address) == ("10.0.0.5", 40000, True)
+    machine = replace(CPU, addresses=(*CPU.addresses, ("ib0", "10.1.0.5")))
+    assert cluster(replace(request, interface="ib0"), machine).master_addr == "10.1.0.5"
+    assert not cluster(replace(request, master_addr="10.0.0.5")).chose_address
+    exported = cluster(request, MASTER_ADDR="10.9.9.9", MASTER_PORT="7000")
+    assert (exported.master_addr, exported.master_port, exported.chose_address) == ("10.9.9.9", 7000, False)
 
 
 def test_a_master_s_name_that_means_the_loopback_here_is_an_error_with_advice(hostfile):

@@ -8,7 +8,7 @@ from alphazero.cluster.plan.cluster_section import read_cluster
 from alphazero.cluster.plan.cpu_ranks import CpuRanks
 from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
 from alphazero.cluster.plan.resolve import resolve
-from alphazero.host.machine import Device, Machine
+from alphazero.host.machine import Device, Machine, outward_address
 
 ADDRESSES = (("lo", "127.0.0.1"), ("eth0", "10.0.0.5"))
 CPU = Machine("box", (), 4, ADDRESSES, has_infiniband=False)
@@ -37,6 +37,7 @@ def cluster(
         file,
         lambda name: known.get(name, ()),
         cpu_ranks,
+        lambda interface: outward_address(machine.addresses, interface),
     )
 
 
