@@ -6,11 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 MIB = 1 << 20
+TCP_COUNTERS = Path("/proc/net/snmp")
 WARM_UPS = 2
 BARRIERS = 9
 LATENCY_REPEATS = 20
@@ -29,6 +31,7 @@ class Measured:
     """Medians on one rank, ms. link_ms: best exchange of LINK_BYTES with a partner, None without one.
 
     compute_ms: the device's work alone; arrival_ms: that and the host's, from barrier to barrier.
+    segments, retransmitted: TCP segments that the host sent meanwhile, and those it had to send again.
     """
 
     compute_ms: float
@@ -36,6 +39,8 @@ class Measured:
     latency_ms: float
     bandwidth_ms: float
     link_ms: float | None
+    segments: int = 0
+    retransmitted: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,13 +85,34 @@ def measure(
 
     peers: ranks, this one among them, whose links are alike (link_peers).
     """
+    sent, sent_again = tcp_segments()
     compute_ms, arrival_ms = _barriers(device, work, enter)
     enter("all-reduce of 8 bytes")
     latency_ms = _all_reduce_ms(device, LATENCY_BYTES, LATENCY_REPEATS)
     enter("large all-reduce")
     bandwidth_ms = _all_reduce_ms(device, BANDWIDTH_BYTES[device.type], BANDWIDTH_REPEATS)
     link_ms = _best_link_ms(device, peers, enter)
-    return Measured(compute_ms, arrival_ms, latency_ms, bandwidth_ms, link_ms)
+    now_sent, now_again = tcp_segments()
+    return Measured(
+        compute_ms,
+        arrival_ms,
+        latency_ms,
+        bandwidth_ms,
+        link_ms,
+        now_sent - sent,
+        now_again - sent_again,
+    )
+
+
+def tcp_segments(path: Path = TCP_COUNTERS) -> tuple[int, int]:
+    """TCP segments that this host (its network namespace) has sent, and those sent again; 0, 0 if unknown."""
+    try:
+        rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+        names, values = (row[1:] for row in rows if row and row[0] == "Tcp:")
+        counters = dict(zip(names, map(int, values), strict=True))
+        return counters["OutSegs"], counters["RetransSegs"]
+    except (OSError, ValueError, KeyError):
+        return 0, 0
 
 
 def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None]) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from alphazero.ranks.preflight_report import (
     PreflightReport,
     RankRecord,
     RankTimes,
+    judge_network,
     judge_records,
     judge_times,
     to_json,
@@ -124,6 +125,7 @@ def _run(
     if worst(findings) < Severity.FAIL:  # unlike versions of NCCL or torch would hang or crash
         times = _measure(runtime, environment, records, roll_call, work, thresholds.stage_timeout_s)
         findings += judge_times(records, times, thresholds)
+        findings += judge_network(records, times, _bandwidth_bytes(runtime), thresholds)
     status = 0
     if runtime.is_main:
         report = PreflightReport(runtime.backend, _bandwidth_bytes(runtime), records, times, tuple(findings))

@@ -40,8 +40,12 @@ class RankTimes:
     latency_ms: float
     bandwidth_ms: float
     link_ms: float | None
+    segments: int = 0
+    retransmitted: int = 0
 
 
+# Fewer segments than these say nothing: one lost at the start of a connection is no lossy network.
+LEAST_SEGMENTS = 200
 # Ranks of different versions of these may compute on; all others must agree.
 TOLERATED = ("python", "local changes")
 
@@ -118,6 +122,42 @@ def judge_times(
             findings.append(_of(record, Severity.WARN, name, round(value, 3), round(ratio * usual, 3), said))
     if not findings:
         findings.append(Finding(Severity.OK, records[0].host, "", "", "stragglers", "none", ratio, ""))
+    return findings
+
+
+def judge_network(
+    records: Sequence[RankRecord],
+    times: Sequence[RankTimes],
+    bandwidth_bytes: int,
+    thresholds: CollectiveThresholds,
+) -> list[Finding]:
+    """Warnings of a network between hosts that is slow for all, or on which a host loses segments."""
+    if len({record.host for record in records}) < 2:
+        return []
+    findings: list[Finding] = []
+
+    def warn(device: str, host: str, name: str, value: float, threshold: float, advice: str) -> None:
+        findings.append(Finding(Severity.WARN, host, device, "", name, value, threshold, advice))
+
+    latency_ms = statistics.median(own.latency_ms for own in times)
+    if latency_ms > thresholds.latency_warn_ms:
+        advice = "the network between the hosts is slow to answer: expected a local one (see --interface)"
+        limit = thresholds.latency_warn_ms
+        warn("", records[0].host, "latency_ms", round(latency_ms, 3), limit, advice)
+    speed = bandwidth_bytes / (statistics.median(own.bandwidth_ms for own in times) / 1000) / 1e9
+    if speed < thresholds.bandwidth_warn_gb_s:
+        advice = "the network between the hosts is slow: is this the right interface (--interface)?"
+        limit = thresholds.bandwidth_warn_gb_s
+        warn("", records[0].host, "bandwidth_gb_s", float(f"{speed:.3g}"), limit, advice)
+    for record, own in zip(records, times, strict=True):
+        # All ranks of a host see the same counters.
+        if record.local_rank != 0 or own.segments < LEAST_SEGMENTS:
+            continue
+        share = own.retransmitted / own.segments
+        if share > thresholds.retransmitted_warn:
+            advice = "its network loses packets: check cable, switch port and MTU"
+            limit = thresholds.retransmitted_warn
+            warn(f"rank{record.rank}", record.host, "retransmitted", round(share, 4), limit, advice)
     return findings
 
 

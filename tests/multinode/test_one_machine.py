@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.support.hosts.real_job import LAUNCH
 from tests.support.jobs.jobs import TINY, environment, free_port, step_lines
 from tests.support.paths import REPOSITORY
 
-LIMIT_S = 300
+LIMIT_S = 240
 NO_RUN_NAME = tuple(word for word in TINY if word not in ("--run-name", "job"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,10 +32,13 @@ def start(directory: Path, store: Path, *arguments: str, program: tuple[str, ...
 def said_by(processes: list[subprocess.Popen[str]]) -> list[str]:
     """What each said, when all have ended well."""
     try:
-        said = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
+        deadline = time.monotonic() + LIMIT_S
+        while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+            time.sleep(0.2)
     finally:
         for process in processes:
-            process.kill()
+            process.terminate()
+    said = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
     return said
 

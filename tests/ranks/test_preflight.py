@@ -6,16 +6,23 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from torch.distributed import HashStore
 
-from alphazero.health.thresholds import CollectiveThresholds
+from alphazero.health.thresholds import load_thresholds
 from alphazero.host.machine import find_free_port
-from alphazero.ranks.measurement import link_peers, partner_in_round
-from alphazero.ranks.preflight_report import RankRecord, RankTimes, judge_records, judge_times
+from alphazero.ranks.measurement import link_peers, partner_in_round, tcp_segments
+from alphazero.ranks.preflight_report import (
+    RankRecord,
+    RankTimes,
+    judge_network,
+    judge_records,
+    judge_times,
+)
 from alphazero.ranks.roll_call import RollCall
 from tests.support.jobs.jobs import environment
 from tests.support.paths import REPOSITORY, SUPPORT
@@ -217,7 +224,46 @@ def times(compute: float, arrival: float, link: float | None = None) -> RankTime
     ],
 )
 def test_a_straggler_is_far_over_the_median_and_over_the_floor(measured, named):
-    thresholds = CollectiveThresholds(straggler_ratio_warn=1.5, straggler_floor_ms=2.0, stage_timeout_s=1)
+    thresholds = replace(
+        load_thresholds().collective, straggler_ratio_warn=1.5, straggler_floor_ms=2.0, stage_timeout_s=1
+    )
     records = [record(rank) for rank in range(len(measured))]
     findings = judge_times(records, measured, thresholds)
     assert [f"{found.device} {found.name}" for found in findings if found.severity.word == "warn"] == named
+
+
+# An all-reduce of 64 MiB in 0.6 s is 0.11 GB/s.
+HEALTHY = RankTimes(20, 25, latency_ms=0.3, bandwidth_ms=600, link_ms=None, segments=50_000, retransmitted=5)
+
+
+@pytest.mark.parametrize(
+    ("second", "named"),
+    [
+        (HEALTHY, []),
+        (replace(HEALTHY, latency_ms=12.0), ["rank0's host latency_ms"]),
+        (replace(HEALTHY, bandwidth_ms=7000.0), ["rank0's host bandwidth_gb_s"]),
+        (replace(HEALTHY, retransmitted=900), ["rank1 retransmitted"]),
+        (replace(HEALTHY, segments=100, retransmitted=9), []),  # too few to say
+        (replace(HEALTHY, segments=0, retransmitted=0), []),  # not known there
+    ],
+)
+def test_a_slow_or_lossy_network_between_hosts_is_a_warning(second: RankTimes, named: list[str]):
+    first = replace(second, retransmitted=0)  # the receiver of what is lost sends nothing again
+    records = [replace(record(rank), host=f"host{rank}", local_rank=0) for rank in (0, 1)]
+    findings = judge_network(records, [first, second], 64 << 20, load_thresholds().collective)
+    assert [f"{found.device or 'rank0' + chr(39) + 's host'} {found.name}" for found in findings] == named
+    assert {found.severity.word for found in findings} <= {"warn"}
+
+
+def test_one_host_has_no_network_to_warn_of():
+    slow = replace(HEALTHY, latency_ms=50.0, retransmitted=9000)
+    records = [replace(record(rank), host="here") for rank in (0, 1)]
+    assert judge_network(records, [slow, slow], 64 << 20, load_thresholds().collective) == []
+
+
+def test_the_counters_of_tcp_are_read_by_their_names(tmp_path: Path):
+    path = tmp_path / "snmp"
+    path.write_text("Ip: A B\nIp: 1 2\nTcp: RtoMin OutSegs RetransSegs InErrs\nTcp: 200 7000 21 0\n")
+    assert tcp_segments(path) == (7000, 21)
+    assert tcp_segments(tmp_path / "none") == (0, 0)
+    assert tcp_segments()[0] > 0

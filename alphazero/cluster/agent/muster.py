@@ -266,6 +266,10 @@ class _Caller:
             with socket.create_connection(
                 (self._place.address, self._place.port), min(CONNECT_S, left_s)
             ) as connected:
+                if connected.getsockname() == connected.getpeername():
+                    # TCP's simultaneous open: while nobody listens, a port of the range for clients may be
+                    # given to this very connection.
+                    raise ConnectionRefusedError
                 connected.sendall(encode_member(self._own))
                 return self._listen(connected)
         except (OSError, UnicodeError) as error:

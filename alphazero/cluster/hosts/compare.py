@@ -155,6 +155,7 @@ def compare(examined: Sequence[Examined], question: Question) -> Iterator[HostIs
         for check in checks:
             yield from check(one, question)
         if len(examined) > 1:
+            yield from _check_identity(one, present)
             yield from _check_agreement(one, reference)
             yield from _check_clock(one)
 
@@ -240,6 +241,15 @@ def _check_data(one: Examined, question: Question) -> Iterator[HostIssue]:
 def lacks_data(one: Examined, question: Question) -> bool:
     """True for a host whose data differs from the head's."""
     return one.probe is not None and any(one.probe.data.get(path) != it for path, it in question.data.items())
+
+
+def _check_identity(one: Examined, present: Sequence[Examined]) -> Iterator[HostIssue]:
+    """An error on the second of two names or addresses of one host."""
+    own = _probe(one).identity
+    twin = next(other for other in present if _probe(other).identity == own)
+    if own and twin is not one:
+        name = twin.host.remote.name
+        yield _error(one, f"is the same machine as {name}; expected each machine once, with all its slots")
 
 
 def _check_agreement(one: Examined, reference: Examined) -> Iterator[HostIssue]:

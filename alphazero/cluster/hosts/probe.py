@@ -22,6 +22,7 @@ from alphazero.errors import AlphaZeroError
 from alphazero.health.findings import Severity
 from alphazero.health.report import check_this_host
 from alphazero.health.thresholds import load_thresholds
+from alphazero.host.boot import machine_identity
 from alphazero.host.checkout import commit_of, version_of
 from alphazero.host.machine import (
     Device,
@@ -73,8 +74,8 @@ class Probe:
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
-    free_port: one that nobody here listens on. health: faults of GPUs and host. fault: what kept the host
-    from answering in full.
+    free_port: one that nobody here listens on. identity: the same for two names of one host. health: faults
+    of GPUs and host. fault: what kept the host from answering in full.
     """
 
     machine: Machine
@@ -94,6 +95,7 @@ class Probe:
     data: dict[str, str]
     health: tuple[HealthFault, ...] = ()
     fault: str = ""
+    identity: str = ""
 
 
 def look(question: Question) -> Probe:
@@ -128,6 +130,7 @@ def look(question: Question) -> Probe:
         data={path: data_digest(Path(path)) for path in question.data},
         health=_health(question, run),
         fault=fault,
+        identity=machine_identity(),
     )
 
 

@@ -13,7 +13,7 @@ import pickle
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import safetensors
 import safetensors.torch
@@ -73,13 +73,46 @@ def write_weights(path: Path, weights: WeightsFile) -> None:
     try:
         with replacing(path) as file:
             if path.suffix == ".pt":
-                torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, file)
+                content = {**header, "state_dict": state_dict, "metadata": weights.metadata}
+                _save_with_torch(content, file)
             else:
                 text = json.dumps({**header, "metadata": weights.metadata})
                 file.write(safetensors.torch.save(state_dict, {"alphazero": text}))
-    except (OSError, RuntimeError) as error:
-        # torch turns a full disk into a RuntimeError of its own.
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be written: {error.strerror or one_line(error)}") from None
+    except RuntimeError as error:
         raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
+
+
+class _RememberingFile:
+    """A file to write that keeps the first fault of the disk: torch makes something of its own of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.fault: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """As of the file."""
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.fault = self.fault or error
+            raise
+
+    def flush(self) -> None:
+        """As of the file."""
+        self._file.flush()
+
+
+def _save_with_torch(content: dict[str, Any], file: IO[bytes]) -> None:
+    """torch.save. Raises OSError for a fault of the disk."""
+    remembering = _RememberingFile(file)
+    try:
+        torch.save(content, cast(IO[bytes], remembering))
+    except RuntimeError:
+        if remembering.fault is None:
+            raise
+        raise remembering.fault from None
 
 
 def plain_copy(tensor: Tensor) -> Tensor:

@@ -73,6 +73,22 @@ def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: d
     assert found(probe(**changed)) == [line]
 
 
+def test_a_host_under_two_names_is_an_error_that_names_both():
+    first = Examined(JobHost(Remote("a"), "a", 2), probe(identity="boot net:[1]"))
+    alias = Examined(JobHost(Remote("10.0.0.1", "10.0.0.1"), "10.0.0.1", 2), probe(identity="boot net:[1]"))
+    other = Examined(JobHost(Remote("c", "c"), "c", 2), probe(identity="boot net:[2]"))
+    lines = [one.line for one in compare([first, alias, other], QUESTION)]
+    assert lines == ["10.0.0.1: is the same machine as a; expected each machine once, with all its slots"]
+
+
+def test_a_host_knows_its_identity_and_tells_it():
+    own = look(Question(".", ".", "", 0, False, "cpu"))
+    assert own.identity.endswith("]")
+    told = decode(encode(own))
+    assert told is not None
+    assert told.identity == own.identity
+
+
 def test_a_clock_that_differs_is_a_warning():
     assert found(probe(), clock_ahead_s=-9.0) == ["W b: clock is -9.0 s off; expected within 2 s"]
 
