@@ -65,3 +65,14 @@ def test_no_preflight_starts_at_once(network, tmp_path, random_store):
     status, said = start(network(2), tmp_path, random_store, "--no-preflight")
     assert status == 0, said
     assert "preflight" not in said
+
+
+def test_one_host_under_a_name_and_an_address_is_named_and_nothing_starts(network, tmp_path, random_store):
+    hosts = network(2)
+    address = hosts.hosts[1].address
+    (tmp_path / "hostfile").write_text(f"host1 slots=1\nhost2 slots=1\n{address} slots=1\n")
+    job = Job(hosts.hosts[0], tmp_path, random_store, "--hostfile", "hostfile", "--steps", "3")
+    status, said = job.end()
+    assert status == 2, said
+    assert f"error: {address}: is the same machine as host2; expected each machine once" in said
+    assert_idle(hosts)

@@ -4,6 +4,7 @@ import random
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from alphazero.cluster.agent.rank_watch import RankWatch
@@ -98,3 +99,18 @@ def test_steps_of_another_plan_say_nothing_about_those_to_come(tmp_path: Path, c
     assert median_after(Phase.PLAN, 2) == 0
     clock.now_s += 60.0  # it compiles
     assert [median_after(Phase.STEP, step) for step in (2, 3, 4)] == [0, 0, 1]
+
+
+def test_the_time_a_rank_has_to_start_begins_with_its_process(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    """Before, its launcher may have waited long for other nodes."""
+    living: dict[int, psutil.Process] = {}
+    monkeypatch.setattr("alphazero.cluster.agent.rank_watch.ranks_of", lambda token: living)
+    watch = RankWatch(tmp_path, 0, 1, "token", clock)
+    clock.now_s += 1700.0
+    assert watch.look().ranks[0].age_s == 1700.0
+    living[0] = psutil.Process()
+    assert watch.look().ranks[0].age_s == 0.0
+    clock.now_s += 5.0
+    assert watch.look().ranks[0].age_s == 5.0

@@ -97,3 +97,9 @@ def test_a_rank_stopped_amid_its_games_is_found_while_others_play_on():
 def test_ranks_that_wait_for_a_checkpoint_within_its_limit_are_no_hang():
     writes = state(0, phase=Phase.CHECKPOINT, age_s=60.0)
     assert find_hang([writes, state(1, age_s=59.0)], Limits()) is None
+
+
+def test_a_launcher_that_waits_for_other_nodes_speaks_before_the_watch_does():
+    waiting = {"step": -1, "phase": Phase.START, "median_step_s": 0.0, "pid": 0, "state": ""}
+    assert find_hang([state(0, age_s=1801, **waiting)], Limits()) is None
+    assert find_hang([state(0, age_s=1861, **waiting)], Limits()) is not None
