@@ -101,6 +101,7 @@ def _run(
     work: Callable[[torch.device], LocalWork] | None,
 ) -> int:
     from alphazero.ranks.roll_call import RollCall, open_store
+    from alphazero.training.rendezvous import served_store
     from alphazero.training.runtime import lone_process_environment, read_runtime
 
     thresholds = load_thresholds(args.thresholds).collective
@@ -110,13 +111,14 @@ def _run(
         if name not in environment:
             raise LaunchError(f"{name} is not set; expected a launch by torchrun, or RANK unset")
     runtime = read_runtime(environment, args.device, args.backend or "")
-    roll_call = RollCall(
-        lambda: open_store(environment, runtime.rank, thresholds.stage_timeout_s),
-        runtime.rank,
-        runtime.world_size,
-        thresholds.stage_timeout_s,
-        lambda rank: place_of(rank) or f"node {rank // runtime.local_world_size}",
-    )
+    with served_store(environment):
+        roll_call = RollCall(
+            lambda: open_store(environment, runtime.rank, thresholds.stage_timeout_s),
+            runtime.rank,
+            runtime.world_size,
+            thresholds.stage_timeout_s,
+            lambda rank: place_of(rank) or f"node {rank // runtime.local_world_size}",
+        )
     roll_call.start()
     own = json.dumps(dataclasses.asdict(describe(runtime, args.config_file)))
     records = tuple(map(_record, roll_call.gather("versions", own)))
