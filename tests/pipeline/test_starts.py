@@ -130,6 +130,14 @@ def test_a_finished_command_typed_again_says_so_and_makes_its_weights_again(zygo
     assert all(torch.equal(tensor, content.state_dict[name]) for name, tensor in again.state_dict.items())
 
 
+def test_a_precision_that_was_chosen_for_the_run_is_no_change(zygote, tmp_path, random_store):
+    zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
+    said = zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
+    assert "is complete at 4 steps" in said
+    said = zygote.run_job(tmp_path, random_store, 1, "--steps", "5", "--precision", "auto")
+    assert "changed: precision" not in said
+
+
 @pytest.mark.parametrize(
     ("asked", "ranks", "told"),
     [
