@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.errors import ConfigError
-from alphazero.text import near_match, one_of, quoted
+from alphazero.text import near_match, one_of, quoted, reason
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +30,10 @@ else:
 MOST = 2**53
 MOST_SEED = 2**62  # seeds of parts of a run are sums with this one
 MANY = 100_000  # numbers from here on are written with commas
+# The parser's time grows with the square of a key's parts (a.b.c): no key here has more than three.
+MOST_TOML_BYTES = 256 << 10
+MOST_DOTS = 1000  # of a line, outside of texts
+_QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 
 
 def setting(
@@ -132,18 +136,29 @@ class TomlFile:
 def read_toml(path: Path) -> TomlFile:
     """The file. Raises ConfigError where it cannot be read or is no TOML."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_TOML_BYTES + 1)
+        if len(content) > MOST_TOML_BYTES:
+            raise ConfigError(f"{path}: over {MOST_TOML_BYTES:,} bytes; expected a TOML file of settings")
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        _refuse_long_keys(path, text)
         return TomlFile(path, text, tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {reason(error)}") from error
     except ValueError as error:  # a number of more digits than Python reads
         raise ConfigError(f"{path}: holds a number of thousands of digits; expected a TOML file") from error
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply; expected a TOML file of sections and keys") from None
+
+
+def _refuse_long_keys(path: Path, text: str) -> None:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MOST_DOTS and (dots := _QUOTED.sub("", line).count(".")) > MOST_DOTS:
+            raise ConfigError(f"{path}:{number}: {dots:,} dots; expected a key of a few parts")
 
 
 def table_of(file: TomlFile, name: str, entries: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 QUOTED_WIDTH = 80
+REASON_WIDTH = 300  # of what a library says of a file
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -21,9 +22,23 @@ def quoted(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python refuses to write out a whole number of thousands of digits
         return "a number of thousands of digits"
+    except RecursionError:
+        return "a value nested too deeply to be shown"
     if len(text) <= QUOTED_WIDTH:
         return text
     return f"{text[: QUOTED_WIDTH // 2]}... ({len(text):,} characters)"
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, on one line and cut where it is long: libraries quote whole files."""
+    return shortened(" ".join(str(error).split()) or type(error).__name__)
+
+
+def shortened(text: str) -> str:
+    """A text for people, cut where it is long."""
+    if len(text) <= REASON_WIDTH:
+        return text
+    return f"{text[:REASON_WIDTH]}... ({len(text):,} characters)"
 
 
 def near_match(word: str, known: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """Text for people."""
 
-from alphazero.text import counted, near_match, one_of, quoted, table
+from alphazero.text import counted, near_match, one_of, quoted, reason, table
 
 
 def test_nouns_are_counted():
@@ -17,6 +17,16 @@ def test_a_long_value_is_cut_and_an_unprintable_number_is_described():
     assert quoted("x") == "'x'"
     assert quoted("y" * 1000) == "'" + "y" * 39 + "... (1,002 characters)"
     assert quoted(1 << 100_000) == "a number of thousands of digits"
+    nest: list[object] = []
+    for _ in range(100_000):
+        nest = [nest]
+    assert quoted(nest) == "a value nested too deeply to be shown"
+
+
+def test_the_reason_of_an_error_is_one_short_line():
+    assert reason(ValueError("a\n  b")) == "a b"
+    assert reason(ValueError()) == "ValueError"
+    assert reason(ValueError("x" * 1000)) == "x" * 300 + "... (1,000 characters)"
 
 
 def test_the_nearest_known_word_is_named():

@@ -14,7 +14,7 @@ from alphazero.errors import ConfigError, GameInputError
 from alphazero.games.chess_policy import NUM_POLICY_PLANES, chess_policy_map
 from alphazero.games.core_types import CoreTypes, Line, core_types
 from alphazero.games.spec import GameSpec
-from alphazero.text import as_utf8
+from alphazero.text import as_utf8, quoted
 
 if TYPE_CHECKING:
     from alphazero import _core
@@ -84,7 +84,7 @@ def get_game(name: str) -> Game:
     try:
         return _BY_NAME[name]
     except KeyError:
-        raise ConfigError(f"game {name!r}: expected one of {', '.join(_BY_NAME)}") from None
+        raise ConfigError(f"game {quoted(name)}: expected one of {', '.join(_BY_NAME)}") from None
 
 
 def history_fill(name: str) -> _core.HistoryFill:

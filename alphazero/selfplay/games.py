@@ -14,6 +14,7 @@ from alphazero import _core
 from alphazero.data.store.search_columns import TRAINED_ON
 from alphazero.data.store.writer import ROW_SCHEMA
 from alphazero.errors import DataError
+from alphazero.text import reason
 
 # Arrays of a _core.SelfPlayGame, with their element types.
 _ARRAYS: dict[str, pa.DataType] = {
@@ -143,7 +144,7 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
         batch.validate(full=True)
         return batch
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise DataError(f"{what}: {' '.join(str(error).split())}") from error
+        raise DataError(f"{what}: {reason(error)}") from error
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

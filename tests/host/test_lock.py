@@ -102,9 +102,12 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}", b'{"pid": "x"}', b"[" * 5000, b"7"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"{}", b'{"pid": "x"}', b"[" * 5000, b"7", b'{"pid": Infinity}']
+)
 def test_a_damaged_lock_file_is_no_hindrance(tmp_path, content):
     (tmp_path / LOCK_FILE).write_bytes(content)
+    (tmp_path / HELD_FILE).write_bytes(content)
     assert holder_of(tmp_path) is None
     DirectoryLock.acquire(tmp_path, "training", print).release()
 

@@ -1,5 +1,6 @@
 """Games of self-play as Arrow: nothing is lost on the way, whoever played which."""
 
+import struct
 from itertools import pairwise
 
 import numpy as np
@@ -102,6 +103,8 @@ def test_figures_are_those_counted_by_hand(played) -> None:
 def test_damaged_bytes_and_other_columns_are_named() -> None:
     with pytest.raises(DataError, match=r"lanes\.arrow"):
         games.from_bytes(b"no arrow file", "lanes.arrow")
+    with pytest.raises(DataError, match=r"lanes\.arrow: "):  # an OSError of Arrow's: a footer of nothing
+        games.from_bytes(b"ARROW1\0\0" + bytes(64) + struct.pack("<i", 64) + b"ARROW1", "lanes.arrow")
     with pytest.raises(DataError, match="columns"):
         games.from_batch(pa.RecordBatch.from_pydict({"lane": [1]}))
 

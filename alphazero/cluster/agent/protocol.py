@@ -144,7 +144,7 @@ def decode(line: bytes) -> Message | None:
         elif kind == "ended":
             fields["ranks"] = tuple(fields["ranks"])
         return None if more else KINDS[kind](**fields)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

@@ -32,6 +32,7 @@ from alphazero.data.store.search_columns import SearchView, check_values, search
 from alphazero.errors import DataError
 from alphazero.files import sha256_of
 from alphazero.games.registry import game_names, get_game
+from alphazero.text import quoted, reason
 
 MAGIC = "alphazero-game-store"
 VERSION = 1
@@ -96,7 +97,7 @@ class ShardEntry:
         """The entry of a file that anybody may have written. Raises ValueError."""
         entry = cls(**_checked(cls, body))
         if not _SHARD_NAME.fullmatch(entry.name):
-            raise ValueError(f"shard {entry.name!r}; expected a name like {shard_name(0)}")
+            raise ValueError(f"shard {quoted(entry.name)}; expected a name like {shard_name(0)}")
         return entry
 
 
@@ -142,8 +143,19 @@ def _checked(kind: type[ShardEntry] | type[SourceEntry], body: object) -> dict[s
             fits = _is_count(value)
         if not fits:
             raise ValueError(
-                f"{name} {value!r}; expected {'text' if name in ('name', 'sha256') else 'counts'}"
+                f"{name} {quoted(value)}; expected {'text' if name in ('name', 'sha256') else 'counts'}"
             )
+    return body
+
+
+def _checked_quarantine(body: object) -> dict[str, Any]:
+    """What the manifest says of quarantine.jsonl. Raises ValueError."""
+    if (
+        not isinstance(body, dict)
+        or not isinstance(body.get("sha256"), str)
+        or not all(_is_count(body.get(name)) for name in ("games", "size_bytes"))
+    ):
+        raise ValueError(f"quarantine {quoted(body)}; expected games, size_bytes and sha256")
     return body
 
 
@@ -216,31 +228,36 @@ class Manifest:
         except FileNotFoundError as error:
             raise DataError(f"{path.parent}: no game store here ({path.name} is missing)") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot read: {error}") from error
+            raise DataError(f"{path}: cannot read: {reason(error)}") from error
         try:
             body = json.loads(text)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
         except (ValueError, RecursionError) as error:  # numbers too long, lists too deep
-            raise DataError(f"{path}: no manifest of a game store: {_one_line(error)}") from error
+            raise DataError(f"{path}: no manifest of a game store: {reason(error)}") from error
         if not isinstance(body, dict) or body.get("magic") != MAGIC:
             raise DataError(f"{path}: no manifest of a game store; expected magic {MAGIC!r}")
         if body.get("version") != VERSION:
-            raise DataError(f"{path}: version {body.get('version')!r}; this program reads version {VERSION}")
+            raise DataError(
+                f"{path}: version {quoted(body.get('version'))}; this program reads version {VERSION}"
+            )
         recorded = body.pop("manifest_sha256", None)
         if recorded != _digest(body):
             raise DataError(f"{path}: its checksum does not fit its content; it was changed or damaged")
         try:
+            if not isinstance(body["game"], str):
+                raise ValueError(f"game {quoted(body['game'])}; expected the name of a game")
+            quarantine = _checked_quarantine(body["quarantine"])
             manifest = cls(
-                game=str(body["game"]),
+                game=body["game"],
                 shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
                 sources=tuple(SourceEntry.from_json(entry) for entry in body["sources"]),
-                quarantine_games=int(body["quarantine"]["games"]),
-                quarantine_size_bytes=int(body["quarantine"]["size_bytes"]),
-                quarantine_sha256=str(body["quarantine"]["sha256"]),
+                quarantine_games=quarantine["games"],
+                quarantine_size_bytes=quarantine["size_bytes"],
+                quarantine_sha256=quarantine["sha256"],
             )
         except (LookupError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: damaged: {_one_line(error)}") from error
+            raise DataError(f"{path}: damaged: {reason(error)}") from error
         return manifest
 
 
@@ -293,7 +310,7 @@ def _map(path: Path, size_bytes: int) -> mmap.mmap:
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
+        raise DataError(f"{path}: no readable shard: {reason(error)}") from error
 
 
 def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
@@ -311,11 +328,7 @@ def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
         batch.validate(full=True)  # reads what is as long as there are games, not the moves and policies
         return batch
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+        raise DataError(f"{path}: no readable shard: {reason(error)}") from error
 
 
 def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None) -> ShardView:
@@ -344,7 +357,7 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
             mapping=mapping,
         )
     except ValueError as error:
-        raise DataError(f"{path}: no readable shard: {_one_line(error)}") from error
+        raise DataError(f"{path}: no readable shard: {reason(error)}") from error
 
 
 def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
@@ -455,9 +468,9 @@ def verify_shard(shard: ShardView, game: str) -> None:
         if shard.search is not None:
             check_values(shard.search)
     except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{shard.path}: {_one_line(error)}") from error
+        raise DataError(f"{shard.path}: {reason(error)}") from error
     if game not in game_names():
-        raise DataError(f"{shard.path}: game {game!r}: expected one of {', '.join(game_names())}")
+        raise DataError(f"{shard.path}: game {quoted(game)}: expected one of {', '.join(game_names())}")
     find_illegal_game = get_game(game).core.find_illegal_game
     search = None if shard.search is None else shard.search.core_arrays()
     try:

@@ -94,7 +94,7 @@ class VerifiedFiles:
             try:
                 *numbers, sha256 = json.loads(line)
                 known[_Identity(*map(int, numbers))] = str(sha256)
-            except (ValueError, TypeError, RecursionError):
+            except (ValueError, TypeError, RecursionError, OverflowError):
                 continue  # damaged: that file is read again
         return known
 

@@ -20,6 +20,7 @@ from typing import IO
 
 from alphazero.errors import WeightsError
 from alphazero.network.weights.tensor_checks import shown, shown_name
+from alphazero.text import quoted, reason
 
 # 256 residual blocks with squeeze-excitation have 4,100 tensors: 450 KB of pickle.
 MAX_MEMBERS = 10_000
@@ -52,8 +53,8 @@ def check_pt_archive(path: Path) -> None:
                 if not 0 < sizes.get(f"{folder}/data.pkl", 0) <= MAX_PICKLE_BYTES:
                     raise WeightsError(f"{path}: expected a data.pkl of at most {MAX_PICKLE_BYTES} bytes")
                 content = archive.read(f"{folder}/data.pkl")
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, struct.error) as error:
-        raise WeightsError(f"{path}: damaged or truncated: {error}") from None
+    except (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, struct.error) as error:  # e.g. encrypted
+        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror or error}") from None
     _check_pickle(path, content)
@@ -99,10 +100,10 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         raise WeightsError(f"{path}: members of the same name")
     for member in members:
         if not member.filename.isascii() or member.orig_filename != member.filename:
-            raise WeightsError(f"{path}: {member.filename!a}: expected a name that torch.save gives")
+            raise WeightsError(f"{path}: {quoted(member.filename)}: expected a name that torch.save gives")
         if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
             raise WeightsError(
-                f"{path}: {member.filename!a}: {member.compress_size} bytes that unpack to "
+                f"{path}: {quoted(member.filename)}: {member.compress_size} bytes that unpack to "
                 f"{member.file_size}: expected members that are not compressed, as torch.save writes them"
             )
     total = sum(member.file_size for member in members)
@@ -122,7 +123,7 @@ def _check_pickle(path: Path, content: bytes) -> None:
             if named and not (opcode.name == "GLOBAL" and argument in PICKLE_NAMES):
                 raise WeightsError(f"{path}: {PYTHON_OBJECTS}")
     except (ValueError, IndexError, EOFError, OverflowError, UnicodeError) as error:
-        raise WeightsError(f"{path}: damaged or truncated: {error}") from None
+        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
 
 
 class _Outline(pickle.Unpickler):

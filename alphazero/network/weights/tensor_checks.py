@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from alphazero.text import quoted, shortened
+
 # 256 residual blocks have 4,100 tensors of 100 bytes each in the header.
 MAX_SAFETENSORS_HEADER_BYTES = 4 << 20
 
@@ -21,7 +23,10 @@ def shown(value: object) -> str:
     """A value from a file for one line of an error: short, and without line breaks."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
-    return " ".join(reprlib.repr(value).split())
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except (ValueError, RecursionError):  # numbers of thousands of digits
+        return quoted(value)
 
 
 def shown_name(name: str) -> str:
@@ -77,6 +82,6 @@ def variances_fault(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error's text."""
+    """The first line of an error's text, cut where it is long."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return shortened(lines[0]) if lines else type(error).__name__

@@ -30,6 +30,7 @@ from alphazero.network.weights.tensor_checks import (
     shown,
     values_fault,
 )
+from alphazero.text import reason
 from alphazero.training.checkpoint.files import (
     CHAMPION,
     EMA,
@@ -186,7 +187,7 @@ def read_state(path: Path) -> TrainingState:
     try:
         return TrainingState(**values)
     except TypeError as error:
-        raise CheckpointError(f"{path / STATE}: {error}") from error
+        raise CheckpointError(f"{path / STATE}: {reason(error)}") from error
 
 
 def _plain(tensors: Tensors) -> Tensors:

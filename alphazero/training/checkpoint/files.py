@@ -9,12 +9,14 @@ import json
 import math
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, replacing, sha256_of, write_json
+from alphazero.text import quoted, reason
 
 MAGIC = "alphazero-checkpoint"
 VERSION = 1
@@ -140,15 +142,21 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     """size_bytes and sha256 of every file of a checkpoint."""
     manifest = read_json(path / MANIFEST)
     if manifest.get("magic") != MAGIC:
-        raise CheckpointError(f"{path / MANIFEST}: magic {manifest.get('magic')!r}: expected {MAGIC!r}")
+        raise CheckpointError(f"{path / MANIFEST}: magic {quoted(manifest.get('magic'))}: expected {MAGIC!r}")
     if manifest.get("version") != VERSION:
-        raise CheckpointError(f"{path / MANIFEST}: version {manifest.get('version')!r}: expected {VERSION}")
+        raise CheckpointError(
+            f"{path / MANIFEST}: version {quoted(manifest.get('version'))}: expected {VERSION}"
+        )
     files = manifest.get("files")
     if not isinstance(files, dict) or not {WEIGHTS, OPTIMIZER, STATE} <= files.keys():
-        raise CheckpointError(f"{path / MANIFEST}: files {files!r}: expected {WEIGHTS}, {OPTIMIZER}, {STATE}")
+        raise CheckpointError(
+            f"{path / MANIFEST}: files {quoted(files)}: expected {WEIGHTS}, {OPTIMIZER}, {STATE}"
+        )
     for name, entry in files.items():
         if name not in (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
-            raise CheckpointError(f"{path / MANIFEST}: {name}: {entry!r}: expected size_bytes and sha256")
+            raise CheckpointError(
+                f"{path / MANIFEST}: {quoted(name)}: {quoted(entry)}: expected size_bytes and sha256"
+            )
     return files
 
 
@@ -178,7 +186,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: {error}; expected JSON") from error
+        raise CheckpointError(f"{path}: {reason(error)}; expected JSON") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: expected a JSON object")
     return value
@@ -234,9 +242,10 @@ def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
     file = directory / f"best-{metric}"
     pointer = read_json(file)
     name, value = pointer.get("checkpoint"), pointer.get("value")
-    is_name = isinstance(name, str) and name.startswith(PREFIX) and "/" not in name
-    if pointer.get("magic") != BEST_MAGIC or not is_name or not isinstance(value, (int, float)):
-        raise CheckpointError(f"{file}: {pointer!r}: expected {BEST_MAGIC!r} with checkpoint and value")
+    is_name = isinstance(name, str) and re.fullmatch(rf"{PREFIX}[\w.-]{{1,100}}", name, re.ASCII) is not None
+    is_value = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+    if pointer.get("magic") != BEST_MAGIC or not is_name or not is_value:
+        raise CheckpointError(f"{file}: {quoted(pointer)}: expected {BEST_MAGIC!r} with checkpoint and value")
     return directory / str(name), float(value)
 
 

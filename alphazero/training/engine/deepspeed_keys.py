@@ -27,13 +27,17 @@ class ZeroKey:
     stages: tuple[int, ...]
 
 
+# Beyond it Python's whole numbers are none of C's and none of its floats; DeepSpeed's own "no limit".
+LARGEST = 2**63 - 1
+
+
 def whole(minimum: int, maximum: int | None = None) -> Key:
     """A whole number; 5e8 is one, as DeepSpeed's documentation writes them."""
 
     def accepts(value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
             return False
-        return value >= minimum and (maximum is None or value <= maximum)
+        return minimum <= value <= (LARGEST if maximum is None else maximum)
 
     bounds = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     return Key(f"expected a whole number {bounds}", accepts)
@@ -60,7 +64,7 @@ def number(minimum: float, *, above: bool = False) -> Key:
     def accepts(value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
-        return value > minimum if above else value >= minimum
+        return value <= LARGEST and (value > minimum if above else value >= minimum)
 
     return Key(f"expected a number {'above' if above else 'of at least'} {minimum:g}", accepts)
 

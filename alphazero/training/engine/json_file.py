@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.errors import ConfigError
+from alphazero.text import quoted, shortened
 
 KeyPath = tuple[str, ...]
-# Strings (the only place where a brace is none) and what opens and closes.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+# Line ends, strings (the only place where a brace is none), whether they are keys, and what opens and closes.
+_TOKEN = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*")(?P<key>\s*:)?|[{}\[\]\n]')
+MOST_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class JsonFile:
     def error(self, keys: KeyPath, value: object, wanted: str) -> ConfigError:
         """ConfigError naming file, line, key and value."""
         line = f":{self.lines[keys]}" if keys in self.lines else ""
-        return ConfigError(f"{self.path}{line}: {'.'.join(keys)} = {_shown(value)}: {wanted}")
+        return ConfigError(f"{self.path}{line}: {shortened('.'.join(keys))} = {_shown(value)}: {wanted}")
 
     def block(self, key: str) -> dict[str, Any]:
         """The object under `key`, empty where there is none; ConfigError where it is no object."""
@@ -41,7 +43,11 @@ class JsonFile:
 def read_json_file(path: Path) -> JsonFile:
     """Read an object; ConfigError names file and line of what cannot be meant."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path}: over {MOST_BYTES:,} bytes; expected an object of settings")
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -52,7 +58,9 @@ def read_json_file(path: Path) -> JsonFile:
         raise ConfigError(f"{path}:{error.lineno}: {error.msg}; expected JSON") from error
     except _NoNumberError as error:
         line = _line(text, _place_of_literal(text, str(error)))
-        raise ConfigError(f"{path}:{line}: {error}: expected a finite number") from error
+        raise ConfigError(f"{path}:{line}: {shortened(str(error))}: expected a finite number") from error
+    except ValueError as error:  # a whole number of more digits than Python reads
+        raise ConfigError(f"{path}: holds a number of thousands of digits; expected JSON") from error
     except RecursionError as error:
         raise ConfigError(f"{path}: nested too deeply; expected an object of settings") from error
     if not isinstance(table, dict):
@@ -89,25 +97,28 @@ def _lines_of_keys(path: Path, text: str) -> dict[KeyPath, int]:
     # What is open: the key it stands under ("" in a list or at the top); its newest key.
     open_keys: list[str] = []
     newest = ""
+    line = 1
     for token in _TOKEN.finditer(text):
         mark = token[0]
-        if mark in "{[":
+        if mark == "\n":
+            line += 1
+        elif mark in "{[":
             # Objects in a list share a path: the running number of the place keeps them apart.
             open_keys.append(newest if newest else f"[{token.start()}]")
             newest = ""
         elif mark in "}]":
             open_keys.pop()
             newest = ""
-        elif text[token.end() :].lstrip()[:1] == ":":
-            newest = json.loads(mark)
+        elif token["key"]:
+            newest = json.loads(token["text"])
             keys = (*open_keys[1:], newest)
-            line = _line(text, token.start())
             if keys in lines:
                 raise ConfigError(
-                    f"{path}:{line}: {'.'.join(keys)}: a second time, first on line {lines[keys]}; "
-                    "expected each key once"
+                    f"{path}:{line}: {shortened('.'.join(keys))}: a second time, "
+                    f"first on line {lines[keys]}; expected each key once"
                 )
             lines[keys] = line
+            line += token[0].count("\n")
         else:
             newest = ""
     return lines
@@ -119,5 +130,8 @@ def _line(text: str, place: int) -> int:
 
 def _shown(value: object) -> str:
     """`value` as JSON writes it, in the length of a line."""
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return quoted(value)
     return text if len(text) <= 60 else text[:57] + "..."

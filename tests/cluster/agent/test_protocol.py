@@ -32,7 +32,9 @@ def test_a_message_arrives_as_it_was(message):
     assert decode(line) == message
 
 
-@pytest.mark.parametrize("line", [b"hello", b"", b"{}", b"[1]", b'{"beat": 1}', b'{"ended": {"status": 0}}'])
+@pytest.mark.parametrize(
+    "line", [b"hello", b"", b"{}", b"[" * 100_000, b"[1]", b'{"beat": 1}', b'{"ended": {"status": 0}}']
+)
 def test_what_a_login_script_prints_is_no_message(line: bytes):
     assert decode(line) is None
 

@@ -17,8 +17,8 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, GameStore, SourceEntry
 from alphazero.data.store.summary import summarize
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
-from alphazero.errors import DataError
-from alphazero.games.registry import get_spec
+from alphazero.errors import AlphaZeroError, DataError
+from alphazero.games.registry import get_game, get_spec
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
 
@@ -337,6 +337,43 @@ def test_entries_of_a_manifest_are_checked_although_its_checksum_fits(
     rewrite_manifest(store_path, shards=[{**entry, **change}])
     with pytest.raises(DataError, match=r"manifest\.json: damaged: "):
         GameStore.open(store_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"game": 3},
+        {"game": None},
+        {"shards": 1},
+        {"sources": [[]]},
+        {"sources": True},
+        {"quarantine": 0},
+        {"quarantine": {}},
+        {"quarantine": {"games": 0, "size_bytes": 0}},
+        {"quarantine": {"games": 0, "size_bytes": float("inf"), "sha256": ""}},
+        {"quarantine": {"games": 0, "size_bytes": "0", "sha256": ""}},
+        {"quarantine": "x" * 100_000},
+        {"version": "x" * 100_000},
+        {"sources": [{"name": "x" * 100_000}]},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_values_of_a_manifest_are_checked_although_its_checksum_fits(
+    store_path: Path, change: dict[str, Any]
+):
+    rewrite_manifest(store_path, **change)
+    with pytest.raises(DataError, match=r"manifest\.json: ") as caught:
+        GameStore.open(store_path)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_long_name_of_a_game_is_shown_in_part(store_path: Path):
+    rewrite_manifest(store_path, game="x" * 100_000)
+    store = GameStore.open(store_path)
+    for use in (store.verify, lambda: get_game(store.manifest.game)):
+        with pytest.raises(AlphaZeroError, match="expected one of chess") as caught:
+            use()
+        assert len(str(caught.value)) < 600
 
 
 def test_a_manifest_that_json_cannot_hold_is_refused(store_path: Path):

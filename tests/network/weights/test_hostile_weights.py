@@ -202,6 +202,42 @@ def test_a_safetensors_header_is_bounded_and_may_not_nest_deeply(tmp_path: Path)
     assert "a header of 5000" in refusal(path)
 
 
+def test_what_the_library_says_of_a_header_is_cut(tmp_path: Path):
+    path = tmp_path / "bad.safetensors"
+    header = b'{"a":{"dtype":"F' + b"x" * 10_000 + b'","shape":[1],"data_offsets":[0,4]}}'
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    assert "unknown variant" in refusal(path)
+
+
+def test_a_pickle_that_is_cut_short_or_has_other_steps_is_refused(good: Path):
+    with zipfile.ZipFile(good) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+        content = archive.read(name)
+    path = good.with_name("changed.pt")
+    steps = [content[:place] for place in range(0, len(content) - 1, 97)]
+    # Of an empty stack, of text in place of a state, a length without its text, 600 digits.
+    steps += [
+        b"\x80\x02R.",
+        b"\x80\x02u.",
+        b"\x80\x02}X\x04",
+        b"\x80\x02X\x01\0\0\0ab.",
+        b"b.",
+        b"\x80\x02}}b.",
+    ]
+    steps += [b"\x80\x02\x8a\xff" + b"\x7f" * 255 + b".", b"\x80\x02\x8b\0\x10\0\0" + b"\x7f" * 4096 + b"Q."]
+    for step in steps:
+        rewritten(good, path, lambda member, data, step=step: step if member == name else data)
+        refusal(path)
+
+
+def test_an_archive_with_a_password_is_refused(good: Path):
+    content = bytearray(good.read_bytes())
+    place = content.index(b"PK\x01\x02")
+    content[place + 8] |= 1  # the first entry of the directory: data.pkl
+    good.write_bytes(content)
+    assert "encrypted" in refusal(good)
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe.pt")
     assert "no regular file" in refusal(tmp_path / "pipe.pt")

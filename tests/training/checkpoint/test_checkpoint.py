@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import random
 import shutil
@@ -121,6 +122,29 @@ def test_a_best_pointer_to_a_lost_checkpoint_does_not_count(tmp_path):
     shutil.rmtree(one)
     worse = {**FIGURES, "policy_top1": 0.1}
     assert "policy_top1" in checkpoint_files.mark_best(tmp_path, two, worse)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": 10**400},
+        {"value": "1"},
+        {"checkpoint": "step-" + "0" * 5000},
+        {"checkpoint": "step-\0"},
+        {"checkpoint": "../step-00000001"},
+        {"magic": "x" * 100_000},
+    ],
+    ids=lambda change: str(change)[:30],
+)
+def test_a_damaged_best_pointer_is_one_line_and_does_not_count(tmp_path, change):
+    one = save(tmp_path, checkpoint_of(1))
+    checkpoint_files.mark_best(tmp_path, one, FIGURES)
+    file = tmp_path / "best-policy_top1"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    assert checkpoint_files.best_value(tmp_path, "policy_top1") is None
+    with pytest.raises(CheckpointError, match="best-policy_top1: ") as caught:
+        checkpoint_files.find_best(tmp_path, "policy_top1")
+    assert len(str(caught.value)) < 600
 
 
 def test_a_run_that_goes_back_puts_newer_checkpoints_aside(tmp_path):
