@@ -98,10 +98,11 @@ def find(path: Path) -> tuple[Path, list[Path]]:
 
 def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
     """What is to be said of one checkpoint."""
-    fault, state = "", {}
+    fault, precision, world_size = "", "?", 0
+    figures: dict[str, float] = {}
     try:
         files.verify(path, hash_files=hash_files)
-        state = files.read_json(path / files.STATE)
+        precision, world_size, figures = files.state_in_short(path)
     except CheckpointError as error:
         fault = str(error)
     contents = [file for file in path.iterdir() if file.is_file()]
@@ -110,9 +111,9 @@ def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
         step=files.step_of(path),
         time_s=path.stat().st_mtime,
         size_bytes=sum(file.stat().st_size for file in contents),
-        precision=state.get("precision", "?"),
-        world_size=state.get("world_size", 0),
-        figures=state.get("figures", {}),
+        precision=precision,
+        world_size=world_size,
+        figures=figures,
         best=files.pointers(directory).get(path.name, []),
         fault=fault,
     )

@@ -78,3 +78,28 @@ def test_it_needs_no_torch(run_directory):
         f"main(['checkpoint', 'verify', {str(run_directory)!r}]); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"precision": 3},
+        {"precision": "x" * 100_000},
+        {"world_size": {}},
+        {"world_size": 10**400},
+        {"figures": True},
+        {"figures": {"policy_top1": "x"}},
+        {"figures": {"policy_top1": 10**400}},
+    ],
+    ids=lambda change: str(change)[:30],
+)
+def test_a_state_of_other_types_is_a_fault_of_the_table(tmp_path, capsys, change):
+    path = save(tmp_path, checkpoint_of(3))
+    checkpoint_files.write_json(
+        path / checkpoint_files.STATE, {**checkpoint_files.read_json(path / checkpoint_files.STATE), **change}
+    )
+    checkpoint_files.write_manifest(
+        path, [checkpoint_files.WEIGHTS, checkpoint_files.OPTIMIZER, checkpoint_files.STATE]
+    )
+    assert main(["checkpoint", "verify", str(path)]) == 2
+    assert f"state.json: {next(iter(change))} " in capsys.readouterr().out

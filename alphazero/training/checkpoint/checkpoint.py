@@ -39,6 +39,7 @@ from alphazero.training.checkpoint.files import (
     PREFIX,
     STATE,
     WEIGHTS,
+    is_number,
     point_latest,
     read_json,
     read_manifest,
@@ -126,8 +127,8 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         point_latest(directory, final)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise CheckpointError(f"{final}: cannot be written: {reason}") from error
+        told = error.strerror if isinstance(error, OSError) else reason(error)
+        raise CheckpointError(f"{final}: cannot be written: {told}") from error
     return final
 
 
@@ -180,10 +181,12 @@ def read_state(path: Path) -> TrainingState:
     values = read_json(path / STATE)
     for name, value in values.items():
         default = _EMPTY_STATE.get(name)
-        is_number = isinstance(default, float) and type(value) in (int, float)
-        if default is not None and not is_number and type(value) is not type(default):
+        fits = is_number(value) if isinstance(default, float) else type(value) is type(default)
+        if default is not None and not fits:
             expected = "a number" if isinstance(default, float) else type(default).__name__
             raise CheckpointError(f"{path / STATE}: {name} {shown(value)}: expected {expected}")
+        if name in ("figures", "loss_scale") and not all(map(is_number, value.values())):
+            raise CheckpointError(f"{path / STATE}: {name} {shown(value)}: expected numbers by name")
     try:
         return TrainingState(**values)
     except TypeError as error:

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, replacing, sha256_of, write_json
@@ -192,6 +192,31 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def is_number(value: object) -> bool:
+    """A number that a float holds; JSON also has true, and whole numbers of hundreds of digits."""
+    if isinstance(value, float):
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def state_in_short(path: Path) -> tuple[str, int, dict[str, float]]:
+    """Precision, number of ranks and figures of the checkpoint at `path`. Raises CheckpointError."""
+    state = read_json(path / STATE)
+    precision, ranks, figures = (
+        state.get("precision", "?"),
+        state.get("world_size", 0),
+        state.get("figures", {}),
+    )
+    for name, value, fits, expected in (
+        ("precision", precision, isinstance(precision, str) and len(precision) < 20, "the name of one"),
+        ("world_size", ranks, is_number(ranks) and type(ranks) is int, "a whole number"),
+        ("figures", figures, isinstance(figures, dict) and all(map(is_number, figures.values())), "numbers"),
+    ):
+        if not fits:
+            raise CheckpointError(f"{path / STATE}: {name} {quoted(value)}: expected {expected}")
+    return precision, cast(int, ranks), figures
+
+
 def improved(directory: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
     """The metrics in which `figures` beats every checkpoint marked best so far."""
     return tuple(
@@ -243,10 +268,9 @@ def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
     pointer = read_json(file)
     name, value = pointer.get("checkpoint"), pointer.get("value")
     is_name = isinstance(name, str) and re.fullmatch(rf"{PREFIX}[\w.-]{{1,100}}", name, re.ASCII) is not None
-    is_value = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
-    if pointer.get("magic") != BEST_MAGIC or not is_name or not is_value:
+    if pointer.get("magic") != BEST_MAGIC or not is_name or not is_number(value) or math.isnan(value):
         raise CheckpointError(f"{file}: {quoted(pointer)}: expected {BEST_MAGIC!r} with checkpoint and value")
-    return directory / str(name), float(value)
+    return directory / str(name), float(cast(float, value))
 
 
 def pointers(directory: Path) -> dict[str, list[str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alphazero.errors import CheckpointError
+from alphazero.settings import MOST
+from alphazero.text import quoted
 
 MINIMUM = 1.0
 # Above, a loss of 1 is out of fp16's reach by itself, and the search for the edge costs steps.
@@ -63,9 +65,10 @@ class LossScale:
         if self._is_fixed:
             return
         scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)
-        if not MINIMUM <= scale <= MAXIMUM or scale != power_of_two_below(scale) or good_steps < 0:
+        is_scale = MINIMUM <= scale <= MAXIMUM and scale == power_of_two_below(scale)
+        if not is_scale or not 0 <= good_steps <= MOST:
             raise CheckpointError(
-                f"loss scale {dict(state)!r}: expected a power of two from 1 to {MAXIMUM:.0f} as 'scale' "
+                f"loss scale {quoted(dict(state))}: expected a power of two from 1 to {MAXIMUM:.0f} as 'scale' "
                 "and steps as 'good_steps'"
             )
         self.scale = float(scale)

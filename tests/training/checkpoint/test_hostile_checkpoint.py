@@ -56,6 +56,10 @@ STATES: dict[str, tuple[str, Any]] = {
     "config [1]: expected dict": ("config", [1]),
     "elapsed_s 'x": ("elapsed_s", "x" * 1_000_000),
     "figures None: expected dict": ("figures", None),
+    "figures {'a': 'b'}: expected numbers": ("figures", {"a": "b"}),
+    "figures {'a': 1000000": ("figures", {"a": 10**400}),
+    "elapsed_s 1000000": ("elapsed_s", 10**400),
+    "TrainingState.__init__() got an unexpected": ("x" * 100_000, 1),
 }
 
 
@@ -67,6 +71,25 @@ def test_a_state_of_another_type_is_named(words: str, tmp_path: Path):
     checkpoint_files.write_json(path / "state.json", {**state, name: value})
     checkpoint_files.write_manifest(path, NAMES)
     assert f"state.json: {words}" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"magic": "x" * 100_000},
+        {"version": "x" * 100_000},
+        {"files": "x" * 100_000},
+        {"files": {"y" * 10**5: 1}},
+    ],
+    ids=lambda change: str(change)[:20],
+)
+def test_long_values_of_a_manifest_are_shown_in_part(change: dict[str, Any], tmp_path: Path):
+    path = save(tmp_path, checkpoint_of(3))
+    manifest = checkpoint_files.read_json(path / "manifest.json")
+    if isinstance(change.get("files"), dict):
+        change = {"files": {**manifest["files"], **change["files"]}}
+    checkpoint_files.write_json(path / "manifest.json", {**manifest, **change})
+    assert "manifest.json: " in refusal(path)
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b"1" * 6000, b"[" * (17 << 20), b"\xff\xfe"])

@@ -95,6 +95,8 @@ def test_a_smaller_window_after_a_resume_still_grows():
         {"scale": float("nan"), "good_steps": 0.0},
         {"scale": 4.0, "good_steps": -1.0},
         {"scale": 2.0**30, "good_steps": 0.0},
+        {"scale": 4.0, "good_steps": float("inf")},
+        {"scale": 4.0, "good_steps": float("nan")},
     ],
 )
 def test_a_state_that_cannot_be_is_refused(state):
