@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from alphazero.errors import CheckpointError
 from alphazero.files import fsync_directory, replacing, sha256_of, write_json
@@ -192,7 +192,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """A number that a float holds; JSON also has true, and whole numbers of hundreds of digits."""
     if isinstance(value, float):
         return True
@@ -270,7 +270,7 @@ def _read_best(directory: Path, metric: str) -> tuple[Path, float]:
     is_name = isinstance(name, str) and re.fullmatch(rf"{PREFIX}[\w.-]{{1,100}}", name, re.ASCII) is not None
     if pointer.get("magic") != BEST_MAGIC or not is_name or not is_number(value) or math.isnan(value):
         raise CheckpointError(f"{file}: {quoted(pointer)}: expected {BEST_MAGIC!r} with checkpoint and value")
-    return directory / str(name), float(cast(float, value))
+    return directory / str(name), float(value)
 
 
 def pointers(directory: Path) -> dict[str, list[str]]:

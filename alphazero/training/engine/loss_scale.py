@@ -68,8 +68,8 @@ class LossScale:
         is_scale = MINIMUM <= scale <= MAXIMUM and scale == power_of_two_below(scale)
         if not is_scale or not 0 <= good_steps <= MOST:
             raise CheckpointError(
-                f"loss scale {quoted(dict(state))}: expected a power of two from 1 to {MAXIMUM:.0f} as 'scale' "
-                "and steps as 'good_steps'"
+                f"loss scale {quoted(dict(state))}: expected a power of two from 1 to {MAXIMUM:.0f} as "
+                "'scale' and steps as 'good_steps'"
             )
         self.scale = float(scale)
         # A smaller window than the one of the saved run must still be met exactly once.
