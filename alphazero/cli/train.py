@@ -178,7 +178,7 @@ def _train(args: argparse.Namespace) -> int:
 
     if args.rank is not None:
         _meet(os.environ)
-    from alphazero.pipeline.run_start import Request
+    from alphazero.pipeline.start.run_start import Request
     from alphazero.pipeline.train import train
 
     runtime = read_runtime(os.environ, args.device, args.backend)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from alphazero.errors import TrainingError
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.pipeline.starting_network import build_network
+from alphazero.pipeline.start.starting_network import build_network
 from alphazero.run.heartbeat import Phase
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan

@@ -11,25 +11,25 @@ import torch
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
-from alphazero.pipeline.agreement import compare_data, compare_ranks
 from alphazero.pipeline.banner import banner, summary
-from alphazero.pipeline.data_check import DataCheck
-from alphazero.pipeline.generations import Generations
-from alphazero.pipeline.given_games import GivenGames
-from alphazero.pipeline.loading import loader_threads
-from alphazero.pipeline.open_data import open_data
-from alphazero.pipeline.open_services import in_service, keep_weights, open_services
-from alphazero.pipeline.precision_choice import choose_precision
-from alphazero.pipeline.resume_checks import (
+from alphazero.pipeline.rollback import PersistentTraining
+from alphazero.pipeline.sources.generations import Generations
+from alphazero.pipeline.sources.given_games import GivenGames
+from alphazero.pipeline.sources.loading import loader_threads
+from alphazero.pipeline.start.agreement import compare_data, compare_ranks
+from alphazero.pipeline.start.data_check import DataCheck
+from alphazero.pipeline.start.open_data import open_data
+from alphazero.pipeline.start.open_services import in_service, keep_weights, open_services
+from alphazero.pipeline.start.precision_choice import choose_precision
+from alphazero.pipeline.start.resume_checks import (
     check_nothing_else_is_asked,
     check_same_data,
     check_same_run,
     check_self_play,
     complete,
 )
-from alphazero.pipeline.rollback import PersistentTraining
-from alphazero.pipeline.run_start import Request, RunStart, find_run, make_directory
-from alphazero.pipeline.starting_network import build_network
+from alphazero.pipeline.start.run_start import Request, RunStart, find_run, make_directory
+from alphazero.pipeline.start.starting_network import build_network
 from alphazero.pipeline.validation import make_validation
 from alphazero.run.console import Console
 from alphazero.run.next_command import continuing

@@ -20,7 +20,7 @@ from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 from alphazero.network.precision import autocast
-from alphazero.pipeline.loading import loader_threads
+from alphazero.pipeline.sources.loading import loader_threads
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.trainer import Validate

@@ -7,7 +7,7 @@ import torch
 from alphazero.config import load_config
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.pipeline.gate import Gate
+from alphazero.pipeline.sources.gate import Gate
 from alphazero.run.heartbeat import Phase
 
 SPEC = get_spec("tictactoe")

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.config import SECTIONS, Config
 from alphazero.errors import ConfigError
-from alphazero.pipeline.agreement import OWN_TO_A_NODE, check_agreement, differences, facts_of
+from alphazero.pipeline.start.agreement import OWN_TO_A_NODE, check_agreement, differences, facts_of
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 
 VERSIONS = {"torch": "2.13.0", "deepspeed": "0.19.8", "alphazero": "0.1.0", "commit": "abc"}

@@ -10,7 +10,7 @@ import torch
 from alphazero.evaluation.match import MatchScore, play_match, random_openings
 from alphazero.evaluation.players import Player, search_player
 from alphazero.games.spec import GameSpec
-from alphazero.pipeline.playing_network import make_evaluator
+from alphazero.pipeline.sources.playing_network import make_evaluator
 from alphazero.run.heartbeat import Phase
 from alphazero.search.settings import search_settings
 from alphazero.training.loop.job import Job

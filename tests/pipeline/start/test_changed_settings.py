@@ -3,7 +3,7 @@
 import dataclasses
 
 from alphazero.config import Config, to_table
-from alphazero.pipeline.changed_settings import Change, changed_settings, told_changes
+from alphazero.pipeline.start.changed_settings import Change, changed_settings, told_changes
 
 
 def config_with(section: str, **changes: object) -> Config:

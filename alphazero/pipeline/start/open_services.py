@@ -12,7 +12,7 @@ from alphazero.health.thresholds import load_thresholds
 from alphazero.health.watcher import Figures, HealthWatcher
 from alphazero.host.memory import HostMemory
 from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
-from alphazero.pipeline.run_start import RunStart
+from alphazero.pipeline.start.run_start import RunStart
 from alphazero.run.console import Console
 from alphazero.run.heartbeat import HeartbeatWriter, Phase
 from alphazero.run.metrics import AllWriters, open_writers

@@ -7,11 +7,11 @@ import dataclasses
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.errors import CheckpointError, ConfigError
-from alphazero.pipeline.changed_settings import changed_settings, told_changes
-from alphazero.pipeline.run_start import Request, RunStart
-from alphazero.pipeline.saved_lanes import saved_lanes
-from alphazero.pipeline.shared_games import SharedGames
-from alphazero.pipeline.standing import Standing
+from alphazero.pipeline.sources.saved_lanes import saved_lanes
+from alphazero.pipeline.sources.shared_games import SharedGames
+from alphazero.pipeline.sources.standing import Standing
+from alphazero.pipeline.start.changed_settings import changed_settings, told_changes
+from alphazero.pipeline.start.run_start import Request, RunStart
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.text import counted

@@ -11,7 +11,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.verification import Verification
 from alphazero.errors import DataError
-from alphazero.pipeline.data_check import DataCheck
+from alphazero.pipeline.start.data_check import DataCheck
 from alphazero.run.run_directory import RunDirectory
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.jobs import run_job

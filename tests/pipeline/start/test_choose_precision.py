@@ -8,7 +8,7 @@ import torch
 from alphazero.config import TrainingConfig
 from alphazero.network import precision
 from alphazero.network.precision import fast_precisions, has_onednn_bf16
-from alphazero.pipeline.precision_choice import PrecisionChoice, choose_precision
+from alphazero.pipeline.start.precision_choice import PrecisionChoice, choose_precision
 from tests.support.jobs.jobs import state_of
 
 NEW_GPU, OLD_GPU = ("bf16", "fp16", "fp32"), ("fp16", "fp32")

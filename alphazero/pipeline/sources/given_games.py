@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from alphazero.data.sampling.window import Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
-from alphazero.pipeline.loading import make_loader
+from alphazero.pipeline.sources.loading import make_loader
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights

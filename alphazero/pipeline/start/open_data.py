@@ -12,7 +12,7 @@ from alphazero.errors import ConfigError
 from alphazero.games.registry import get_game
 from alphazero.training.exchange import Exchange
 
-EMBEDDED_GAMES = Path(__file__).resolve().parents[1] / "assets" / "games"
+EMBEDDED_GAMES = Path(__file__).resolve().parents[2] / "assets" / "games"
 
 
 def open_data(

@@ -21,13 +21,13 @@ from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.pipeline.gate import Gate
-from alphazero.pipeline.generation_figures import GenerationFigures, Totals
-from alphazero.pipeline.loading import make_loader
-from alphazero.pipeline.playing_network import make_evaluator
-from alphazero.pipeline.saved_lanes import saved_lanes
-from alphazero.pipeline.shared_games import SharedGames
-from alphazero.pipeline.standing import Standing
+from alphazero.pipeline.sources.gate import Gate
+from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
+from alphazero.pipeline.sources.loading import make_loader
+from alphazero.pipeline.sources.playing_network import make_evaluator
+from alphazero.pipeline.sources.saved_lanes import saved_lanes
+from alphazero.pipeline.sources.shared_games import SharedGames
+from alphazero.pipeline.sources.standing import Standing
 from alphazero.run.heartbeat import Phase
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games

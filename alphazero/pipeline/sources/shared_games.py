@@ -11,7 +11,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.errors import CheckpointError
-from alphazero.pipeline.standing import Standing
+from alphazero.pipeline.sources.standing import Standing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.exchange import Exchange
 
