@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jobs.jobs import TINY, environment, free_port, step_lines
+from tests.support.jobs.jobs import TINY, environment, step_lines
 from tests.support.paths import REPOSITORY
 
 LAUNCH = str(REPOSITORY / "launch_distributed_training.sh")
@@ -18,9 +18,8 @@ STEPS = 12
 def start(directory: Path, store: Path, name: str, output: Path, *more: str) -> subprocess.Popen:
     """A start as a user types it."""
     arguments = [*TINY, "--data", str(store), "--steps", str(STEPS), "--checkpoint-interval", "4"]
-    port = ("--master-port", str(free_port()))
     return subprocess.Popen(
-        [LAUNCH, *arguments, "--gpus", "1", "--device", "cpu", "--run-name", name, *port, *more],
+        [LAUNCH, *arguments, "--gpus", "1", "--device", "cpu", "--run-name", name, *more],
         cwd=directory,
         env={**environment(), "VIRTUAL_ENV": sys.prefix},
         stdout=output.open("w"),
