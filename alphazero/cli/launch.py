@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import os
@@ -13,13 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
-from alphazero.cluster.plan.cluster_section import (
-    MOST_NODES,
-    MOST_PROCESSES,
-    MOST_RESTARTS,
-    PORT_MAX,
-)
+from alphazero.cli.launch_batches import check_batches, cpu_ranks_for
+from alphazero.cli.launch_flags import ELASTIC_IS_GONE, configure
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,
@@ -30,7 +24,7 @@ from alphazero.cluster.plan.launch_plan import (
     LaunchRequest,
 )
 from alphazero.config import Config
-from alphazero.errors import CheckpointError, ConfigError, LaunchError
+from alphazero.errors import LaunchError
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.checkpoint.resume import find_resumed
@@ -39,124 +33,15 @@ if TYPE_CHECKING:
     from alphazero.cluster.hosts.compare import JobHost
     from alphazero.cluster.hosts.transport import SshOptions
     from alphazero.cluster.launch.supervisor import ChosenRun
-    from alphazero.cluster.plan.cpu_ranks import CpuRanks
     from alphazero.host.machine import Machine
+
+__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.main looks for
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.main).
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train_distributed.py"
-ELASTIC_IS_GONE = (
-    "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
-    "--min-nodes and --max-restarts, which go on without lost hosts and take them back at a restart"
-)
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The launcher's own flags."""
-    parser.epilog = (
-        "All other flags go to the trainer: see `alphazero train --help`. docs/cluster.md tells of several "
-        "machines, SLURM, and which setting beats which."
-    )
-    _add_process_flags(parser.add_argument_group("processes"))
-    _add_machine_flags(parser.add_argument_group("several machines"))
-    _add_supervision_flags(parser.add_argument_group("supervision"))
-
-
-def _add_process_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--gpus",
-        "--num-gpus",
-        type=numbers.whole(-1, MOST_PROCESSES),
-        metavar="N",
-        help="processes on each machine: N, or -1 for one per GPU (default); without a GPU N CPU ranks "
-        "(default: one per core, as far as batch and memory go)",
-    )
-    group.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="auto: GPUs where there are some (default)",
-    )
-    group.add_argument(
-        "--launcher",
-        choices=("auto", "torchrun", "deepspeed", "slurm"),
-        default="auto",
-        help="what starts the ranks of a machine; slurm: torchrun, started on the nodes by srun",
-    )
-
-
-def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--nodes", type=numbers.whole(1, MOST_NODES), metavar="N", help="machines of the job (default: 1)"
-    )
-    group.add_argument(
-        "--node-rank",
-        type=_node_rank,
-        metavar="R",
-        help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
-    )
-    group.add_argument("--master-addr", metavar="ADDRESS", help="address of node 0")
-    group.add_argument(
-        "--master-port",
-        type=numbers.whole(1, PORT_MAX),
-        metavar="PORT",
-        help="port of node 0 (default: 12355, or a free one)",
-    )
-    group.add_argument(
-        "--interface", metavar="NAME", help="network interface to use (default: the one that leads to node 0)"
-    )
-    group.add_argument(
-        "--hostfile",
-        type=Path,
-        metavar="FILE",
-        help="file of hosts, each line '<host> slots=<processes> [weight=<share>]'; all start from here",
-    )
-    group.add_argument("--include", metavar="HOSTS", help="hosts and slots to use, as gpu1@gpu2:0,2")
-    group.add_argument("--exclude", metavar="HOSTS", help="hosts and slots to leave out")
-    group.add_argument(
-        "--ssh-port", type=numbers.whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
-    )
-    group.add_argument(
-        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
-    )
-    group.add_argument(
-        "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
-    )
-
-
-def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--max-restarts",
-        type=numbers.whole(0, MOST_RESTARTS),
-        metavar="N",
-        help="times to start again after a failure (default: 0)",
-    )
-    group.add_argument(
-        "--min-nodes",
-        type=numbers.whole(1, MOST_NODES),
-        metavar="N",
-        help="fewest hosts to go on with after a failure (default: all of them)",
-    )
-    for flag, least, help_text in (
-        ("--hang-timeout", 1, "a step may stand still, or 10 median steps if that is more (default: 10)"),
-        ("--start-timeout", 1, "until the first steps are timed: data import, compilation (default: 1800)"),
-        ("--pause-timeout", 1, "a validation, checkpoint or collection of games may take (default: 600)"),
-        ("--games-timeout", 1, "self-play or the games of a gate may stand still (default: 300)"),
-        ("--shutdown-timeout", 1, "from a rank's last message to its end (default: 60)"),
-        ("--silence-timeout", 3, "until a host or head that says nothing counts as lost (default: 10)"),
-    ):
-        group.add_argument(flag, type=numbers.seconds(least), metavar="SECONDS", help=f"seconds {help_text}")
-    group.add_argument("--elastic", nargs="?", const="", help=argparse.SUPPRESS)  # gone: see run
-    group.add_argument(
-        "--no-preflight",
-        action="store_true",
-        help="start whatever the comparison of the hosts finds, and skip the preflight of all ranks",
-    )
-    group.add_argument(
-        "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -188,14 +73,12 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(source),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else addresses_of,
-        lambda num_cores: _choose_cpu_ranks(
-            num_cores, config, fresh_start="--fresh-start" in trainer_arguments
-        ),
+        lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start="--fresh-start" in trainer_arguments),
         lambda interface: outward_address(machine.addresses, interface),
     )
     if plan.device == "cuda":
         config = _settings(trainer_arguments, "cuda")
-    idle = _check_batches(plan, config, fresh_start="--fresh-start" in trainer_arguments)
+    idle = check_batches(plan, config, fresh_start="--fresh-start" in trainer_arguments)
     _check_interface(plan, machine)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
@@ -211,45 +94,6 @@ def run(args: argparse.Namespace) -> int:
         launch.say(line)
     hosts = _job_hosts(plan, machine, ssh)
     return _start(args, machine, plan, hosts, trainer_arguments, config)
-
-
-def _choose_cpu_ranks(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
-    """How many ranks this machine gets where it has no GPU and nobody gave a number."""
-    from alphazero.cluster.plan.cpu_ranks import choose_cpu_ranks
-    from alphazero.host.memory import HostMemory
-    from alphazero.training.batch_plan import LEAST_MICRO_BATCH, plan_batches
-
-    batch_size = config.training.batch_size
-    named = _micro_batch_size(config, fresh_start=fresh_start)
-
-    def ranks_at_work(num_ranks: int) -> float:
-        try:
-            plan = plan_batches(batch_size, named, [1.0] * num_ranks, "cpu")
-        except ConfigError:  # no such plan; where there is none at all, the trainer says why
-            return 0.0
-        return num_ranks * (1 - plan.idle_share)
-
-    least = LEAST_MICRO_BATCH["cpu"]
-    least = min(least, named) if named > 0 else least
-    available = HostMemory().check().available_bytes
-    return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
-
-
-def _micro_batch_size(config: Config, *, fresh_start: bool) -> int:
-    """The micro-batch by flag, else that of the run that goes on; 0 or AUTO where none is chosen yet."""
-    from alphazero.training.checkpoint.files import STATE, checkpoints_in, read_json
-
-    named = config.training.micro_batch_size
-    if named > 0 or fresh_start:
-        return named
-    run = Path(config.run.runs_dir) / (config.run.run_name or config.preset or "run")
-    for path in reversed(checkpoints_in(run / "checkpoints")):
-        with contextlib.suppress(CheckpointError):
-            state = read_json(path / STATE)
-            saved = state.get("micro_batch_size")
-            if state.get("batch_size") == config.training.batch_size and type(saved) is int and saved > 0:
-                return saved
-    return named
 
 
 def _port_notices(plan: ClusterPlan, port_is_free: Callable[[int], bool]) -> list[str]:
@@ -274,29 +118,6 @@ def _words_to_others(args: argparse.Namespace, plan: ClusterPlan) -> list[str]:
 
 def _request(args: argparse.Namespace) -> LaunchRequest:
     return LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
-
-
-def _check_batches(plan: ClusterPlan, config: Config, *, fresh_start: bool) -> tuple[str, ...]:
-    """Batch arithmetic: a slip is one line here, not one per rank after seconds; a line about idle ranks."""
-    from alphazero.training.batch_plan import idle_notice, plan_batches
-
-    ranks = [host.num_processes for host in plan.hosts]
-    if plan.node is not None:
-        ranks = [count or plan.node.num_processes for count in ranks]
-    if None in ranks:
-        return ()  # the hosts will say
-    weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
-    device = "cpu" if plan.device == "cpu" else "cuda"
-    training = config.training
-    batches = plan_batches(
-        training.batch_size,
-        _micro_batch_size(config, fresh_start=fresh_start),
-        weights,
-        device,
-        equal_passes=training.zero_stage >= 2,
-    )
-    notice = idle_notice(batches, device, max(training.micro_batch_size, 0))
-    return (notice,) if notice else ()
 
 
 def _check_interface(plan: ClusterPlan, machine: Machine) -> None:
@@ -421,10 +242,6 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
     if fresh_start:
         named += ["--run-name", run.path.name]
     return ChosenRun(str(run.path.absolute()), tuple(named))
-
-
-def _node_rank(text: str) -> int | str:
-    return text if text == "auto" else numbers.whole(0, MOST_NODES - 1)(text)
 
 
 def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str]:
