@@ -169,7 +169,7 @@ TABLE = [
     ("a column that is none", ["solve", "448"], ["'448'", "move 3", "column 1-7"]),
     ("a game that is over", ["solve", "1212121"], ["'1212121'", "over"]),
     ("no such benchmark", ["bench", "speed"], ["'speed'", "loader"]),
-    ("more nodes without address", ["launch", "--nodes", "2", "--node-rank", "0"], ["--master-addr"]),
+    ("more nodes without address", ["launch", "--nodes", "2", "--node-rank", "1"], ["--master-addr"]),
     (
         "hostfile line",
         ["launch", "--hostfile", "{hostfile}"],
