@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import shutil
 import sys
@@ -139,6 +140,7 @@ def main() -> int:
         sys.exit(f"{threads} threads run before the first fork: expected one")
     num_faults = 0
     with tempfile.TemporaryDirectory() as temporary:
+        os.environ["XDG_CACHE_HOME"] = f"{temporary}/cache"
         for kind in KINDS:
             if not arguments.kinds or kind.name in arguments.kinds:
                 num_faults += try_kind(kind, Path(temporary) / kind.name, arguments)
