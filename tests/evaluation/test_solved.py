@@ -280,7 +280,7 @@ def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
         (["--proofs"], ["--proofs", "only with --solved"]),
         (["--simulations", "4"], ["--simulations", "only with --solved"]),
         (["--solved", "--no-proofs"], ["--proofs", "--simulations N"]),
-        (["--solved", "--simulations", "0"], ["--simulations 0", "positive"]),
+        (["--solved", "--simulations", "0"], ["--simulations", "from 1 to"]),
         (["--solved", "--data", "games.pgn"], ["--solved", "--data"]),
         (["--solved", "--solved-sets", "nowhere"], ["nowhere", "cannot be read"]),
         (["--solved", "--solved-sets", "{tmp}"], ["Test_L*_R*"]),
