@@ -11,6 +11,7 @@ import shlex
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn
@@ -28,6 +29,7 @@ NOBODY_READS = 141  # 128 + SIGPIPE, as a shell tells of any other program
 TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"
 LONGEST_LINE = 300
 
+SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits so long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 # Each module offers configure(parser) and run(args) -> exit code; it is imported only when called,
 # so that help answers at once on a machine without torch.
@@ -80,6 +82,9 @@ def main(argv: Sequence[str]) -> int:
         note_failure(error, error.exit_code)
         if not error.found_by_all_ranks or shows_common_errors(os.environ):
             print(f"alphazero: error: {error}", file=sys.stderr)
+        else:
+            # torchrun ends all ranks when the first one fails: the one that speaks must come to it.
+            time.sleep(SILENT_RANK_S)
         return error.exit_code
     except KeyboardInterrupt:
         print("alphazero: interrupted", file=sys.stderr)

@@ -89,9 +89,9 @@ def test_the_command_counts_deep_trees_in_interruptible_parts(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["startpos", "x"], "depth 'x': expected a whole number from 1 to 99"),
-        (["startpos", "0"], "depth '0': expected a whole number from 1 to 99"),
-        (["startpos", "-3"], "depth '-3': expected a whole number from 1 to 99"),
+        (["startpos", "x"], "DEPTH: 'x': expected a whole number from 1 to 99"),
+        (["startpos", "0"], "DEPTH: '0': expected a whole number from 1 to 99"),
+        (["startpos", "-3"], "DEPTH: '-3': expected a whole number from 1 to 99"),
         (["startpos"], "the following arguments are required: DEPTH"),
         (["8/8", "3"], "FEN '8/8': 1 fields, expected 4 to 6"),
         (["8/8/8/8/8/8/8/K7 w - -", "3"], "black has 0 kings, expected 1"),

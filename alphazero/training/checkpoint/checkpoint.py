@@ -39,11 +39,13 @@ from alphazero.training.checkpoint.files import (
     PREFIX,
     STATE,
     WEIGHTS,
+    is_damaged,
     is_number,
     point_latest,
     read_json,
     read_manifest,
     require_ours,
+    unused_name,
     verify,
     write_manifest,
 )
@@ -136,9 +138,12 @@ def _rename_over(temporary: Path, final: Path) -> None:
     """Give `temporary` the name `final`; one of that name from before goes only when this one stands."""
     before = final.with_name(f".{final.name}.before.tmp")
     shutil.rmtree(before, ignore_errors=True)
-    if final.exists():
-        require_ours(final)
-        final.rename(before)
+    if final.is_symlink() or final.exists():
+        if is_damaged(final):
+            final.rename(unused_name(final))  # kept: somebody may want to look into it
+        else:
+            require_ours(final)
+            final.rename(before)
     try:
         temporary.rename(final)
     except OSError:

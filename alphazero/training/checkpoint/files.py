@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -81,9 +82,27 @@ def is_ours(path: Path) -> bool:
     return True
 
 
+def is_damaged(path: Path) -> bool:
+    """True for what was a checkpoint, by the names of its files, and cannot be read as one any more."""
+    return not is_ours(path) and _holds_own_files_only(path) and (path / MANIFEST).exists()
+
+
+def unused_name(path: Path) -> Path:
+    """A name beside `path` for what stands in the way of a checkpoint and may not be removed."""
+    number = 1
+    while os.path.lexists(other := path.with_name(f"unreadable-{number}-{path.name}")):
+        number += 1
+    return other
+
+
 def _are_remains(path: Path) -> bool:
     """True for what a killed save or removal of a checkpoint left: its own files and no others."""
-    if not REMAINS.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+    return bool(REMAINS.fullmatch(path.name)) and _holds_own_files_only(path)
+
+
+def _holds_own_files_only(path: Path) -> bool:
+    """True for a directory, no link, with files of a checkpoint's names and no others."""
+    if path.is_symlink() or not path.is_dir():
         return False
 
     def is_own(file: Path) -> bool:

@@ -302,3 +302,12 @@ def test_killed_at_any_instant_the_newest_complete_one_loads(tmp_path):
         load(path)
         assert load(checkpoint_files.find_best(tmp_path, "policy_top1")).state.figures
         read_weights(tmp_path / "net.pt")
+
+
+def test_a_save_over_a_damaged_checkpoint_of_its_name_keeps_that_one_aside(tmp_path: Path):
+    path = save(tmp_path, checkpoint_of(3))
+    (path / "manifest.json").write_text("damaged")
+    assert save(tmp_path, checkpoint_of(3)) == path
+    checkpoint_files.verify(path)
+    assert (tmp_path / f"unreadable-1-{path.name}" / "manifest.json").read_text() == "damaged"
+    assert not [name for name in tmp_path.iterdir() if name.name.endswith(".tmp")]

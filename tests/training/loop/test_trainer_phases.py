@@ -69,6 +69,7 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
         stop=SimpleNamespace(requested=False),
         host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
         writer=None,
+        before_save=lambda beat: None,
     )
     runtime: Any = SimpleNamespace(
         device=torch.device("cpu"), is_main=False, world_size=1, local_rank=0, rank=0
