@@ -165,8 +165,8 @@ def _start(
         sync_data=args.sync_data,
     )
     command = typed_command(sys.argv, os.environ)
-    environment = {**os.environ, COMMAND_VARIABLE: json.dumps(command)}
-    supervisor = Supervisor(job, sys.executable, environment, launch.say)
+    os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
+    supervisor = Supervisor(job, sys.executable, os.environ, launch.say)
     status = supervisor.run()
     run = supervisor.run_directory
     is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.files import complete_lines
+from alphazero.run.next_command import COMMAND_VARIABLE
 from tests.support.paths import REPOSITORY
 
 TINY = (
@@ -26,6 +27,7 @@ def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
     devices: CUDA_VISIBLE_DEVICES; "" hides all, None leaves it as it is.
     """
     outer = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    outer.add(COMMAND_VARIABLE)  # a launcher that a test ran in this process leaves it
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
