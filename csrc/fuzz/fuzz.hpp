@@ -19,6 +19,7 @@
 #include "base/hash.hpp"
 #include "games/all_games.hpp"
 #include "search/search_pool.hpp"
+#include "tests/made_up_network.hpp"
 
 namespace alphazero::fuzz {
 
@@ -72,33 +73,13 @@ class Reader {
   std::span<const std::uint8_t> rest_;
 };
 
-// Logits and win, draw, loss as a function of the packed position alone.
-template <Game G>
-void evaluate(const LeafBatch& batch, std::vector<float>& logits, std::vector<float>& wdl) {
-  logits.clear();
-  wdl.clear();
-  for (std::size_t row = 0; row < batch.num_rows(); ++row) {
-    std::uint64_t key = 0;
-    for (const std::uint8_t byte : batch.packed.subspan(row * packed_bytes<G>(), packed_bytes<G>())) {
-      key = mix64(key + kGolden + byte);
-    }
-    const auto next = [&key] { return static_cast<float>((key = mix64(key + kGolden)) >> 40) * 0x1p-24F; };
-    for (auto i = batch.legal_offset[row]; i < batch.legal_offset[row + 1]; ++i) {
-      require(batch.legal_index[i] >= 0 && batch.legal_index[i] < G::kPolicySize, "policy index in range");
-      logits.push_back(4.0F * next());
-    }
-    const float win = next(), draw = next() * (1.0F - win);
-    wdl.insert(wdl.end(), {win, draw, 1.0F - win - draw});
-  }
-}
-
 // A pool of one group, driven to its end.
 template <Game G>
 void run(SearchPool<G>& pool, SearchDriver<G>& driver) {
   std::vector<float> logits, wdl;
   for (LeafBatch batch = pool.step(0, {}, {}, driver); batch.num_rows() > 0;
        batch = pool.step(0, logits, wdl, driver)) {
-    evaluate<G>(batch, logits, wdl);
+    testing::evaluate<G>(batch, logits, wdl, [](bool holds, const char* what) { require(holds, what); });
   }
 }
 

@@ -16,6 +16,7 @@
 #include "search/line_search.hpp"
 #include "search/search_pool.hpp"
 #include "search/self_play.hpp"
+#include "tests/made_up_network.hpp"
 
 namespace {
 
@@ -25,26 +26,6 @@ void require(bool condition, const std::string& what) {
   if (condition) return;
   std::fprintf(stderr, "FAILED: %s\n", what.c_str());
   std::exit(1);
-}
-
-// Logits and win, draw, loss as a function of the packed position alone.
-template <Game G>
-void evaluate(const LeafBatch& batch, std::vector<float>& logits, std::vector<float>& wdl) {
-  logits.clear();
-  wdl.clear();
-  for (std::size_t row = 0; row < batch.num_rows(); ++row) {
-    std::uint64_t key = 0;
-    for (const std::uint8_t byte : batch.packed.subspan(row * packed_bytes<G>(), packed_bytes<G>())) {
-      key = mix64(key + kGolden + byte);
-    }
-    const auto next = [&key] { return static_cast<float>((key = mix64(key + kGolden)) >> 40) * 0x1p-24F; };
-    for (auto i = batch.legal_offset[row]; i < batch.legal_offset[row + 1]; ++i) {
-      require(batch.legal_index[i] >= 0 && batch.legal_index[i] < G::kPolicySize, "policy index in range");
-      logits.push_back(4.0F * next());
-    }
-    const float win = next(), draw = next() * (1.0F - win);
-    wdl.insert(wdl.end(), {win, draw, 1.0F - win - draw});
-  }
 }
 
 template <Game G>
@@ -59,7 +40,8 @@ void run(SearchPool<G>& pool, SearchDriver<G>& driver) {
     any = false;
     for (std::size_t group = 0; group < pool.num_groups(); ++group) {
       if (batches[group].num_rows() == 0) continue;
-      evaluate<G>(batches[group], logits, wdl);
+      testing::evaluate<G>(batches[group], logits, wdl,
+                           [](bool holds, const char* what) { require(holds, what); });
       batches[group] = pool.step(group, logits, wdl, driver);
       any = true;
     }

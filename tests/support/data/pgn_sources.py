@@ -1,0 +1,34 @@
+"""Small PGN sources with bad games among them, and their import into small shards."""
+
+from pathlib import Path
+
+from alphazero.data.pgn.importer import ImportReport, import_pgn
+
+LIMITS = (40, 250)  # small shards, cut within files: by plies here
+ILLEGAL = '[Event "bad"]\n[White "w"]\n\n1. e4 e5\n2. Ke3 *\n\n'
+
+
+def game(number: int) -> str:
+    result = ("1-0", "0-1", "1/2-1/2")[number % 3]
+    return (
+        f'[Event "game {number}"]\n[White "p{number % 5}"]\n[Result "{result}"]\n\n'
+        f"1. e4 {{ comment {number} }} e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 {result}\n\n"
+    )
+
+
+def run(
+    sources: Path, store: Path, *, workers: int = 2, wait: bool = False, chunk_bytes: int = 4 << 20
+) -> ImportReport:
+    return import_pgn(
+        [sources],
+        store,
+        workers=workers,
+        progress=False,
+        wait=wait,
+        chunk_bytes=chunk_bytes,
+        shard_limits=LIMITS,
+    )
+
+
+def content(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir())}
