@@ -12,8 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli.flags.launch import ELASTIC_IS_GONE, configure
 from alphazero.cli.launch_batches import check_batches, cpu_ranks_for
+from alphazero.cli.launch_flags import ELASTIC_IS_GONE, configure
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from alphazero.cli.flags.parser import Parser
+from alphazero.cli.parser import Parser
 from alphazero.cluster.agent.rank_failure import note_failure
 from alphazero.cluster.agent.rank_side import shows_common_errors
 from alphazero.errors import AlphaZeroError, ConfigError

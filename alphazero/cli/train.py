@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from alphazero.cli.flags import numbers
+from alphazero.cli import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from alphazero.cli.flags import numbers
+from alphazero.cli import numbers
 from alphazero.cli.main import build_parser
 from alphazero.errors import ConfigError
 
