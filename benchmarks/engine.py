@@ -18,8 +18,8 @@ import torch
 from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from alphazero.cli.numbers import batch_size, count, whole
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import batch_size, count, whole
+from alphazero.cli.flags.parser import Parser
 from alphazero.config import Config, load_config
 from alphazero.errors import ConfigError
 from alphazero.games.batch import MicroBatch

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
+from alphazero.cli.flags.parser import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import game_names, get_game, get_spec

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from alphazero.cli.numbers import count
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import count
+from alphazero.cli.flags.parser import Parser
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIMIT_S = 0.5

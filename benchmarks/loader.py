@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from alphazero import _core
-from alphazero.cli.numbers import batch_size, count, seconds
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import batch_size, count, seconds
+from alphazero.cli.flags.parser import Parser
 from alphazero.data.pgn.open import open_or_import
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window

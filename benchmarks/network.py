@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from alphazero.cli.numbers import MOST_THREADS, batch_size, seconds, whole
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import MOST_THREADS, batch_size, seconds, whole
+from alphazero.cli.flags.parser import Parser
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec

@@ -18,8 +18,8 @@ from pathlib import Path
 import chess.pgn
 
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
-from alphazero.cli.numbers import count
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import count
+from alphazero.cli.flags.parser import Parser
 from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.source import find_sources
 from alphazero.data.pgn.stream import ParsedChunk, parse_sources

@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from alphazero.cli.numbers import batch_size, count, seconds, threads
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import batch_size, count, seconds, threads
+from alphazero.cli.flags.parser import Parser
 from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.games.core_types import SelfPlay
 from alphazero.games.registry import game_names, get_game, get_spec

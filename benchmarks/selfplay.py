@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from alphazero.cli.numbers import batch_size, count, seconds, threads, whole
-from alphazero.cli.parser import Parser
+from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
+from alphazero.cli.flags.parser import Parser
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
 from alphazero.evaluation.match import random_openings
 from alphazero.games.registry import game_names, get_spec

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cli.main import COMMANDS, build_parser
+from alphazero.cli.command_table import COMMANDS, build_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

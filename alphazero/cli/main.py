@@ -1,9 +1,8 @@
-"""The `alphazero` command: finds the sub-command, shows user errors as one line, exit code 2."""
+"""The `alphazero` command: how it ends. A user's error is one line and exit code 2."""
 
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import platform
 import select
@@ -16,11 +15,10 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from alphazero.cli.parser import Parser
+from alphazero.cli.command_table import run_command
 from alphazero.cluster.agent.rank_failure import note_failure
 from alphazero.cluster.agent.rank_side import shows_common_errors
-from alphazero.errors import AlphaZeroError, ConfigError
-from alphazero.text import one_of, quoted, table
+from alphazero.errors import AlphaZeroError
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
@@ -31,41 +29,6 @@ LONGEST_LINE = 300
 
 SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits so long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
-# Each module offers configure(parser) and run(args) -> exit code; it is imported only when called,
-# so that help answers at once on a machine without torch.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "launch": ("alphazero.cli.launch", "start training on the devices of this machine"),
-    "train": ("alphazero.cli.train", "train in this process; every rank of a job runs this"),
-    "selfplay": ("alphazero.cli.selfplay", "let a network play against itself and keep the games"),
-    "data": ("alphazero.cli.data", "import PGN files into a game store; describe and verify stores"),
-    "checkpoint": ("alphazero.cli.checkpoint", "list, verify and prune the checkpoints of a run"),
-    "eval": ("alphazero.cli.eval", "measure how well networks predict the moves and results of known games"),
-    "match": ("alphazero.cli.match", "let two networks play each other, or one against random moves"),
-    "analyse": ("alphazero.cli.analyse", "show what a network says of one position"),
-    "import-weights": (
-        "alphazero.cli.import_weights",
-        "convert an lc0 network to a weights file of this program",
-    ),
-    "report": ("alphazero.cli.report", "plot the curves of one or more runs"),
-    "health": ("alphazero.cli.health", "check the GPUs and the host of this machine"),
-    "solve": ("alphazero.cli.solve", "compute the exact value of a Connect Four position"),
-    "perft": ("alphazero.cli.perft", "count the leaves of the move tree (a test of the rules)"),
-    "bench": ("alphazero.cli.bench", "measure a part of the system"),
-}
-
-
-def build_parser(command: str) -> Parser:
-    """The parser of one command, its module imported now."""
-    module_name, help_text = COMMANDS[command]
-    parser = Parser(prog=f"alphazero {command}", description=help_text)
-    importlib.import_module(module_name).configure(parser)
-    return parser
-
-
-def usage() -> str:
-    """The list of commands."""
-    lines = table([(f"  {name}", help_text) for name, (_, help_text) in COMMANDS.items()])
-    return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help)\n\n" + "\n".join(lines)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -104,24 +67,6 @@ def main(argv: Sequence[str]) -> int:
             raise  # the launcher's report of the rank needs it, and so do tests
         print(f"alphazero: internal error: {internal_error(error)}", file=sys.stderr)
         return INTERNAL_ERROR
-
-
-def run_command(argv: Sequence[str]) -> int:
-    """What `main` guards."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(usage())
-        return 0 if argv else 2
-    command = argv[0]
-    if command not in COMMANDS:
-        raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
-    module = importlib.import_module(COMMANDS[command][0])
-    parser = build_parser(command)
-    if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
-        args, passed_on = parser.parse_known_args(argv[1:])
-        args.passed_on = passed_on
-    else:
-        args = parser.parse_args(argv[1:])
-    return int(module.run(args))
 
 
 def nobody_reads_stdout() -> bool:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from alphazero.cli import bench
+from alphazero.cli.commands import bench
 from alphazero.cli.main import main
 
 SMALL = {

@@ -13,7 +13,8 @@ import pytest
 ALPHAZERO = [sys.executable, "-m", "alphazero"]
 FAULTY = """
 import sys
-from alphazero.cli import main, health
+from alphazero.cli import main
+from alphazero.cli.commands import health
 def fail(args):
     raise {error}
 health.run = fail

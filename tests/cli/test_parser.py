@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from alphazero.cli import numbers
-from alphazero.cli.main import build_parser
+from alphazero.cli.command_table import build_parser
+from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError
 
 

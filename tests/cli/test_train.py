@@ -2,8 +2,8 @@
 
 import pytest
 
-from alphazero.cli.main import build_parser
-from alphazero.cli.train import _by_hand, _given_by_environment
+from alphazero.cli.command_table import build_parser
+from alphazero.cli.commands.train import _by_hand, _given_by_environment
 from alphazero.errors import ConfigError, LaunchError
 from alphazero.run.next_command import without
 

@@ -23,12 +23,12 @@ from tests.fuzz.sandbox import Outcome, try_reader
 
 # What commands import when they are called: here once, before the first fork.
 MODULES = (
-    "alphazero.cli.analyse",
-    "alphazero.cli.checkpoint",
-    "alphazero.cli.data",
-    "alphazero.cli.eval",
-    "alphazero.cli.import_weights",
-    "alphazero.cli.perft",
+    "alphazero.cli.commands.analyse",
+    "alphazero.cli.commands.checkpoint",
+    "alphazero.cli.commands.data",
+    "alphazero.cli.commands.eval",
+    "alphazero.cli.commands.import_weights",
+    "alphazero.cli.commands.perft",
     "alphazero.data.pgn.importer",
     "alphazero.data.pgn.open",
     "alphazero.data.store.summary",

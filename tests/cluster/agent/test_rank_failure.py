@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cli.main import COMMANDS, main
+from alphazero.cli.command_table import COMMANDS
+from alphazero.cli.main import main
 from alphazero.cluster.agent.rank_failure import (
     FirstFailure,
     RankEnd,
@@ -93,7 +94,7 @@ def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, c
     assert found is not None
     assert (found.kind, found.status) == ("config", 2)
     assert capsys.readouterr().err == f"alphazero: error: {found.text}\n"
-    monkeypatch.setitem(COMMANDS, "crash", ("tests.support.no_such_module", ""))
+    monkeypatch.setitem(COMMANDS, "crash", "")
     with pytest.raises(ModuleNotFoundError):
         main(["crash"])
     found = read_failure(tmp_path, 0)

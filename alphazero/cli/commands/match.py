@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
-from alphazero.cli.network_flags import add_network_flags
+from alphazero.cli.flags import numbers
+from alphazero.cli.flags.network import add_network_flags
 from alphazero.config import MOST_LANES as MOST_GAMES
 from alphazero.config import MOST_PLIES, MOST_UNITS, SearchConfig, load_config, preset_names
 from alphazero.errors import ConfigError

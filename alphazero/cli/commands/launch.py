@@ -12,8 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli.launch_batches import check_batches, cpu_ranks_for
-from alphazero.cli.launch_flags import ELASTIC_IS_GONE, configure
+from alphazero.cli.commands.launch_batches import check_batches, cpu_ranks_for
+from alphazero.cli.flags.launch import ELASTIC_IS_GONE, configure
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from alphazero.cluster.launch.supervisor import ChosenRun
     from alphazero.host.machine import Machine
 
-__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.main looks for
+__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.command_table looks for
 
-# Flags this command does not know belong to the trainer (see alphazero.cli.main).
+# Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
 PASSES_ON_UNKNOWN_FLAGS = True
 
-TRAIN_SCRIPT = Path(__file__).resolve().parents[2] / "train_distributed.py"
+TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
@@ -105,7 +105,7 @@ def _port_notices(plan: ClusterPlan, port_is_free: Callable[[int], bool]) -> lis
 
 def _words_to_others(args: argparse.Namespace, plan: ClusterPlan) -> list[str]:
     """What to type on the other nodes, where only node 0 knows its address."""
-    from alphazero.cli.main import build_parser
+    from alphazero.cli.command_table import build_parser
     from alphazero.cluster.plan.commands import other_node_commands
 
     if not plan.chose_address:
@@ -208,7 +208,7 @@ def _trainer() -> tuple[str, ...]:
 
 
 def _settings(arguments: list[str], device: str) -> Config:
-    from alphazero.cli import train
+    from alphazero.cli.commands import train
 
     preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
     return train.read_settings(_parsed(arguments), preset)[0]
@@ -216,7 +216,7 @@ def _settings(arguments: list[str], device: str) -> Config:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     """The trainer's arguments."""
-    from alphazero.cli.main import build_parser
+    from alphazero.cli.command_table import build_parser
 
     return build_parser("train").parse_args(arguments)
 
@@ -246,8 +246,8 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
 
 def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str]:
     """What goes to the trainer, its settings, and its --config, checked here."""
-    from alphazero.cli import train
-    from alphazero.cli.main import build_parser
+    from alphazero.cli.command_table import build_parser
+    from alphazero.cli.commands import train
 
     parser = build_parser("train")
     arguments = parser.with_dashes(args.passed_on)

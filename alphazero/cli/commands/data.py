@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.files import given_path
 from alphazero.text import counted, printable
 

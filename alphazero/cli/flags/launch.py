@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.cluster.plan.cluster_section import (
     MOST_NODES,
     MOST_PROCESSES,

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import eval_solved, numbers
-from alphazero.cli.network_flags import add_network_flags
+from alphazero.cli.commands import eval_solved
+from alphazero.cli.flags import numbers
+from alphazero.cli.flags.network import add_network_flags
 from alphazero.errors import ConfigError, DataError, WeightsError
 from alphazero.files import given_path
 from alphazero.text import table

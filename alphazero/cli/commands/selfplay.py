@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
-from alphazero.cli.network_flags import add_network_flags
+from alphazero.cli.flags import numbers
+from alphazero.cli.flags.network import add_network_flags
 from alphazero.config import Config, SearchConfig, SelfPlayConfig, load_config, preset_names
 from alphazero.errors import DataError
 from alphazero.host.lock import DirectoryLock

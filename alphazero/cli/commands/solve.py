@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError, GameInputError
 
 if TYPE_CHECKING:

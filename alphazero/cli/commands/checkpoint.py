@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.errors import CheckpointError
 from alphazero.host.lock import DirectoryLock
 from alphazero.text import table

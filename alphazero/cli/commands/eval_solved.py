@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.config import MOST_SIMULATIONS
 from alphazero.errors import ConfigError
 from alphazero.text import table

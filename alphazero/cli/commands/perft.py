@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.games.registry import game_names, make_line
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from alphazero.cli import numbers
+from alphazero.cli.flags import numbers
 from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
 from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path
@@ -143,12 +143,12 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
 
 def _launch_here(world_size: int) -> int:
     """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    from alphazero.cli.main import main
+    from alphazero.cli.command_table import run_command
 
     # Typed as `alphazero train ...` or as `train_distributed.py ...`.
     typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
     os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
-    return main(["launch", "--gpus", str(world_size), *without(typed, "--world-size")])
+    return run_command(["launch", "--gpus", str(world_size), *without(typed, "--world-size")])
 
 
 def _train(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from alphazero.errors import ConfigError
 from alphazero.text import table
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "benchmarks"
+DIRECTORY = Path(__file__).resolve().parents[3] / "benchmarks"
 # What a benchmark module offers: arguments in, figures by name out.
 Run = Callable[[list[str]], dict[str, object]]
 

@@ -1,0 +1,66 @@
+"""The sub-commands of `alphazero`: their names, their modules, and how one is found and run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+
+from alphazero.cli.flags.parser import Parser
+from alphazero.errors import ConfigError
+from alphazero.text import one_of, quoted, table
+
+# Each has its module in alphazero.cli.commands, with configure(parser) and run(args) -> exit code. It is
+# imported only when called, so that help answers at once on a machine without torch.
+COMMANDS: dict[str, str] = {
+    "launch": "start training on the devices of this machine",
+    "train": "train in this process; every rank of a job runs this",
+    "selfplay": "let a network play against itself and keep the games",
+    "data": "import PGN files into a game store; describe and verify stores",
+    "checkpoint": "list, verify and prune the checkpoints of a run",
+    "eval": "measure how well networks predict the moves and results of known games",
+    "match": "let two networks play each other, or one against random moves",
+    "analyse": "show what a network says of one position",
+    "import-weights": "convert an lc0 network to a weights file of this program",
+    "report": "plot the curves of one or more runs",
+    "health": "check the GPUs and the host of this machine",
+    "solve": "compute the exact value of a Connect Four position",
+    "perft": "count the leaves of the move tree (a test of the rules)",
+    "bench": "measure a part of the system",
+}
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of one command, imported now."""
+    return importlib.import_module(f"alphazero.cli.commands.{command.replace('-', '_')}")
+
+
+def build_parser(command: str) -> Parser:
+    """The parser of one command, its module imported now."""
+    parser = Parser(prog=f"alphazero {command}", description=COMMANDS[command])
+    module_of(command).configure(parser)
+    return parser
+
+
+def usage() -> str:
+    """The list of commands."""
+    lines = table([(f"  {name}", help_text) for name, help_text in COMMANDS.items()])
+    return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help)\n\n" + "\n".join(lines)
+
+
+def run_command(argv: Sequence[str]) -> int:
+    """Run one command; returns its exit code. Errors are raised."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if argv else 2
+    command = argv[0]
+    if command not in COMMANDS:
+        raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
+    module = module_of(command)
+    parser = build_parser(command)
+    if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
+        args, passed_on = parser.parse_known_args(argv[1:])
+        args.passed_on = passed_on
+    else:
+        args = parser.parse_args(argv[1:])
+    return int(module.run(args))
