@@ -58,7 +58,12 @@ def main() -> int:
     harnesses = sorted(path.stem for path in SOURCES.glob("*.cpp"))
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(harnesses)}, or a kind of file")
-    parser.add_argument("--seconds", type=int, default=60, help="for each (default 60)")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=60,
+        help="for each harness, and of CPU time for each kind of file (default 60)",
+    )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     FOUND.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -172,3 +173,26 @@ def test_other_lanes_are_refused_on_resume(zygote, tmp_path) -> None:
     run(zygote, tmp_path, 1, "--generations", "1")
     output = run(zygote, tmp_path, 1, "--lanes", "12", status=2)
     assert "--lanes 12: the run has 10" in output and output.count("error:") == 1
+
+
+def test_given_games_are_mixed_in_and_a_resume_asks_for_the_same(zygote, undisturbed, tmp_path) -> None:
+    given = undisturbed / RUN / "games"
+    mixed = ("--mode", "mixed", "--pretraining-steps", "3", "--historical-share", "0.5")
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    end = ("--steps", "13")
+    run(zygote, whole, 1, *mixed, "--data", str(given), *end)
+    figures = read_metrics(RunDirectory(whole / RUN), "self_play")
+    assert [line["step"] for line in figures] == [3, 8]
+    run(zygote, halves, 1, *mixed, "--data", str(given), "--steps", "9")
+    others = whole / RUN / "games"
+    said = run(zygote, halves, 1, *mixed, "--data", str(others), *end, status=2)
+    assert "data was" in said and "--accept-new-data to go on with others, or --fresh-start" in said
+    assert said.count("data was") == 1
+    run(zygote, halves, 1, *mixed, "--data", str(given), *end)
+    assert games_of(halves).manifest.sha256 == games_of(whole).manifest.sha256
+    weights = [
+        load_file(d / RUN / "checkpoints" / "step-00000013" / "weights.safetensors") for d in (whole, halves)
+    ]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    said = run(zygote, halves, 1, *mixed, "--data", str(others), "--steps", "14", "--accept-new-data")
+    assert re.search(r"^changed: data \w{12} -> \w{12}$", said, re.MULTILINE)

@@ -7,6 +7,7 @@ function of the settings and the weights, so a run that was killed plays the sam
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import time
@@ -48,6 +49,7 @@ class Generations:
         self._job = job
         self._spec = spec
         self._given = given
+        self._given_id = given.id if given is not None else ""
         self._services = services
         self._own = config.self_play
         self._settings = self_play_settings(config.search, config.self_play, config.training.seed)
@@ -65,10 +67,13 @@ class Generations:
         own, exchange = self._own, self._services.exchange
         mine = lanes_of(exchange.rank, exchange.world_size, own.lanes)
         if checkpoint is None or checkpoint.lanes is None:
-            self._standing = Standing()
+            self._standing = Standing(given_id=self._given_id)
             self._lanes = games.to_batch([new_lane(number) for number in range(own.lanes)])
         else:
-            self._standing = Standing(**checkpoint.state.self_play)
+            # Other given games may have been taken on purpose (resume_checks.py).
+            self._standing = dataclasses.replace(
+                Standing(**checkpoint.state.self_play), given_id=self._given_id
+            )
             self._lanes = saved_lanes(checkpoint.lanes, self._spec.name, own.lanes, exchange)
         if self._gate:
             self._gate.champion = checkpoint.champion if checkpoint else None
@@ -222,6 +227,7 @@ class Generations:
             positions=positions,
             num_shards=len(store.shards) if store else 0,
             store_id=store.manifest.sha256 if store else "",
+            given_id=self._given_id,
         )
         self._window = self._make_window()
 

@@ -53,10 +53,12 @@ def check_same_data(
     """
     before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
     _require_same(run, saved.step, "--mode", before, mode)
-    if before != "supervised":
+    # In mixed mode the given games are one part of the data; the games of the run itself are its own affair.
+    old = (saved.window_id if before == "supervised" else saved.self_play.get("given_id", ""))[:12]
+    if not old:  # no given games, or a checkpoint that does not tell
         return []
     assert window is not None
-    old, new = saved.window_id[:12], window.id[:12]
+    new = window.id[:12]
     if old == new:
         return []
     if not accept:
