@@ -62,7 +62,7 @@ def main() -> int:
         "--seconds",
         type=int,
         default=60,
-        help="for each harness, and of CPU time for each kind of file (default 60)",
+        help="for each harness; CPU time for each kind of file (default 60)",
     )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

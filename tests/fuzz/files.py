@@ -115,7 +115,7 @@ def try_kind(kind: Kind, directory: Path, arguments: argparse.Namespace) -> int:
 
 
 def cpu_time_s() -> float:
-    """The CPU time of this process and of the children it has waited for: a busy machine tries as many inputs."""
+    """The CPU time of this process and its ended children, so that a busy machine tries as many inputs."""
     return sum(os.times()[:4])
 
 
