@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 1800.0
 AGENT_LOGGER = "torch.distributed.elastic.agent.server.api"
+PROCESS_LOGGER = "torch.distributed.elastic.multiprocessing.api"
+# What torchrun says of every job in which a rank ends early; `report` says it with the reason.
+SAID_BY_REPORT = ("failed (exitcode: ", "Sending process ", "Closing process ")
 
 
 class ExitBarrierFilter(logging.Filter):
@@ -48,6 +51,14 @@ class ExitBarrierFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """False for that record."""
         return not (record.funcName == "_exit_barrier" and record.exc_info)
+
+
+class FailureFilter(logging.Filter):
+    """Leaves out what `report` says better: which rank failed, and that the others are ended for it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for those records."""
+        return not str(record.msg).startswith(SAID_BY_REPORT)
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     from alphazero.training.rendezvous import serve_store
 
     logging.getLogger(AGENT_LOGGER).addFilter(ExitBarrierFilter())
+    logging.getLogger(PROCESS_LOGGER).addFilter(FailureFilter())
     store = serve_store(listener) if listener else None  # torchrun's own finds its server and shares it
     try:
         torchrun.main(told.for_torchrun())

@@ -212,3 +212,5 @@ dist.destroy_process_group()
     assert before in run.stderr
     assert after in run.stderr
     assert "Traceback" not in run.stderr
+    # Nothing but our own words: torchrun's log tells the same without the reason.
+    assert all(line.startswith("alphazero: ") for line in run.stderr.splitlines()), run.stderr
