@@ -1,0 +1,140 @@
+"""Writes lc0's network files (.pb.gz) from our weights: what lc0 evaluates as we do.
+
+The layers are those of `lc0_weights.tensor_layout`; the encoding is LINEAR16, the only one that every
+version of lc0 since 0.21 reads (lc0 src/neural/loader.cc). BatchNorm is written as it is, not folded into
+the convolutions, which would double the rounding error.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from alphazero.config import NetworkConfig
+from alphazero.errors import WeightsError
+from alphazero.files import replacing
+from alphazero.games.registry import get_spec
+from alphazero.network.weights.lc0_schema import net_class
+from alphazero.network.weights.lc0_weights import (
+    LINEAR16,
+    MAGIC,
+    RULE50_PLANE,
+    RULE50_SCALE,
+    ConvNormPlace,
+    FloatArray,
+    LinearPlace,
+    tensor_layout,
+)
+
+# The first version that reads networks with a format message; 0.29 is needed for Mish, which we have not.
+MIN_VERSION = (0, 21, 0)
+# NetworkFormat's numbers: 112 classical planes, WDL, convolutional policy, and the tower's two structures.
+INPUT_CLASSICAL_112, OUTPUT_WDL, POLICY_CONVOLUTION, VALUE_WDL, MOVES_LEFT_V1 = 1, 2, 2, 2, 1
+TOWER_WITHOUT_SE, TOWER_WITH_SE = 3, 4
+# Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
+POLICY_PLANES = 80
+FIXED_SIZES = {"value_channels": 32, "value_hidden": 128}
+STEPS = 0xFFFF  # of LINEAR16, from the smallest number of a layer to the largest
+
+
+def write_lc0(
+    path: Path, config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str = ""
+) -> None:
+    """Write `path` (.pb.gz, or .pb uncompressed), whole or not at all.
+
+    state_dict: of AlphaZeroNet(config), fp32. text: the licence, which lc0 shows. Raises WeightsError, naming
+    what lc0 has no form for.
+    """
+    data = to_lc0(config, state_dict, training_steps, text)
+    if path.suffix == ".gz":
+        data = gzip.compress(data, compresslevel=9, mtime=0)  # the same network, the same bytes
+    try:
+        with replacing(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str) -> bytes:
+    """The file's bytes, uncompressed. Raises WeightsError without the file's name."""
+    check_exportable(config)
+    net = net_class()(magic=MAGIC, license=text.encode())
+    net.min_version.major, net.min_version.minor, net.min_version.patch = MIN_VERSION
+    net.format.weights_encoding = LINEAR16
+    layout = net.format.network_format
+    layout.input, layout.output = INPUT_CLASSICAL_112, OUTPUT_WDL
+    layout.network = TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
+    layout.policy, layout.value = POLICY_CONVOLUTION, VALUE_WDL
+    if config.moves_left:
+        layout.moves_left = MOVES_LEFT_V1
+    net.training_params.training_steps = training_steps
+    for _ in range(config.blocks):
+        net.weights.residual.add()
+    for place in tensor_layout(config, get_spec(config.game)):
+        message = _message_at(net.weights, place.path)
+        if isinstance(place, ConvNormPlace):
+            _write_conv_norm(message, place, state_dict)
+        else:
+            _write_linear(message, place, state_dict)
+    return bytes(net.SerializeToString(deterministic=True))
+
+
+def check_exportable(config: NetworkConfig) -> None:
+    """Raise WeightsError, by name, for a network that lc0 cannot evaluate as we do."""
+    if config.game != "chess":
+        raise WeightsError(f"a network of {config.game}: expected chess, which is all that lc0 plays")
+    for name, size in FIXED_SIZES.items():
+        if getattr(config, name) != size:
+            raise WeightsError(f"network {name} = {getattr(config, name)}: expected {size}, as lc0 has it")
+
+
+def _message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - protobuf's own classes
+    message = weights
+    for step in path:
+        message = message[step] if isinstance(step, int) else getattr(message, step)
+    return message
+
+
+def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
+    """A convolution and its BatchNorm. bn_stddivs holds variances, whatever its name says."""
+    weight = _array(state_dict[f"{place.prefix}.conv.weight"])
+    if place.prefix == "input":
+        weight = weight.copy()
+        weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
+    _write_layer(block.weights, weight)
+    for field, key in (
+        ("bn_means", "running_mean"),
+        ("bn_stddivs", "running_var"),
+        ("bn_gammas", "weight"),
+        ("bn_betas", "bias"),
+    ):
+        _write_layer(getattr(block, field), _array(state_dict[f"{place.prefix}.norm.{key}"]))
+
+
+def _write_linear(message: Any, place: LinearPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
+    """Weight and bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
+    arrays = [_array(state_dict[f"{place.prefix}.{name}"]) for name in ("weight", "bias")]
+    if place.prefix == "policy.output":
+        missing = POLICY_PLANES - len(arrays[1])
+        arrays = [np.concatenate([a, np.zeros((missing, *a.shape[1:]), np.float32)]) for a in arrays]
+    for field, array in zip(place.fields, arrays, strict=True):
+        _write_layer(getattr(message, field), array)
+
+
+def _write_layer(layer: Any, values: FloatArray) -> None:  # noqa: ANN401
+    """LINEAR16: each number as its place, in 65,535 steps, between the smallest and the largest."""
+    low, high = float(values.min()), float(values.max())
+    layer.min_val, layer.max_val = low, high
+    steps = np.zeros(values.size, np.float64)
+    if high > low:
+        steps = (values.reshape(-1).astype(np.float64) - low) * (STEPS / (high - low))
+    layer.params = np.rint(steps).astype("<u2").tobytes()
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.detach().numpy()
+    return array
