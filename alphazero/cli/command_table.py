@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "match": "let two networks play each other, or one against random moves",
     "analyse": "show what a network says of one position",
     "import-weights": "convert an lc0 network to a weights file of this program",
+    "export": "write a network for other programs: lc0, ONNX, or a weights file",
     "report": "plot the curves of one or more runs",
     "health": "check the GPUs and the host of this machine",
     "solve": "compute the exact value of a Connect Four position",

@@ -110,7 +110,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: expected a file that can be read"),
+        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: no such file or directory"),
         (["--weights", "one", "--data", "one"], "one.pgn: no weights file"),
         (["--weights", "net0", "--data", "none.pgn"], "none.pgn"),
         (["--weights", "net0", "--data", "broken"], "no game could be imported"),

@@ -6,9 +6,9 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.cli.flags.network import add_weights_flag
 from alphazero.errors import GameInputError
 from alphazero.text import as_utf8, table
 
@@ -21,9 +21,7 @@ BAR_WIDTH = 40
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument(
-        "--weights", type=Path, required=True, help="weights file: .pt or .safetensors of ours, .pb.gz of lc0"
-    )
+    add_weights_flag(parser)
     parser.add_argument("--fen", help="start position (default: the start of the game)")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves from there: e2e4 e7e5 ..."
@@ -53,10 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
     from alphazero.games.registry import make_line
     from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.weights import load_network
+    from alphazero.training.checkpoint.any_weights import open_network
 
     device = torch.device("cpu")
-    network, _ = load_network(args.weights, device)
+    network, _ = open_network(args.weights, device)
     line = make_line(network.config.game, args.fen)
     play(line, args.moves)
     evaluator = NetworkEvaluator(network, network.spec, device, "fp32", batch_size=1)

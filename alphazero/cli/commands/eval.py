@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from alphazero.cli.commands import eval_solved
 from alphazero.cli.flags import numbers
-from alphazero.cli.flags.network import add_network_flags
-from alphazero.errors import ConfigError, DataError, WeightsError
+from alphazero.cli.flags.network import add_network_flags, add_weights_flag
+from alphazero.errors import ConfigError, DataError
 from alphazero.files import given_path
 from alphazero.text import table
 
@@ -25,18 +25,12 @@ if TYPE_CHECKING:
     from alphazero.evaluation.position_eval import PositionMetrics
     from alphazero.games.batch import Batch
     from alphazero.games.spec import GameSpec
+    from alphazero.network.model.resnet import AlphaZeroNet
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="W",
-        help="weights files: .pt or .safetensors of ours, .pb.gz of lc0; each is a row of the table",
-    )
+    add_weights_flag(parser, "each a row of the table", several=True)
     parser.add_argument(
         "--data",
         type=lambda text: given_path(text, "--data"),
@@ -105,10 +99,8 @@ def run(args: argparse.Namespace) -> int:
     import os
 
     from alphazero.network.device import choose_device
+    from alphazero.training.checkpoint.any_weights import open_network
 
-    for path in args.weights:
-        if not path.is_file():
-            raise WeightsError(f"--weights {path}: expected a file that can be read")
     device = choose_device(args.device, 0, os.environ)
     if args.solved:
         return eval_solved.run(args, device)
@@ -117,9 +109,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "expected --data PATH... with known games, or --solved for exact truth of Connect Four"
         )
+    # Before any import of games, which may take long: a wrong name is told at once.
+    networks = [open_network(name, device)[0] for name in args.weights]
     window = open_window(args.data, args.cache_dir)
     positions = choose_positions(args, window)
-    rows = [measure(args, path, device, window, positions) for path in args.weights]
+    rows = [
+        measure(args, name, network, window, positions)
+        for name, network in zip(args.weights, networks, strict=True)
+    ]
     print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
     return 0
 
@@ -170,19 +167,15 @@ def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.N
 
 
 def measure(
-    args: argparse.Namespace, path: Path, device: object, window: Window, positions: PositionSet
+    args: argparse.Namespace, name: str, network: AlphaZeroNet, window: Window, positions: PositionSet
 ) -> PositionMetrics:
     """One network on the positions."""
-    import torch
-
     from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
-    from alphazero.network.weights.weights import load_network
 
-    assert isinstance(device, torch.device)
-    network, _ = load_network(path, device)
+    device = network.input.conv.weight.device
     if network.spec.name != window.game_name:
-        raise ConfigError(f"{path}: plays {network.spec.name}, --data holds {window.game_name}")
-    batches = progress(path.name, args, window, network.spec, positions)
+        raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
+    batches = progress(Path(name).name, args, window, network.spec, positions)
     return metrics_of(sum_over_positions(network, batches, device, args.precision))
 
 
@@ -207,14 +200,14 @@ def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Po
     lines = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
     lines += [
         (
-            str(path),
+            name,
             f"{row.policy_top1:.2%}",
             f"{row.policy_top5:.2%}",
             f"{row.policy_loss:.4f}",
             f"{row.value_loss:.4f}",
             f"{row.value_mse:.4f}",
         )
-        for path, row in zip(args.weights, rows, strict=True)
+        for name, row in zip(args.weights, rows, strict=True)
     ]
     return "\n".join(
         [
@@ -250,7 +243,7 @@ def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Pos
             "seed": args.seed,
             "precision": args.precision,
             "networks": [
-                {"weights": str(path), **asdict(row)} for path, row in zip(args.weights, rows, strict=True)
+                {"weights": name, **asdict(row)} for name, row in zip(args.weights, rows, strict=True)
             ],
         },
         indent=2,

@@ -91,8 +91,8 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     table_mib = max(SMALLEST_TABLE_MIB, TABLES_MIB // num_threads)
     solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
     results = {}
-    for path in args.weights:
-        results[str(path)] = measure(args, sets, network_players(args, path, device), solver_outcomes)
+    for name in args.weights:
+        results[name] = measure(args, sets, network_players(args, name, device), solver_outcomes)
     print(to_json(results) if args.json else "\n\n".join(map(to_table, results, results.values())))
     return 0
 
@@ -105,19 +105,19 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
 
 
-def network_players(args: argparse.Namespace, path: Path, device: torch.device) -> dict[str, Player]:
+def network_players(args: argparse.Namespace, name: str, device: torch.device) -> dict[str, Player]:
     """The network alone, and with the searches asked for, by name. Raises ConfigError, WeightsError."""
     import torch
 
     from alphazero.config import load_config
     from alphazero.evaluation.players import network_player, search_player
     from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.weights import load_network
     from alphazero.search.settings import search_settings
+    from alphazero.training.checkpoint.any_weights import open_network
 
-    network, _ = load_network(path, device)
+    network, _ = open_network(name, device)
     if network.spec.name != "connect4":
-        raise ConfigError(f"{path}: plays {network.spec.name}; --solved is for connect4")
+        raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
     evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
     players = {ALONE: network_player(evaluator)}
     if args.simulations is None:
@@ -125,8 +125,8 @@ def network_players(args: argparse.Namespace, path: Path, device: torch.device) 
     search = load_config(args.config or "", {}).search
     for proofs in (False, True) if args.proofs is None else (args.proofs,):
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
-        name = f"{args.simulations} simulations{', proofs' if proofs else ''}"
-        players[name] = search_player(evaluator, settings, num_threads=torch.get_num_threads())
+        title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
+        players[title] = search_player(evaluator, settings, num_threads=torch.get_num_threads())
     return players
 
 

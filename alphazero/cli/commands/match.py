@@ -7,11 +7,10 @@ import json
 import math
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli.flags import numbers
-from alphazero.cli.flags.network import add_network_flags
+from alphazero.cli.flags.network import add_network_flags, add_weights_flag
 from alphazero.config import MOST_LANES as MOST_GAMES
 from alphazero.config import MOST_PLIES, MOST_UNITS, SearchConfig, load_config, preset_names
 from alphazero.errors import ConfigError
@@ -26,14 +25,12 @@ RANDOM = "random"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of the search of both players."""
-    parser.add_argument(
-        "--weights", type=Path, required=True, metavar="W", help="weights file of the first player"
-    )
+    add_weights_flag(parser, "the first player")
     parser.add_argument(
         "--against",
         required=True,
         metavar="W",
-        help=f"weights file of the second player, or {RANDOM} for random moves",
+        help=f"the second player: as --weights, or {RANDOM} for random moves",
     )
     parser.add_argument(
         "--games",
@@ -83,13 +80,13 @@ def run(args: argparse.Namespace) -> int:
 
     from alphazero.evaluation.match import play_match, random_openings
 
-    game, first = network_side(args, config.search, args.weights)
+    game, first = network_side(args, config.search, args.weights, "--weights")
     if args.against == RANDOM:
         from alphazero.evaluation.players import random_player
 
         second = random_player(args.seed)
     else:
-        other, second = network_side(args, config.search, Path(args.against))
+        other, second = network_side(args, config.search, args.against, "--against")
         if other != game:
             raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
     openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
@@ -103,18 +100,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def network_side(args: argparse.Namespace, search: SearchConfig, path: Path) -> tuple[str, Player]:
-    """The game that the network at `path` plays, and its player."""
+def network_side(args: argparse.Namespace, search: SearchConfig, name: str, flag: str) -> tuple[str, Player]:
+    """The game that the network of that name plays, and its player."""
     import torch
 
     from alphazero.evaluation.players import search_player
     from alphazero.network.device import choose_device
     from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.weights import load_network
     from alphazero.search.settings import search_settings
+    from alphazero.training.checkpoint.any_weights import open_network
 
     device = choose_device(args.device, 0, os.environ)
-    network, _ = load_network(path, device)
+    network, _ = open_network(name, device, flag)
     evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
     settings = search_settings(search)
     return network.spec.name, search_player(evaluator, settings, num_threads=torch.get_num_threads())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli.flags import numbers
-from alphazero.cli.flags.network import add_network_flags
+from alphazero.cli.flags.network import add_network_flags, add_weights_flag
 from alphazero.config import Config, SearchConfig, SelfPlayConfig, load_config, preset_names
 from alphazero.errors import DataError
 from alphazero.host.lock import DirectoryLock
@@ -26,9 +26,7 @@ SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of search and self-play."""
-    parser.add_argument(
-        "--weights", type=Path, required=True, help="weights file: .pt, .safetensors or .pb.gz"
-    )
+    add_weights_flag(parser)
     parser.add_argument("--out", type=Path, required=True, help="game store to make, or to add games to")
     parser.add_argument(
         "--games",
@@ -86,12 +84,12 @@ def play(args: argparse.Namespace, config: Config) -> int:
     from alphazero.data.store.growing import GrowingStore
     from alphazero.network.device import choose_device
     from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.weights import load_network
     from alphazero.selfplay.recording import Recording
+    from alphazero.training.checkpoint.any_weights import open_network
     from alphazero.training.loop.stop import StopRequest
 
     device = choose_device(args.device, 0, os.environ)
-    network, _ = load_network(args.weights, device)
+    network, _ = open_network(args.weights, device)
     evaluator = NetworkEvaluator(
         network, network.spec, device, args.precision, config.self_play.evaluation_batch
     )

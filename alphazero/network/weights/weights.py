@@ -193,7 +193,11 @@ def check_header(path: Path, content: Mapping[str, Any]) -> NetworkConfig:
     version = content.get("version")
     if type(version) is not int or version != VERSION:
         raise WeightsError(f"{path}: version {shown(version)}: this program reads {VERSION}")
-    network = content.get("network")
+    return network_config_of(path, content.get("network"))
+
+
+def network_config_of(path: Path, network: object) -> NetworkConfig:
+    """The shape of a network from a table of its settings that a file holds. Raises WeightsError."""
     if not isinstance(network, dict):
         raise WeightsError(f"{path}: network {shown(network)}: expected the network's shape")
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}

@@ -47,6 +47,7 @@ from alphazero.training.checkpoint.files import (
     require_ours,
     unused_name,
     verify,
+    verify_file,
     write_manifest,
 )
 
@@ -165,6 +166,18 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(
         state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes, tensors.get(CHAMPION)
     )
+
+
+def load_weights(path: Path) -> tuple[TrainingState, Tensors, bool]:
+    """The weights of a checkpoint as it plays, and whether they are averages; no other file is read through.
+
+    Raises CheckpointError.
+    """
+    verify(path, hash_files=False)
+    entries = read_manifest(path)
+    name = EMA if EMA in entries else WEIGHTS
+    verify_file(path / name, entries[name])
+    return read_state(path), _load_tensors(path / name), name == EMA
 
 
 def _load_tensors(path: Path) -> Tensors:

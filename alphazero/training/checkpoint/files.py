@@ -148,13 +148,17 @@ def find_newest(directory: Path, say: Callable[[str], None], *, hash_files: bool
 def verify(path: Path, *, hash_files: bool = True) -> None:
     """Check magic, version, sizes and checksums; CheckpointError names the file and the fault."""
     for name, expected in read_manifest(path).items():
-        file = path / name
-        if not file.is_file():
-            raise CheckpointError(f"{file}: missing; expected {expected['size_bytes']} bytes")
-        if file.stat().st_size != expected["size_bytes"]:
-            raise CheckpointError(f"{file}: {file.stat().st_size} bytes; expected {expected['size_bytes']}")
-        if hash_files and (digest := sha256_of(file)) != expected["sha256"]:
-            raise CheckpointError(f"{file}: sha256 {digest[:12]}...; expected {expected['sha256'][:12]}...")
+        verify_file(path / name, expected, hash_it=hash_files)
+
+
+def verify_file(file: Path, expected: Mapping[str, Any], *, hash_it: bool = True) -> None:
+    """Check one file against its entry in the manifest. Raises CheckpointError."""
+    if not file.is_file():
+        raise CheckpointError(f"{file}: missing; expected {expected['size_bytes']} bytes")
+    if file.stat().st_size != expected["size_bytes"]:
+        raise CheckpointError(f"{file}: {file.stat().st_size} bytes; expected {expected['size_bytes']}")
+    if hash_it and (digest := sha256_of(file)) != expected["sha256"]:
+        raise CheckpointError(f"{file}: sha256 {digest[:12]}...; expected {expected['sha256'][:12]}...")
 
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:

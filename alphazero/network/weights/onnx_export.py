@@ -1,0 +1,95 @@
+"""Writes a network as ONNX, with the inputs and outputs that lc0 gives its own ONNX files.
+
+`/input/planes` [batch, planes, H, W] float32, each scalar plane the raw number (lc0's rule50 plane the count
+of plies); `/output/policy` [batch, A] logits of all indices, legal or not; `/output/wdl` [batch, 3] shares of
+win, draw, loss of the mover; `/output/mlh` [batch, 1] plies, where the network has that head (lc0
+src/neural/onnx/converter.cc, leela2onnx). BatchNorm is folded into the convolutions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from alphazero.errors import WeightsError
+from alphazero.files import replacing
+from alphazero.network.inference.folding import fold_batch_norm
+from alphazero.network.model.resnet import AlphaZeroNet
+
+PACKAGES = ("onnx", "onnxscript")
+OPSET = 18  # the lowest that torch's exporter writes without a conversion
+INPUT, POLICY, WDL, MOVES_LEFT = "/input/planes", "/output/policy", "/output/wdl", "/output/mlh"
+EXAMPLE_POSITIONS = 2  # of one, the exporter would take the batch for a constant
+
+
+class _Interface(nn.Module):
+    """The network between lc0's planes and lc0's outputs."""
+
+    def __init__(self, network: AlphaZeroNet) -> None:
+        super().__init__()
+        self.network = fold_batch_norm(network)
+        spec = network.spec
+        scale_C = torch.ones(spec.num_planes)
+        scale_C[spec.num_bit_planes :] = torch.tensor(spec.scalar_scale)
+        with torch.no_grad():
+            self.network.input.conv.weight *= scale_C[:, None, None]
+
+    def forward(self, planes_BCHW: Tensor) -> tuple[Tensor, ...]:
+        """Policy logits [B, A], win, draw, loss [B, 3], and moves left [B, 1] where there is that head."""
+        output = self.network(planes_BCHW)
+        wdl_B3 = torch.softmax(output.wdl_B3, dim=1)
+        if output.moves_left_B1 is None:
+            return output.policy_BA, wdl_B3
+        return output.policy_BA, wdl_B3, output.moves_left_B1
+
+
+def write_onnx(path: Path, network: AlphaZeroNet) -> None:
+    """Write the network to `path`, whole or not at all. Raises WeightsError."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise WeightsError(
+            f"{path}: writing ONNX needs {' and '.join(missing)}; expected pip install 'alphazero[onnx]'"
+        )
+    spec = network.spec
+    example = torch.zeros(EXAMPLE_POSITIONS, spec.num_planes, spec.board_height, spec.board_width)
+    outputs = [POLICY, WDL] + ([MOVES_LEFT] if network.moves_left is not None else [])
+    with _without_notices():
+        program = torch.onnx.export(
+            _Interface(network).eval(),
+            (example,),
+            None,
+            input_names=[INPUT],
+            output_names=outputs,
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    try:
+        with replacing(path) as file:
+            file.write(program.model_proto.SerializeToString())
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """The exporter tells of packages that it does not need, and of its own progress."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,61 @@
+"""`alphazero export`: the four formats, names, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from alphazero.cli.main import main
+from alphazero.config import NetworkConfig
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import read_weights, save_weights
+
+SHAPE = NetworkConfig(blocks=1, filters=8)
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch) -> Path:
+    path = tmp_path / "net.pt"
+    network = AlphaZeroNet(SHAPE, get_spec("chess"), torch.Generator().manual_seed(1))
+    save_weights(path, network, {"run": "small", "step": 7})
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "suffix"), [("lc0", ".pb.gz"), ("safetensors", ".safetensors"), ("pt", ".pt")]
+)
+def test_what_is_written_is_read_again(weights: Path, capsys, form: str, suffix: str) -> None:
+    assert main(["export", str(weights), "--to", form]) == 0
+    written = Path(f"small-7{suffix}")
+    assert capsys.readouterr().out == f"wrote {written} ({written.stat().st_size:,} bytes)\n"
+    before, after = read_weights(weights), read_weights(written)
+    assert after.config == SHAPE
+    for key, tensor in before.state_dict.items():
+        # lc0's 16 bits: half a step of the layer's range.
+        tolerance = float(tensor.max() - tensor.min()) / 65535 if form == "lc0" and tensor.ndim else 0.0
+        if key == "input.conv.weight":
+            tolerance *= 99  # the column of the rule50 plane is written as a 99th
+        assert torch.allclose(after.state_dict[key], tensor, atol=tolerance), key
+
+
+def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> None:
+    assert main(["export", str(weights), "--to", "pt", "--out", str(weights)]) == 2
+    assert "is there already (--force replaces it)" in capsys.readouterr().err
+    assert main(["export", str(weights), "--to", "pt", "--out", str(weights), "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["none.pt", "--to", "lc0"], "weights none.pt: no such file or directory"),
+        (["net.pt", "--to", "pt", "--license", "x", "--out", "o.pt"], "--license: of no use with --to pt"),
+        (["net.pt", "--to", "pt", "--out", "o.bin"], "weights are written to .pt or .safetensors"),
+        (["net.pt", "--to", "lc0", "--out", "none/o.pb.gz"], "cannot be written"),
+    ],
+)
+def test_bad_requests_write_nothing(weights: Path, capsys, arguments: list[str], told: str) -> None:
+    assert main(["export", *arguments]) == 2
+    assert told in capsys.readouterr().err
+    assert [path.name for path in weights.parent.iterdir()] == ["net.pt"]

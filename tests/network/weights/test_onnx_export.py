@@ -1,0 +1,62 @@
+"""ONNX files: lc0's names, any batch, and in onnxruntime what our network says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero.config import NetworkConfig
+from alphazero.errors import WeightsError
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights import onnx_export
+from alphazero.network.weights.lc0_weights import RULE50_PLANE
+from tests.network.weights.test_lc0_export import random_network
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
+SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, moves_left=True)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> tuple[AlphaZeroNet, Path]:
+    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
+    network = random_network(SMALL)
+    onnx_export.write_onnx(path, network)
+    return network, path
+
+
+@pytest.mark.parametrize("num_positions", [1, 2, 33])
+def test_onnxruntime_says_what_the_network_says(exported, num_positions: int) -> None:
+    network, path = exported
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    generator = torch.Generator().manual_seed(num_positions)
+    planes = (torch.rand(num_positions, 112, 8, 8, generator=generator) < 0.2).float()
+    count = torch.randint(0, 100, (num_positions, 1, 1), generator=generator).float()
+    planes[:, RULE50_PLANE] = count  # lc0 feeds plies, our network a share of 99
+    policy, wdl, moves_left = session.run(None, {"/input/planes": planes.numpy()})
+    planes[:, RULE50_PLANE] = count / 99
+    with torch.no_grad():
+        expected = network(planes)
+    assert np.abs(policy - expected.policy_BA.numpy()).max() < 1e-4
+    assert np.abs(wdl - torch.softmax(expected.wdl_B3, 1).numpy()).max() < 1e-4
+    assert np.allclose(moves_left, expected.moves_left_B1.numpy(), atol=1e-4)
+
+
+def test_names_and_shapes_are_those_of_lc0(exported) -> None:
+    session = onnxruntime.InferenceSession(str(exported[1]), providers=["CPUExecutionProvider"])
+    described = {tensor.name: tensor.shape for tensor in (*session.get_inputs(), *session.get_outputs())}
+    assert described == {
+        "/input/planes": ["batch", 112, 8, 8],
+        "/output/policy": ["batch", 1858],
+        "/output/wdl": ["batch", 3],
+        "/output/mlh": ["batch", 1],
+    }
+
+
+def test_a_missing_package_is_named_and_nothing_is_written(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "no_such_package"))
+    network = AlphaZeroNet(SMALL, get_spec("chess"))
+    with pytest.raises(WeightsError, match=r"needs no_such_package; expected pip install"):
+        onnx_export.write_onnx(tmp_path / "net.onnx", network)
+    assert list(tmp_path.iterdir()) == []
