@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
     """Write the file. Raises WeightsError for what the format has no form for."""
+    from alphazero.network.inference.onnx_export import write_onnx
     from alphazero.network.weights.lc0_export import write_lc0
-    from alphazero.network.weights.onnx_export import write_onnx
     from alphazero.network.weights.weights import build_network, write_weights
 
     if args.to == "lc0":
