@@ -14,7 +14,6 @@ import pytest
 from torch.distributed import HashStore
 
 from alphazero.health.thresholds import load_thresholds
-from alphazero.host.machine import find_free_port
 from alphazero.ranks.measurement import link_peers, partner_in_round, tcp_segments
 from alphazero.ranks.preflight_report import (
     RankRecord,
@@ -24,7 +23,7 @@ from alphazero.ranks.preflight_report import (
     judge_times,
 )
 from alphazero.ranks.roll_call import RollCall
-from tests.support.jobs.jobs import environment
+from tests.support.jobs.jobs import environment, free_port
 from tests.support.paths import REPOSITORY, SUPPORT
 
 SCRIPT = SUPPORT / "jobs" / "preflight_with.py"
@@ -56,7 +55,7 @@ def run(directory: Path, ranks: list[int], fault: str, odd_rank: int, *flags: st
     """Ranks of three; (exit status, stdout, stderr) by rank, None for one that had to be killed."""
     thresholds = directory / "own.toml"
     thresholds.write_text(THRESHOLDS + f"stage_timeout_s = {timeout_s}\n")
-    port = find_free_port()
+    port = free_port()
     common = (fault, str(odd_rank), "--thresholds", str(thresholds), "--hosts", "node1=2", "node2=1", *flags)
     processes = {rank: start(rank, 3, port, *common) for rank in ranks}
     results = {}

@@ -17,8 +17,8 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from alphazero.cluster.agent.rank_failure import FAILURE_VARIABLE, FirstFailure, read_first_failure
 from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
 from alphazero.errors import PortInUseError
-from alphazero.host.machine import find_free_port
 from alphazero.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, refuse, report
+from tests.support.jobs.jobs import free_port
 from tests.support.paths import REPOSITORY
 
 
@@ -200,7 +200,7 @@ dist.destroy_process_group()
     run = subprocess.run(
         [
             *(sys.executable, "-m", "alphazero.ranks.torchrun", "--nproc_per_node=2", "--nnodes=1"),
-            *("--node_rank=0", "--master_addr=127.0.0.1", f"--master_port={find_free_port()}", str(script)),
+            *("--node_rank=0", "--master_addr=127.0.0.1", f"--master_port={free_port()}", str(script)),
         ],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
         capture_output=True,

@@ -280,11 +280,16 @@ class _Caller:
     def _listen(self, connected: socket.socket) -> bool:
         connected.settimeout(TICK_S)
         received = b""
-        while time.monotonic() < self._deadline:
+        heard = time.monotonic()
+        while (now := time.monotonic()) < self._deadline:
             try:
                 data = connected.recv(MAX_LINE_BYTES)
             except TimeoutError:
+                if now - heard > 2 * TELL_S:  # node 0 says who is missing more often than that
+                    self.trouble = "it accepts the connection and says nothing"
+                    self._tell(self.trouble)
                 continue
+            heard = now
             *lines, received = (received + data).split(b"\n")
             for line in lines:
                 if self._obey(line):
@@ -293,7 +298,8 @@ class _Caller:
                 self.trouble = "it answers and closes the connection"
                 self._tell(self.trouble)
                 return False
-        self.trouble = "it waits for other nodes"
+        if time.monotonic() - heard <= 2 * TELL_S:
+            self.trouble = "it waits for other nodes"
         return False
 
     def _obey(self, line: bytes) -> bool:

@@ -97,9 +97,9 @@ class Report:
 
 
 def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout: Path = CHECKOUT) -> Report:
-    """Probe all hosts at once and compare; the first host is the master."""
+    """Probe all hosts at once and compare; where the master is among them, it is the first one."""
     asked = [host for host in hosts if host.remote.target]
-    questions = [replace(question, is_master=host is hosts[0]) for host in asked]
+    questions = [_asked(question, host is hosts[0]) for host in asked]
     inputs = [json.dumps(asdict(one)) + "\n" for one in questions]
     remotes = [host.remote for host in asked]
     began = time.time()
@@ -110,7 +110,7 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
     for host in hosts:
         answer = by_name.get(host.remote.name)
         if answer is None:  # this machine
-            own = probes.look(replace(question, is_master=host is hosts[0]))
+            own = probes.look(_asked(question, host is hosts[0]))
             examined.append(Examined(_counted(host, own), own))
             continue
         probe = probes.decode(answer.output) if answer.status == 0 else None
@@ -122,6 +122,11 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
         ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         examined.append(Examined(_counted(host, probe), probe, ahead))
     return Report(tuple(examined), (*findings, *compare(examined, question)))
+
+
+def _asked(question: Question, is_first: bool) -> Question:
+    """The question as one host gets it."""
+    return replace(question, is_master=question.is_master and is_first)
 
 
 def _counted(host: JobHost, probe: Probe) -> JobHost:

@@ -45,8 +45,9 @@ class Question:
 
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
     nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
-    whether the port must be free here; port_is_chosen: by the user, so that another will not do. device:
-    auto, cuda or cpu. interface: of the network, where the user chose it.
+    whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
+    user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
+    chose it.
     """
 
     directory: str

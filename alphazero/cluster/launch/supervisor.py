@@ -259,7 +259,8 @@ class Supervisor:
                 master_addr=master if len(hosts) > 1 else "",
                 master_port=job.master_port,
                 port_is_chosen=job.port_is_chosen and not is_restart,
-                is_master=False,
+                # On the machine of another node the port is not needed, or is node 0's own by now.
+                is_master=job.plan is None or job.plan.node_rank == 0,
                 device=job.device,
                 interface=job.interface,
                 data={path: data_digest(Path(path)) for path in job.data} if len(job.hosts) > 1 else {},

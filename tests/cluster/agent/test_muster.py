@@ -98,6 +98,16 @@ def test_a_node_0_that_cannot_be_reached_is_told_apart(monkeypatch: pytest.Monke
     assert "its name is not known here" in node.end()
 
 
+def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(muster, "TELL_S", 0.3)
+    with listen_on("127.0.0.1", ANY_PORT) as listener:  # the kernel accepts connections for it
+        node = other((None, Place("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=1.5)
+        trouble = "it accepts the connection and says nothing"
+        assert trouble in node.end()
+    assert len(node.said) >= 2
+    assert all(line.startswith("waiting for node 0 of 2 at ") and trouble in line for line in node.said)
+
+
 def test_a_node_that_comes_before_node_0_waits_for_it():
     with listen_on("127.0.0.1", ANY_PORT) as listener:
         port = listener.getsockname()[1]

@@ -13,6 +13,7 @@ from alphazero.cluster.launch import supervisor
 from alphazero.cluster.launch.supervisor import MOST_PORT_CHANGES, ChosenRun, Supervision, Supervisor
 from alphazero.cluster.plan.commands import Command
 from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.host.listener import ANY_PORT, listen_on
 
 PORT = 12355
 # A launcher whose port others have for its first TAKEN starts; it notes the port of each.
@@ -29,7 +30,13 @@ sys.exit(refuse(PortInUseError(f"port {port} is in use")) if len(starts) < taken
 
 
 def run(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, taken: int, port_is_chosen: bool = False
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: int,
+    port_is_chosen: bool = False,
+    port: int = PORT,
+    num_nodes: int = 1,
+    node_rank: int = 0,
 ) -> tuple[int, list[str], list[int]]:
     """Exit status, what was said, and the port of every start."""
     notes = directory / "ports"
@@ -47,14 +54,14 @@ def run(
         str(directory),
         str(directory),
         "",
-        PORT,
-        plan=LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", PORT, "torchrun"),
+        port,
+        plan=LaunchPlan(num_nodes, node_rank, 1, "cpu", (), "127.0.0.1", port, "torchrun"),
         device="cpu",
         grace_s=1.0,
     )
     job = replace(job, port_is_chosen=port_is_chosen)
     status = Supervisor(job, sys.executable, os.environ, said.append).run()
-    return status, said, [int(port) for port in notes.read_text().split()]
+    return status, said, [int(word) for word in notes.read_text().split()] if notes.exists() else []
 
 
 def test_the_job_goes_on_with_another_port_without_counting_a_restart(tmp_path: Path, monkeypatch):
@@ -77,3 +84,15 @@ def test_where_every_port_is_taken_the_job_ends(tmp_path: Path, monkeypatch):
     status, said, ports = run(tmp_path, monkeypatch, taken=100)
     assert (status, len(ports)) == (2, 1 + MOST_PORT_CHANGES)
     assert said[-1].startswith("error: here could not start its ranks: port ")
+
+
+def test_of_nodes_started_by_hand_only_node_0_needs_the_port(tmp_path: Path, monkeypatch):
+    """Node 0 listens there already when node 1 is started a little later on the same machine."""
+    with listen_on("127.0.0.1", ANY_PORT) as listener:
+        port = listener.getsockname()[1]
+        by_hand = {"port_is_chosen": True, "port": port, "num_nodes": 2}
+        assert run(tmp_path, monkeypatch, 0, node_rank=1, **by_hand) == (0, [], [port])
+        (tmp_path / "ports").unlink()
+        status, said, ports = run(tmp_path, monkeypatch, 0, node_rank=0, **by_hand)
+    assert (status, ports) == (2, [])
+    assert said[0].startswith(f"error: here: port {port} is in use; expected a free one: --master-port ")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -19,6 +20,9 @@ TINY = (
     *("--batch-size", "128", "--micro-batch-size", "32", "--validation-interval", "0", "--no-tensorboard"),
     *("--run-name", "job", "--log-interval", "5"),
 )
+
+# Below the range the kernel hands out, so that no connection of another process takes one.
+PORTS = range(20000, 30000)
 
 
 def environment(devices: str | None = "", threads: int = 1) -> dict[str, str]:
@@ -92,7 +96,12 @@ def state_of(directory: Path, name: str, step: int) -> dict[str, Any]:
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port

@@ -7,7 +7,6 @@ with the same arguments and computes the same bits; it can be killed at any inst
 import itertools
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -18,12 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.jobs.jobs import TINY, environment
+from tests.support.jobs.jobs import TINY, environment, free_port
 from tests.support.paths import REPOSITORY
 
 TRAIN = REPOSITORY / "train_distributed.py"
-# Below the range the kernel hands out, so that no connection of another process takes one.
-PORTS = range(20000, 30000)
 
 
 class Zygote:
@@ -173,15 +170,3 @@ def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
     world = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), **world, **address}
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    while True:
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
