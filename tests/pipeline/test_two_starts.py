@@ -1,9 +1,11 @@
-"""Two starts at one moment: with one name a run has one writer; with two names both train."""
+"""Starts at one moment: with one name a run has one writer; with two names both train."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,66 +14,108 @@ from tests.support.jobs.jobs import TINY, environment, step_lines
 from tests.support.paths import REPOSITORY
 
 LAUNCH = str(REPOSITORY / "launch_distributed_training.sh")
-# Long enough for the second start to come before the end of the first, and a run of the two names.
-LONG, SHORT = 800, 12
+# A run that ends when the test has seen enough of it, so that no start comes too late.
+ENDLESS, SHORT = 1_000_000, 12
+LIMIT_S = 240
+REFUSAL = re.compile(r"runs/one: in use \(training, process \d+ on \S+, since")
 
 
-def start(directory: Path, store: Path, name: str, output: Path, steps: int) -> subprocess.Popen:
+class Start:
     """A start as a user types it."""
-    arguments = [*TINY, "--data", str(store), "--steps", str(steps)]
-    arguments += ["--checkpoint-interval", str(steps // 3)]
-    return subprocess.Popen(
-        [LAUNCH, *arguments, "--gpus", "1", "--device", "cpu", "--run-name", name],
-        cwd=directory,
-        env={**environment(), "VIRTUAL_ENV": sys.prefix},
-        stdout=output.open("w"),
-        stderr=subprocess.STDOUT,
-    )
+
+    def __init__(self, directory: Path, store: Path, run: str, steps: int, output: Path) -> None:
+        self.output = output
+        self.process = subprocess.Popen(
+            [
+                *(LAUNCH, *TINY, "--data", str(store), "--steps", str(steps), "--checkpoint-interval", "4"),
+                *("--gpus", "1", "--device", "cpu", "--run-name", run),
+            ],
+            cwd=directory,
+            env={**environment(), "VIRTUAL_ENV": sys.prefix},
+            stdout=output.open("w"),
+            stderr=subprocess.STDOUT,
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and what was said."""
+        return self.process.wait(LIMIT_S), self.output.read_text()
 
 
-def both(
-    directory: Path, store: Path, names: tuple[str, str], steps: int, *, amid_training: bool = False
-) -> list[tuple[int, str]]:
-    """Status and output of two starts at one moment, or the second one when the first has begun to train."""
-    outputs = [directory / f"said-{number}" for number in range(2)]
-    first = start(directory, store, names[0], outputs[0], steps)
-    metrics = directory / "runs" / names[0] / "metrics.jsonl"
-    while amid_training and first.poll() is None and not (metrics.exists() and metrics.stat().st_size):
-        time.sleep(0.02)
-    second = start(directory, store, names[1], outputs[1], steps)
-    return [
-        (process.wait(240), output.read_text())
-        for process, output in zip((first, second), outputs, strict=True)
-    ]
+@pytest.fixture
+def start(tmp_path: Path, random_store: Path) -> Iterator[Callable[[str, int], Start]]:
+    """Starts a run of a name with a number of steps, and ends what still runs after the test."""
+    starts: list[Start] = []
+
+    def begin(run: str, steps: int) -> Start:
+        starts.append(Start(tmp_path, random_store, run, steps, tmp_path / f"said-{len(starts)}"))
+        return starts[-1]
+
+    yield begin
+    for one in starts:
+        one.process.terminate()
+    for one in starts:
+        one.process.wait(LIMIT_S)
 
 
-def assert_whole(directory: Path, name: str, num_steps: int) -> None:
-    """Every step of the run once, in order, and its last checkpoint complete."""
+def wait_until(condition: Callable[[], bool], starts: list[Start]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, [one.output.read_text() for one in starts]
+        time.sleep(0.05)
+
+
+def num_steps(directory: Path) -> int:
+    """Steps that the run `one` has noted so far."""
+    return len(step_lines(directory, "one")) if (directory / "runs/one/metrics.jsonl").exists() else 0
+
+
+def assert_refused(start: Start) -> None:
+    """With the name of the process that trains, and no word more than that."""
+    status, said = start.end()
+    assert status == 2, said
+    assert "Traceback" not in said
+    assert REFUSAL.search(said), said
+
+
+def assert_whole(directory: Path, name: str) -> int:
+    """Every step of the run once, in order, and a complete checkpoint of the last one; their number."""
     steps = [line["step"] for line in step_lines(directory, name)]
-    assert steps == [*range(1, num_steps + 1)]
+    assert steps == [*range(1, len(steps) + 1)]
     lines = (directory / "runs" / name / "metrics.jsonl").read_text().splitlines()
-    assert sum('"kind": "step"' in line for line in lines) == num_steps
+    assert sum('"kind": "step"' in line for line in lines) == len(steps)
+    assert (directory / "runs" / name / "checkpoints" / f"step-{len(steps):08d}").is_dir()
     verify = [sys.executable, "-m", "alphazero", "checkpoint", "verify", f"runs/{name}"]
     done = subprocess.run(verify, cwd=directory, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    return len(steps)
 
 
-@pytest.mark.parametrize("amid_training", [False, True])
-def test_of_two_starts_with_one_name_one_trains_and_the_other_is_told_who_does(
-    tmp_path, random_store, amid_training: bool
-):
-    ended = both(tmp_path, random_store, ("one", "one"), LONG, amid_training=amid_training)
-    assert sorted(status for status, _ in ended) == [0, 2], ended
-    refused = next(said for status, said in ended if status == 2)
-    assert "Traceback" not in refused
-    assert re.search(r"runs/one: in use \(training, process \d+ on \S+, since", refused), refused
-    assert_whole(tmp_path, "one", LONG)
+def test_of_starts_with_one_name_one_trains_and_the_others_are_told_who_does(tmp_path, start):
+    """Two at one moment, then one amid training, which saves a checkpoint every few steps meanwhile."""
+    both = [start("one", ENDLESS), start("one", ENDLESS)]
+    wait_until(lambda: any(one.has_ended for one in both), both)
+    refused, trains = sorted(both, key=lambda one: not one.has_ended)
+    assert_refused(refused)
+    wait_until(lambda: num_steps(tmp_path) > 0 or trains.has_ended, both)
+    assert_refused(start("one", ENDLESS))
+    so_far = num_steps(tmp_path)
+    wait_until(lambda: num_steps(tmp_path) > so_far or trains.has_ended, both)
+    assert not trains.has_ended, trains.output.read_text()
+    trains.process.terminate()
+    status, said = trains.end()
+    assert status == 128 + signal.SIGTERM, said
+    assert "Traceback" not in said
+    assert assert_whole(tmp_path, "one") > so_far
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
 
 
-def test_two_starts_with_two_names_both_train(tmp_path, random_store):
-    ended = both(tmp_path, random_store, ("one", "two"), SHORT)
+def test_two_starts_with_two_names_both_train(tmp_path, start):
+    ended = [one.end() for one in [start("one", SHORT), start("two", SHORT)]]
     assert [status for status, _ in ended] == [0, 0], ended
     for name, (_, said) in zip(("one", "two"), ended, strict=True):
         assert "Traceback" not in said
-        assert_whole(tmp_path, name, SHORT)
+        assert assert_whole(tmp_path, name) == SHORT

@@ -281,15 +281,16 @@ class _Caller:
         connected.settimeout(TICK_S)
         received = b""
         heard = time.monotonic()
-        while (now := time.monotonic()) < self._deadline:
+        self.trouble = "it waits for other nodes"
+        while time.monotonic() < self._deadline:
             try:
                 data = connected.recv(MAX_LINE_BYTES)
             except TimeoutError:
-                if now - heard > 2 * TELL_S:  # node 0 says who is missing more often than that
+                if time.monotonic() - heard > 2 * TELL_S:  # node 0 says who is missing more often than that
                     self.trouble = "it accepts the connection and says nothing"
                     self._tell(self.trouble)
                 continue
-            heard = now
+            heard = time.monotonic()
             *lines, received = (received + data).split(b"\n")
             for line in lines:
                 if self._obey(line):
@@ -298,8 +299,6 @@ class _Caller:
                 self.trouble = "it answers and closes the connection"
                 self._tell(self.trouble)
                 return False
-        if time.monotonic() - heard <= 2 * TELL_S:
-            self.trouble = "it waits for other nodes"
         return False
 
     def _obey(self, line: bytes) -> bool:
