@@ -1,9 +1,9 @@
 """Self-play against the bare network: evaluations per second of both, at the same batch and threads.
 
 `alphazero bench selfplay [--game G] [--blocks N --filters N --se-ratio N] [--batch N] [--threads N]
-[--simulations N] [--seconds S] [--device auto|cuda|cpu] [--precision P]`. A network with random weights plays
-whole games from their beginnings; only its evaluations are counted, not exact ends of games. Bare: the same
-evaluator on full batches of positions of such games, over and over. The two take turns.
+[--simulations N] [--seconds S] [--rounds N] [--device auto|cuda|cpu] [--precision P]`. A network with random
+weights plays whole games from their beginnings; only its evaluations are counted, not exact ends of games.
+Bare: the same evaluator on full batches of positions of such games, over and over. The two take turns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, 
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane, play
+from benchmarks.measuring.device_load import DeviceLoad
 
-ROUNDS = 3
 WHOLE_GAMES_LANES_PER_SLOT = 2
 
 
@@ -44,6 +44,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--simulations", type=count, default=100)
     parser.add_argument("--seconds", type=seconds(), default=10.0)
+    parser.add_argument("--rounds", type=count, default=3)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
     args = parser.parse_args(arguments)
@@ -54,14 +55,16 @@ def run(arguments: list[str]) -> dict[str, object]:
     device = choose_device(args.device, 0, os.environ)
     evaluator = NetworkEvaluator(network, spec, device, args.precision, args.batch)
     batch = positions(spec, args.batch)
-    rounds = [one_round(evaluator, batch, args) for _ in range(ROUNDS)]
+    rounds = [one_round(evaluator, batch, args) for _ in range(args.rounds)]
     return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
 
 
 def one_round(evaluator: NetworkEvaluator, batch: Batch, args: argparse.Namespace) -> dict[str, float]:
     """Bare network, steady self-play, a whole run and the bare network again: a machine changes its speed."""
     before = bare_speed(evaluator, batch, args.seconds)
-    steady = steady_speed(evaluator, args)
+    with DeviceLoad(evaluator.device) as load:
+        steady = steady_speed(evaluator, args)
+    idle_share = load.figures().get("device_idle_share")  # NVML may not tell it
     whole = whole_run(evaluator, args)
     bare = (before + bare_speed(evaluator, batch, args.seconds)) / 2
     return {
@@ -71,6 +74,7 @@ def one_round(evaluator: NetworkEvaluator, batch: Batch, args: argparse.Namespac
         "share_whole_run": whole["evaluations_per_s"] / bare,
         "waits_for_network_share": whole["waits"],
         "games_per_hour": whole["games_per_hour"],
+        **({"device_idle_share_steady": idle_share} if isinstance(idle_share, float) else {}),
     }
 
 

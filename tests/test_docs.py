@@ -69,7 +69,7 @@ def flags_of(command: str) -> frozenset[str]:
     if command == "launch":
         return flags | flags_of("train")
     if command == "bench":
-        return flags.union(*map(flags_in_source, (ROOT / "benchmarks").glob("*.py")))
+        return flags.union(*map(flags_in_source, (ROOT / "benchmarks").rglob("*.py")))
     return flags
 
 

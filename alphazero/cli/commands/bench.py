@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from alphazero.errors import ConfigError
-from alphazero.text import table
+from alphazero.text import one_of, table
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "benchmarks"
-# What a benchmark module offers: arguments in, figures by name out.
-Run = Callable[[list[str]], dict[str, object]]
+CHECKOUT = Path(__file__).resolve().parents[3]
+DIRECTORY = CHECKOUT / "benchmarks"
+# Minutes long, or in need of a GPU: these run when they are named.
+NOT_IN_ALL = ("gpu", "scaling")
 
 PASSES_ON_UNKNOWN_FLAGS = True
 
@@ -23,17 +24,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Flags of the command; all others go to the benchmark."""
     parser.add_argument("name", help=f"one of {', '.join(names()) or 'none (needs a checkout)'}, or all")
     parser.add_argument("--json", action="store_true", help="one JSON object a benchmark")
-    parser.epilog = "Other flags go to the benchmark: each file in benchmarks/ lists its own."
+    parser.epilog = (
+        "Other flags go to the benchmark: each file in benchmarks/ lists its own. all leaves out "
+        f"{' and '.join(NOT_IN_ALL)}."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark, or all with their defaults."""
     if args.name != "all" and args.name not in names():
-        raise ConfigError(f"bench {args.name!r}: expected one of {', '.join([*names(), 'all'])}")
-    for name in names() if args.name == "all" else [args.name]:
-        figures = load(name)(args.passed_on)
+        raise ConfigError(f"bench {args.name!r}: {one_of(args.name, [*names(), 'all'])}")
+    chosen = [name for name in names() if name not in NOT_IN_ALL] if args.name == "all" else [args.name]
+    for name in chosen:
+        module = load(name)
+        figures: dict[str, object] = module.run(args.passed_on)
         if args.json:
             print(json.dumps({"bench": name, **figures}))
+        elif hasattr(module, "text"):
+            print(module.text(figures))
         else:
             print(f"{name}")
             print("\n".join(table([(f"  {key}", shown(value)) for key, value in figures.items()])))
@@ -45,15 +53,14 @@ def names() -> list[str]:
     return sorted(path.stem for path in DIRECTORY.glob("[a-z]*.py"))
 
 
-def load(name: str) -> Run:
-    """The `run` of a benchmark module."""
-    spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", DIRECTORY / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
-    spec.loader.exec_module(module)
-    run_benchmark: Run = module.run
-    return run_benchmark
+def load(name: str) -> ModuleType:
+    """A benchmark module: its `run` takes arguments and gives figures by name, `text` writes them for people.
+
+    Without `text` the figures are listed one by one.
+    """
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))  # an installed package knows alphazero alone
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 def shown(value: object) -> str:
