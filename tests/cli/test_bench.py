@@ -28,7 +28,19 @@ SMALL = {
 
 
 def test_there_is_a_small_run_of_every_benchmark():
-    assert sorted(SMALL) == bench.names()
+    """Those that `all` leaves out have tests of their own in tests/benchmarks."""
+    assert sorted([*SMALL, *bench.NOT_IN_ALL]) == bench.names()
+
+
+def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
+    asked = []
+
+    class Module:
+        run = staticmethod(lambda arguments: {})
+
+    monkeypatch.setattr(bench, "load", lambda name: asked.append(name) or Module)
+    assert main(["bench", "all", "--json"]) == 0
+    assert asked == sorted(SMALL)
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
