@@ -7,10 +7,12 @@ ARGS ?=
 # Seconds that `make fuzz` gives each harness and each kind of file; its further arguments (FUZZ_ARGS=pgn_fuzz).
 FUZZ_SECONDS ?= 60
 FUZZ_ARGS ?=
+# The interpreter of test-gpu and bench-gpu, which set nothing up: .venv's where there is one (docs/gpu.md).
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # How many compilers run in parallel.
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup train demo test test-slow test-packages lint format sanitize fuzz bench architecture clean
+.PHONY: help setup train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 
 help:
 	@echo "make setup         create .venv, install the dependencies, build the C++ core"
@@ -24,6 +26,8 @@ help:
 	@echo "make sanitize      run the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make fuzz          feed damaged and hostile input to every reader (FUZZ_SECONDS=60; needs clang)"
 	@echo "make bench         measure the figures of docs/performance.md"
+	@echo "make test-gpu      run every test that needs a GPU, within nine minutes (GPU_PYTHON=...; docs/gpu.md)"
+	@echo "make bench-gpu     measure this machine's GPU, within nine minutes; JSON in build/gpu"
 	@echo "make architecture  draw docs/images/architecture.svg from the imports"
 	@echo "make clean         delete .venv and everything that was built"
 
@@ -96,6 +100,12 @@ fuzz: setup
 
 bench: setup
 	$(BIN)/alphazero bench all
+
+test-gpu:
+	$(GPU_PYTHON) -m tools.gpu_proof test $(ARGS)
+
+bench-gpu:
+	$(GPU_PYTHON) -m tools.gpu_proof bench $(ARGS)
 
 architecture: setup
 	$(BIN)/python -m tools.draw_architecture

@@ -68,15 +68,18 @@ class DeviceLoad:
     def _watch(self) -> None:
         try:
             with open_nvml() as nvml:
-                self._read_until_end(nvml)
+                try:
+                    self._read_until_end(nvml)
+                except nvml.NVMLError as error:
+                    self._fault = f"NVML: {error}"
         except NvmlUnusable as error:
             self._fault = f"NVML: {error.reason}"
 
     def _read_until_end(self, nvml: Any) -> None:  # noqa: ANN401 - pynvml has no types
-        try:
-            handle = nvml.nvmlDeviceGetHandleByUUID(self._uuid)
-        except nvml.NVMLError as error:
-            self._fault = f"NVML: {self._uuid}: {error}"
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        handle = next((one for one in handles if nvml.nvmlDeviceGetUUID(one) == self._uuid), None)
+        if handle is None:
+            self._fault = f"NVML: no device {self._uuid}"
             return
         questions: dict[str, Callable[[], float]] = {
             "busy": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,

@@ -10,7 +10,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from tests.support.network.evaluator_nets import calibrate, chosen, positions, trained_like
 
 pytestmark = [
-    pytest.mark.gpu,
+    pytest.mark.gpu(order=2, seconds=10),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
 ]
 CUDA = torch.device("cuda")

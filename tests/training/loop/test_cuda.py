@@ -1,21 +1,42 @@
-"""The same code on a CUDA device: results of the CPU within rounding."""
+"""The same code on a CUDA device: results of the CPU within rounding, and every switch of training."""
+
+import json
+import subprocess
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
-from tests.support.jobs.jobs import run_job, step_lines
+from tests.support.gpu import DEVICE, DEVICES, REHEARSAL, on_cuda, on_gpu, run_gpu_job
+from tests.support.jobs.jobs import command, environment, run_job, state_of, step_lines
+from tests.support.paths import SUPPORT
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
-]
+SELF_PLAY = (
+    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--value-hidden", "8", "--run-name", "job"),
+    *("--generations", "2", "--steps-per-generation", "3", "--reuse", "1", "--lanes", "10"),
+    *("--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8", "--window-minimum", "100"),
+    *("--batch-size", "32", "--micro-batch-size", "16", "--validation-interval", "0", "--no-tensorboard"),
+)
 
 
+def checkpoint(directory, step, file="weights.safetensors"):
+    return (directory / f"runs/job/checkpoints/step-{step:08d}" / file).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu(tmp_path_factory, random_store):
+    """Ten steps on the CPU."""
+    directory = tmp_path_factory.mktemp("cpu")
+    run_job(directory, random_store, 1, "--steps", "10", "--device", "cpu")
+    return step_lines(directory)
+
+
+@on_gpu(order=1)
 def test_the_evaluator_says_on_cuda_what_it_says_on_the_cpu():
     spec = get_spec("chess")
     network = AlphaZeroNet(NetworkConfig(blocks=4, filters=64), spec, torch.Generator().manual_seed(1))
@@ -24,43 +45,130 @@ def test_the_evaluator_says_on_cuda_what_it_says_on_the_cpu():
     offset = np.array([0, len(index)], np.int32)
     on_cpu, on_cuda = (
         NetworkEvaluator(network, spec, torch.device(device), "fp32", 4)(packed, index, offset)
-        for device in ("cpu", "cuda")
+        for device in ("cpu", DEVICE)
     )
     np.testing.assert_allclose(on_cuda.legal_logits, on_cpu.legal_logits, atol=1e-3)
     np.testing.assert_allclose(on_cuda.wdl, on_cpu.wdl, atol=1e-4)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_job_on_cuda_trains_what_the_cpu_trains(tmp_path, random_store, stage):
-    run_job(tmp_path / "cpu", random_store, 1, "--steps", "10", "--device", "cpu")
-    arguments = ("--steps", "10", "--device", "cuda", "--zero-stage", str(stage))
-    run_job(tmp_path / "cuda", random_store, 1, *arguments, devices=None)
-    for line, expected in zip(step_lines(tmp_path / "cuda"), step_lines(tmp_path / "cpu"), strict=True):
+@on_gpu(order=1)
+def test_a_job_on_cuda_trains_what_the_cpu_trains(tmp_path, random_store, on_the_cpu, stage):
+    """In fp32 without TF32; ZeRO's channels last with it. NCCL has this one rank."""
+    output = run_gpu_job(tmp_path, random_store, "--steps", "10", "--zero-stage", str(stage), "--no-tf32")
+    assert REHEARSAL or "nccl" in output
+    for line, expected in zip(step_lines(tmp_path), on_the_cpu, strict=True):
         assert line["sample_id_sum"] == expected["sample_id_sum"]
         assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
-@pytest.mark.parametrize("extra", [(), ("--compile",), ("--zero-stage", "2"), ("--ema-decay", "0.9")])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("extra", [(), ("--zero-stage", "2"), ("--ema-decay", "0.9")])
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp32"])
+@on_gpu(order=3)
 def test_every_precision_on_cuda_learns(tmp_path, random_store, precision, extra):
-    run_job(tmp_path, random_store, 1, "--steps", "30", "--precision", precision, *extra, devices=None)
+    run_gpu_job(tmp_path, random_store, "--steps", "30", "--precision", precision, *extra)
     losses = [line["loss"] for line in step_lines(tmp_path)]
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp32"])
+@on_cuda(order=7, seconds=90)
+def test_a_compiled_network_learns_in_every_precision(tmp_path, random_store, precision):
+    run_gpu_job(tmp_path, random_store, "--steps", "30", "--precision", precision, "--compile")
+    losses = [line["loss"] for line in step_lines(tmp_path)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@on_gpu(order=4)
+def test_the_memory_layout_changes_nothing_but_rounding(tmp_path, random_store, on_the_cpu, stage):
+    flags = ("--steps", "10", "--zero-stage", str(stage), "--no-tf32", "--no-channels-last")
+    run_gpu_job(tmp_path, random_store, *flags)
+    for line, expected in zip(step_lines(tmp_path), on_the_cpu, strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+@on_gpu(order=1)
+def test_a_run_with_an_average_is_validated_on_the_device(tmp_path, random_store, stage):
+    flags = ("--ema-decay", "0.9", "--validation-interval", "3", "--zero-stage", str(stage))
+    output = run_gpu_job(
+        tmp_path, random_store, "--steps", "6", *flags, "--validation-data", str(random_store)
+    )
+    assert "validation at step 3 |" in output and "validation at step 6 |" in output
+    path = tmp_path / "runs/job/checkpoints/step-00000006"
+    weights, averages = load_file(path / "weights.safetensors"), load_file(path / "ema.safetensors")
+    assert not all(torch.equal(averages[name], weights[name]) for name in averages)
+
+
+@on_gpu(order=2, seconds=40)
+def test_a_resumed_run_ends_bit_for_bit_as_an_undisturbed_one(tmp_path, random_store):
+    """AdamW's moments, the average and BatchNorm's statistics among what is compared."""
+    flags = ("--deterministic", "--optimizer", "adamw", "--ema-decay", "0.9", "--checkpoint-interval", "3")
+    flags += ("--lr-schedule", "constant", "--warmup-steps", "2")
+    run_gpu_job(tmp_path / "whole", random_store, "--steps", "6", *flags)
+    run_gpu_job(tmp_path / "cut", random_store, "--steps", "3", *flags)
+    assert "resumed from" in run_gpu_job(tmp_path / "cut", random_store, "--steps", "6", *flags)
+    for file in ("weights.safetensors", "optimizer.safetensors", "ema.safetensors"):
+        assert checkpoint(tmp_path / "cut", 6, file) == checkpoint(tmp_path / "whole", 6, file), file
+
+
+@on_gpu(order=2)
+def test_an_overflow_in_fp16_lowers_the_scale_and_skips_the_step(tmp_path, random_store):
+    output = run_gpu_job(
+        tmp_path, random_store, "--steps", "16", "--precision", "fp16", "--loss-scale", str(2.0**24)
+    )
+    assert "step 1 skipped: fp16 overflow on rank 0" in output
+    state = state_of(tmp_path, ".", 16)
+    assert 0 < state["skipped_steps"] < 16
+    assert state["loss_scale"]["scale"] == 2.0 ** (24 - state["skipped_steps"])
+    assert all(np.isfinite(line["loss"]) for line in step_lines(tmp_path))
+
+
+@on_gpu(order=2)
+def test_games_are_played_on_the_device_and_trained_on(tmp_path):
+    argv = command(1, [*SELF_PLAY, "--device", DEVICE, "--precision", "bf16"])
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(DEVICES), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert [line["step"] for line in step_lines(tmp_path)] == list(range(1, 7))
+    assert (tmp_path / "runs/job/games").is_dir()
+
+
+@on_cuda(order=6, seconds=60)
 def test_memory_that_does_not_suffice_is_answered_by_smaller_micro_batches(tmp_path, random_store):
     """131,072 positions through 20x256 need some 400 GB of activations."""
     large = ("--blocks", "20", "--filters", "256", "--batch-size", "131072", "--micro-batch-size", "131072")
-    output = run_job(tmp_path, random_store, 1, "--steps", "1", *large, devices=None)
+    output = run_gpu_job(tmp_path, random_store, "--steps", "1", *large)
     assert "changed arithmetic: micro-batches of 131072 do not fit into device memory" in output
     assert "the global batch stays 131072" in output
 
 
+@on_cuda(order=2)
+def test_a_gpu_that_fills_up_during_training_is_answered_by_smaller_micro_batches(
+    tmp_path, random_store, monkeypatch
+):
+    """The allocator itself refuses in step 4: 1,024 positions of 4x128 want more than 64 MiB."""
+    monkeypatch.setenv("SPARE_MIB", "64")
+    large = ("--blocks", "4", "--filters", "128", "--batch-size", "1024", "--micro-batch-size", "1024")
+    script = SUPPORT / "jobs" / "tight_memory.py"
+    output = run_gpu_job(tmp_path, random_store, "--steps", "6", *large, script=script)
+    assert "changed arithmetic: out of device memory on rank 0 in step 4: micro-batches of " in output
+    assert [line["step"] for line in step_lines(tmp_path)] == list(range(1, 7))
+    assert state_of(tmp_path, ".", 6)["micro_batch_size"] < 1024
+
+
+@on_gpu(order=3, seconds=30)
 def test_deterministic_runs_on_cuda_are_equal_bit_for_bit(tmp_path, random_store):
     for name in ("one", "two"):
-        run_job(tmp_path / name, random_store, 1, "--steps", "6", "--deterministic", devices=None)
-    one, two = (
-        (tmp_path / name / "runs/job/checkpoints/step-00000006/weights.safetensors").read_bytes()
-        for name in ("one", "two")
-    )
-    assert one == two
+        run_gpu_job(tmp_path / name, random_store, "--steps", "6", "--deterministic")
+    assert checkpoint(tmp_path / "one", 6) == checkpoint(tmp_path / "two", 6)
+
+
+@on_cuda(order=3)
+def test_precision_auto_is_what_the_gpu_is_fastest_in(tmp_path, random_store):
+    run_gpu_job(tmp_path, random_store, "--steps", "2", "--precision", "auto")
+    expected = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    config = json.loads((tmp_path / "runs/job/config.json").read_text())
+    assert config["training"]["precision"] == expected

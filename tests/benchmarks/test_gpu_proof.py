@@ -1,0 +1,110 @@
+"""`make test-gpu`, `make bench-gpu`: what is lacking is named, the budget kept, every gpu test found."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import REPOSITORY
+from tools import gpu_proof
+
+TESTS = """
+import time
+import pytest
+
+gpu = pytest.mark.gpu
+
+@gpu(order=9, seconds=1)
+def test_late():
+    pass
+
+@gpu(order=1, seconds=1)
+def test_early():
+    time.sleep(0.1)
+
+@gpu(order=2, seconds=1)
+def test_that_fails():
+    assert 1 == 2, "one is not two"
+
+@gpu(order=3, seconds=1000)
+def test_too_long():
+    pass
+
+def test_of_no_gpu():
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Of a file of tests, by the plugin."""
+    place = tmp_path_factory.mktemp("proof")
+    (place / "test_here.py").write_text(TESTS)
+    flags = ["-m", "gpu", "--gpu-budget=60", f"--gpu-report={place / 'out.json'}", "-p", "no:cacheprovider"]
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.support.gpu_budget", *flags, str(place)]
+    subprocess.run(
+        [*argv, "--rootdir", str(place), "-c", "/dev/null"],
+        cwd=REPOSITORY,
+        env=gpu_proof.environment_of(rehearse=True),
+        capture_output=True,
+        timeout=120,
+    )
+    return json.loads((place / "out.json").read_text())
+
+
+def test_the_report_has_every_test_in_order_of_importance_with_its_outcome(report):
+    names = [name.split("::")[-1] for name in report["tests"]]
+    assert names == ["test_early", "test_that_fails", "test_too_long", "test_late"]
+    outcomes = {name.split("::")[-1]: test["outcome"] for name, test in report["tests"].items()}
+    assert outcomes["test_early"] == outcomes["test_late"] == "passed"
+    assert outcomes["test_that_fails"] == "failed" and outcomes["test_too_long"] == "skipped"
+    failed = next(test for name, test in report["tests"].items() if name.endswith("fails"))
+    assert "one is not two" in failed["why"]
+
+
+def test_the_report_says_what_the_time_did_not_hold_and_on_what_it_ran(report):
+    dropped = [name.split("::")[-1] for name in report["summary"]["left_out_for_time"]]
+    assert dropped == ["test_too_long"]
+    assert report["summary"]["passed"] == 2 and report["summary"]["failed"] == 1
+    assert report["rehearsal"] is True and report["machine"]["versions"]["torch"]
+
+
+def test_the_files_with_tests_marked_gpu_are_found():
+    """By their text; collected by pytest they are the same."""
+    found = {str(path.relative_to(REPOSITORY)) for path in gpu_proof.gpu_test_files()}
+    assert "tests/training/loop/test_cuda.py" in found
+    assert "tests/network/inference/test_evaluator_cuda.py" in found
+    mentioned = {
+        str(path.relative_to(REPOSITORY))
+        for path in (REPOSITORY / "tests").rglob("test_*.py")
+        if "mark.gpu" in path.read_text() or "support.gpu import" in path.read_text()
+    }
+    assert found == mentioned - {"tests/benchmarks/test_gpu_proof.py"}
+
+
+def test_what_an_interpreter_lacks_is_named_in_one_line():
+    environment = gpu_proof.environment_of(rehearse=False)
+    told = gpu_proof.lacking({"json": "json", "no_such_module": "no-such-package"}, environment)
+    assert "lacks no-such-package; expected them there, or their wheels in --wheels" in told
+    assert gpu_proof.lacking({"json": "json"}, environment) == ""
+
+
+def test_the_core_is_built_for_the_interpreter_that_runs_the_proof():
+    configure, build = gpu_proof.core_commands("cmake", "/nanobind")
+    assert f"-DPython_EXECUTABLE={sys.executable}" in configure and "-Dnanobind_DIR=/nanobind" in configure
+    assert build[:2] == ["cmake", "--build"] and "_core" in build
+
+
+def test_a_proof_that_does_not_end_is_ended(monkeypatch, capsys):
+    monkeypatch.setattr(gpu_proof, "LIMIT_S", 0.5)
+    assert gpu_proof.run([sys.executable, "-c", "import time; time.sleep(100)"], {}) == 1
+    assert "ended after 0.5 s" in capsys.readouterr().err
+
+
+def test_both_proofs_fit_into_nine_minutes():
+    assert gpu_proof.BUDGET_S < gpu_proof.LIMIT_S < 9 * 60
+    test = gpu_proof.test_command(Path("out"), [], rehearse=False)
+    bench = gpu_proof.bench_command(Path("out"), [], rehearse=False)
+    assert f"--gpu-budget={gpu_proof.BUDGET_S}" in test and f"--budget={gpu_proof.BUDGET_S}" in bench

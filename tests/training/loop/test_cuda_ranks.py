@@ -1,0 +1,101 @@
+"""Two ranks on one GPU over gloo, and one over NCCL: what several GPUs do, as far as one can show it.
+
+A launcher gives every rank a device of its own; here each rank is the only one of a "host" of its own, so
+that both take the first device of this one.
+"""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.support.gpu import DEVICE, DEVICES, on_cuda, on_gpu, run_gpu_job
+from tests.support.jobs.jobs import TINY, command, environment, free_port, run_job, step_lines
+
+STEPS = ("--steps", "10", "--no-tf32")
+LIMIT_S = 240
+
+
+def start_rank(directory, store, rank, port, extra):
+    """One of two ranks, each alone on its host."""
+    place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": port}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
+    variables = {**environment(DEVICES), **{name: str(value) for name, value in place.items()}, **meeting}
+    arguments = [*TINY, "--data", str(store), *STEPS, "--device", DEVICE, "--backend", "gloo", *extra]
+    return subprocess.Popen(
+        command(1, arguments), cwd=directory, env=variables, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run_two_ranks(directory, store, *extra):
+    """Both ranks to their end; what rank 0 printed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    ranks = [start_rank(directory, store, rank, port, extra) for rank in range(2)]
+    try:
+        outputs = [rank.communicate(timeout=LIMIT_S)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in outputs)
+    return outputs[0]
+
+
+@pytest.fixture(scope="module")
+def one_rank(tmp_path_factory, random_store):
+    """The same steps of one rank on the CPU."""
+    directory = tmp_path_factory.mktemp("one")
+    run_job(directory, random_store, 1, *STEPS, "--device", "cpu")
+    return step_lines(directory)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@on_gpu(order=1, seconds=30)
+def test_two_ranks_on_one_gpu_train_what_one_rank_trains(tmp_path, random_store, one_rank, stage):
+    output = run_two_ranks(tmp_path, random_store, "--zero-stage", str(stage))
+    assert "parameters synchronized" in output and "on 2 ranks" in output
+    for line, expected in zip(step_lines(tmp_path), one_rank, strict=True):
+        assert line["sample_id_sum"] == expected["sample_id_sum"]
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
+@on_gpu(order=2, seconds=30)
+def test_an_average_over_two_ranks_is_validated_and_saved(tmp_path, random_store):
+    flags = ("--ema-decay", "0.9", "--validation-interval", "5", "--validation-data", str(random_store))
+    output = run_two_ranks(tmp_path, random_store, *flags)
+    assert "validation at step 10 |" in output
+    assert (tmp_path / "runs/job/checkpoints/step-00000010/ema.safetensors").is_file()
+
+
+@on_cuda(order=2)
+def test_nccl_s_one_rank_says_so_and_meets_no_other_backend(tmp_path, random_store):
+    output = run_gpu_job(tmp_path, random_store, *STEPS, "--backend", "nccl")
+    assert "nccl" in output and "on 1 rank" in output
+
+
+@on_cuda(order=4, seconds=40)
+def test_the_launcher_counts_the_gpus_there_are(tmp_path, random_store):
+    """--gpus -1 through the launcher, torchrun and its agent, with real NVML."""
+    argv = [
+        *command(1, [])[:1],
+        "-m",
+        "alphazero",
+        "launch",
+        "--gpus",
+        "-1",
+        *TINY,
+        "--data",
+        str(random_store),
+    ]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    done = subprocess.run(
+        [*argv, *STEPS],
+        cwd=tmp_path,
+        env={**environment(None), "CUDA_VISIBLE_DEVICES": visible},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert len(step_lines(tmp_path)) == 10
+    assert "cuda" in done.stderr
