@@ -27,7 +27,11 @@ FOREIGN_FLAGS = {
     "tensorboard": {"--logdir"},
 }
 # Programs of ours that are no sub-command of `alphazero`.
-PROGRAMS = (ROOT / "alphazero" / "ranks" / "preflight.py", ROOT / "tools" / "draw_architecture.py")
+PROGRAMS = (
+    ROOT / "alphazero" / "ranks" / "preflight.py",
+    ROOT / "tools" / "draw_architecture.py",
+    ROOT / "tools" / "gpu_proof.py",
+)
 
 
 def page_id(page: Path) -> str:
