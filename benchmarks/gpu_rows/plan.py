@@ -11,12 +11,14 @@ from benchmarks.gpu_rows.row import Row
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
 STAGES = (0, 1, 2, 3)
-# What each way of running the network sets in TrainingConfig; one whose setting is not there has no rows.
-MODES: Mapping[str, Mapping[str, object]] = {
-    "eager": {},
-    "graphed": {"cuda_graphs": True},
-    "compiled": {"compile": True},
+# The switches of TrainingConfig that each way of running the network turns on; it turns the others off. A way
+# whose switches are not there has no rows.
+MODES: Mapping[str, frozenset[str]] = {
+    "eager": frozenset(),
+    "graphed": frozenset({"cuda_graphs"}),
+    "compiled": frozenset({"compile"}),
 }
+GRAPHED_STAGES = (0,)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ FULL = Sizes(
     selfplay_batch=512,
     simulations=64,
     selfplay_seconds=4.0,
-    checkpoint_steps=40,
+    checkpoint_steps=400,  # several seconds apart: one is written before the next begins
     loader_batch=1024,
     duration=1.0,
 )
@@ -73,11 +75,16 @@ TINY = Sizes(
 )
 
 
-def modes(without: Iterable[str] = ()) -> dict[str, Mapping[str, object]]:
-    """The ways to run the network that this version has."""
+def modes(without: Iterable[str] = ()) -> dict[str, Mapping[str, bool]]:
+    """The ways to run the network that this version has, as settings of training."""
     known = {field.name for field in dataclasses.fields(TrainingConfig)}
+    switches = sorted(known & frozenset().union(*MODES.values()))
     left_out = set(without)
-    return {name: set_ for name, set_ in MODES.items() if set_.keys() <= known and name not in left_out}
+    return {
+        name: {switch: switch in on for switch in switches}
+        for name, on in MODES.items()
+        if on <= known and name not in left_out
+    }
 
 
 def rows(sizes: Sizes, device: str, without: Iterable[str] = ()) -> list[Row]:
@@ -145,7 +152,7 @@ def around_training(sizes: Sizes, device: str) -> Iterator[Row]:
         **training(sizes, device, sizes.usual_batch, "bf16", 0, "eager").settings,
         "steps": sizes.checkpoint_steps,
     }
-    yield Row("checkpoint", f"checkpoint bf16 {sizes.usual_batch}", settings, 20)
+    yield Row("checkpoint", f"checkpoint bf16 {sizes.usual_batch}", settings, 35)
     settings = {"batch_size": sizes.loader_batch, "seconds": sizes.seconds / 2, "repeats": 3}
     yield Row("loader", f"loader {sizes.loader_batch}", settings, 20)
 
@@ -172,7 +179,7 @@ def everything(sizes: Sizes, device: str, available: Mapping[str, object]) -> It
     by_cost = sorted(available, key=lambda mode: mode == "compiled")
     for mode in by_cost:
         for precision in PRECISIONS:
-            for stage in STAGES:
+            for stage in GRAPHED_STAGES if mode == "graphed" else STAGES:
                 for batch in sorted(sizes.batches, reverse=True):
                     yield training(sizes, device, batch, precision, stage, mode)
 
@@ -189,7 +196,7 @@ def training(
         "micro_batch": micro_batch,
         "precision": precision,
         "zero_stage": stage,
-        "mode": dict(MODES[mode]),
+        "mode": modes()[mode],
         "seconds": sizes.seconds,
         "least_steps": sizes.least_steps,
     }

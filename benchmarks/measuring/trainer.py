@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from alphazero.config import Config
+from alphazero.errors import TrainingError
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
 from alphazero.host.memory import HostMemory
@@ -145,6 +146,7 @@ class StepClock(Console):
 class RepeatedBatches:
     """A data source with the same micro-batches in every step."""
 
+    plan: BatchPlan
     micro_batches: list[MicroBatch]
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
@@ -155,7 +157,11 @@ class RepeatedBatches:
         return ENDLESS_STEPS
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
-        """The rank's micro-batches, over and over."""
+        """The micro-batches, over and over. Raises TrainingError where they did not fit into memory."""
+        if plan != self.plan:
+            raise TrainingError(
+                f"micro-batches of {self.plan.micro_batch_size} do not fit into device memory"
+            )
         for _ in range(first, last):
             yield copy.copy(self.micro_batches)
 
@@ -198,7 +204,7 @@ def run_trainer(
         host_memory=HostMemory(host=bench.runtime.host),
         writer=writer,
     )
-    source = RepeatedBatches(bench.micro_batches)
+    source = RepeatedBatches(bench.plan, bench.micro_batches)
     Trainer(job, bench.plan, Position(0), engine, source, lambda network: {}, services).run()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,13 +50,20 @@ class Local:
 
 
 def start(
-    place: Path, order: Mapping[str, Any], rank: int, variables: Mapping[str, str], log: IO[bytes]
+    place: Path,
+    order: Mapping[str, Any],
+    rank: int,
+    variables: Mapping[str, str],
+    log: IO[bytes],
+    through: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start one rank; its order and its result lie in `place`."""
+    """Start one rank; its order and its result lie in `place`. through: a program that runs it elsewhere."""
     path = place / "order.json"
     path.write_text(json.dumps(order), encoding="utf-8")
     argv = [sys.executable, "-m", PROGRAM, str(path), str(place / f"result-{rank}.json")]
-    return subprocess.Popen(argv, env=dict(variables), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*through, *argv], env=dict(variables), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+    )
 
 
 def results(place: Path, rank: int) -> dict[str, Any]:

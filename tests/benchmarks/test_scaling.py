@@ -85,7 +85,7 @@ def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(measured, tmp
         {
             "kind": "training",
             "name": f"training bf16 zero0 eager {batch}",
-            "settings": {"batch": batch},
+            "settings": {"batch": batch, "micro_batch": 0, "precision": "bf16", "zero_stage": 0},
             "figures": {"step_ms": batch / 20 + 5},
         }
         for batch in (256, 1024, 4096)
