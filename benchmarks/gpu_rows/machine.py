@@ -51,7 +51,7 @@ def versions() -> dict[str, object]:
             driver = read_driver(nvml).version
     except NvmlUnusable as error:
         driver = f"none ({error.reason})"
-    nccl = torch.cuda.nccl.version() if torch.cuda.is_available() else ()
+    nccl: tuple[int, ...] = torch.cuda.nccl.version() if torch.cuda.is_available() else ()
     return {
         "versions": {
             "python": platform.python_version(),

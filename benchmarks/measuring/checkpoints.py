@@ -48,7 +48,8 @@ def pause_figures(
     into the next step's length. written: from when to when each checkpoint was written.
     """
     lengths = [after - before for before, after in itertools.pairwise(marks)]
-    beside, alone = [], []
+    beside: list[float] = []
+    alone: list[float] = []
     for index, length in enumerate(lengths[1:], start=1):  # the first is to warm up
         meets = any(marks[index] < end and begin < marks[index + 1] for begin, end in written)
         (beside if meets or index in pauses else alone).append(length)

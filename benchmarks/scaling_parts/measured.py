@@ -23,6 +23,7 @@ class Job:
     positions: int
     micro_batch: int
     steps: int
+    rounds: int
     threads: int
     num_parameters: int
 
@@ -37,7 +38,7 @@ class Job:
 
 
 def measure(job: Job, device: str, counts: Sequence[int], run: RunRanks) -> dict[str, Any]:
-    """Parts and whole steps for each number of ranks (the first is 1)."""
+    """Parts and whole steps for each number of ranks (the first is 1), turn and turn about in rounds."""
     order = {
         "device": device,
         "blocks": job.blocks,
@@ -50,19 +51,35 @@ def measure(job: Job, device: str, counts: Sequence[int], run: RunRanks) -> dict
     }
     found: dict[str, Any] = {"parts": [], "scaling": []}
     for ranks in counts:
-        lone = run({**order, "what": ALONE, "sizes": job.sizes(counts)}, ranks)
-        found.setdefault("machine", lone[0]["machine"])
-        own = own_steps(lone, job.positions)
         batches = sorted({job.positions * ranks, job.positions})
-        group = run({**order, "what": TOGETHER, "batches": batches}, ranks)[0]
+        lone, groups = [], []
+        for _ in range(job.rounds):
+            lone += run({**order, "what": ALONE, "sizes": job.sizes(counts)}, ranks)
+            groups.append(run({**order, "what": TOGETHER, "batches": batches}, ranks)[0])
+        found.setdefault("machine", lone[0]["machine"])
+        own, group = own_steps(lone, job.positions), medians(groups)
         found["parts"].append(parts(ranks, own, group))
         found["scaling"] += compare(job, ranks, own, group)
     add_speedups(found["scaling"])
     return found
 
 
+def medians(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of the same figures of several rounds."""
+
+    def by_size(name: str) -> list[tuple[int, float]]:
+        rows = zip(*(one[name] for one in groups), strict=True)
+        return [(row[0][0], statistics.median(seconds for _, seconds in row)) for row in rows]
+
+    return {
+        "all_reduce": by_size("all_reduce"),
+        "message_s": statistics.median(one["message_s"] for one in groups),
+        "steps": dict(by_size("steps")),
+    }
+
+
 def own_steps(lone: Sequence[Mapping[str, Any]], positions: int) -> OwnSteps:
-    """Means over ranks that trained side by side and exchanged nothing; their spread at the usual size."""
+    """Of ranks that trained side by side and exchanged nothing; their spread at the usual size."""
     by_size: dict[int, list[float]] = {}
     spreads = []
     for rank in lone:
@@ -70,8 +87,8 @@ def own_steps(lone: Sequence[Mapping[str, Any]], positions: int) -> OwnSteps:
             by_size.setdefault(step["positions"], []).append(step["seconds"])
             if step["positions"] == positions:
                 spreads.append(step["spread"])
-    seconds = {size: statistics.mean(times) for size, times in by_size.items()}
-    return OwnSteps(seconds, statistics.mean(spreads))
+    seconds = {size: statistics.median(times) for size, times in by_size.items()}
+    return OwnSteps(seconds, statistics.median(spreads))
 
 
 def parts(ranks: int, own: OwnSteps, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +109,7 @@ def compare(job: Job, ranks: int, own: OwnSteps, group: Mapping[str, Any]) -> li
     if ranks > 1:
         sizes = sorted((int(size), seconds) for size, seconds in group["all_reduce"])
         exchange_s = interpolated_s(sizes, job.gradient_bytes) + group["message_s"]
-    measured = {step["batch"]: step["seconds"] for step in group["steps"]}
+    measured = group["steps"]
     rows = []
     for kind, batch in (("weak", job.positions * ranks), ("strong", job.positions)):
         predicted_s = step_s(own, batch // ranks, ranks, exchange_s)

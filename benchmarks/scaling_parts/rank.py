@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,12 @@ def together(order: Order, runtime: Runtime, exchange: Exchange) -> dict[str, An
     all_reduce = []
     for num_bytes in (*MESSAGE_BYTES, order["gradient_bytes"]):
         tensor = torch.zeros(num_bytes // 4, device=device)
-        all_reduce.append((num_bytes, median_s(lambda tensor=tensor: dist.all_reduce(tensor), device)))
+        all_reduce.append((num_bytes, median_s(partial(dist.all_reduce, tensor), device)))
     message_s = median_s(lambda: exchange.numbers(0), device)
-    steps = []
+    steps: list[tuple[int, float]] = []
     for batch in order["batches"]:
         times = step_times(order, runtime, exchange, batch // runtime.world_size)
-        steps.append({"batch": batch, "seconds": statistics.median(times.lengths())})
+        steps.append((batch, statistics.median(times.lengths())))
     return {"all_reduce": all_reduce, "message_s": message_s, "steps": steps}
 
 

@@ -41,10 +41,10 @@ class Local:
         with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
             place = Path(directory)
             processes: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-            stack.callback(lambda: [process.kill() for process, _ in processes])
             for rank, variables in enumerate(environments):
                 log = stack.enter_context((place / f"log-{rank}").open("w+b"))
                 processes.append((start(place, order, rank, variables, log), log))
+                stack.callback(processes[-1][0].kill)  # what is left when one has failed
             wait_for_all(processes, order["what"], self.limit_s)
             return [results(place, rank) for rank in range(ranks)]
 

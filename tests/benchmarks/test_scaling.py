@@ -17,7 +17,7 @@ from benchmarks.scaling_parts.model import (
 
 TINY = (
     *("--device", "cpu", "--gpus", "2", "--blocks", "1", "--filters", "8", "--batch", "8"),
-    *("--micro-batch", "8", "--precision", "fp32", "--steps", "3"),
+    *("--micro-batch", "8", "--precision", "fp32", "--steps", "3", "--rounds", "1"),
 )
 LINK = Link("hosts of two", inside_rate=1000.0, across_rate=100.0, gpus_per_host=2, latency_s=0.5, source="")
 
@@ -107,7 +107,7 @@ def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(measured, tmp
 
     args = scaling.Parser(prog="bench scaling")
     scaling.configure(args)
-    job = scaling.Job(1, 8, "fp32", 8, 8, 3, 1, 1)
+    job = scaling.Job(1, 8, "fp32", 8, 8, 3, 1, 1, 1)
     modelled = scaling.model(args.parse_args(["--steps-of", str(path)]), job, "cpu", found, gpu)
     measured_too = tmp_path / "scaling.json"
     measured_too.write_text(json.dumps({**found, **modelled}))

