@@ -36,6 +36,14 @@ def on_cuda(order: int = 5, seconds: int = 20) -> Mark:
     return lambda test: CUDA_ALONE(pytest.mark.gpu(order=order, seconds=seconds)(test))
 
 
+def own_core(rank: int = 0) -> Callable[[], None] | None:
+    """In a rehearsal a core of its own for each rank: the trainer takes a thread for each core it may use."""
+    if not REHEARSAL:
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[rank % len(cores)]})
+
+
 def run_gpu_job(directory: Path, store: Path, *extra: str, script: Path | None = None) -> str:
     """`run_job` of one rank on the GPU, or on the CPU in a rehearsal."""
     return run_job(directory, store, 1, *extra, "--device", DEVICE, devices=DEVICES, script=script)

@@ -12,7 +12,7 @@ from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
-from tests.support.gpu import DEVICE, DEVICES, REHEARSAL, on_cuda, on_gpu, run_gpu_job
+from tests.support.gpu import DEVICE, DEVICES, REHEARSAL, on_cuda, on_gpu, own_core, run_gpu_job
 from tests.support.jobs.jobs import command, environment, run_job, state_of, step_lines
 from tests.support.paths import SUPPORT
 
@@ -127,9 +127,15 @@ def test_an_overflow_in_fp16_lowers_the_scale_and_skips_the_step(tmp_path, rando
 
 @on_gpu(order=2)
 def test_games_are_played_on_the_device_and_trained_on(tmp_path):
-    argv = command(1, [*SELF_PLAY, "--device", DEVICE, "--precision", "bf16"])
+    argv = command(1, [*SELF_PLAY, "--device", DEVICE, "--precision", "fp32" if REHEARSAL else "bf16"])
     done = subprocess.run(
-        argv, cwd=tmp_path, env=environment(DEVICES), capture_output=True, text=True, timeout=240
+        argv,
+        cwd=tmp_path,
+        env=environment(DEVICES),
+        preexec_fn=own_core(),
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert [line["step"] for line in step_lines(tmp_path)] == list(range(1, 7))

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.support.gpu import DEVICE, DEVICES, on_cuda, on_gpu, run_gpu_job
+from tests.support.gpu import DEVICE, DEVICES, on_cuda, on_gpu, own_core, run_gpu_job
 from tests.support.jobs.jobs import TINY, command, environment, free_port, run_job, step_lines
 
 STEPS = ("--steps", "10", "--no-tf32")
@@ -23,7 +23,12 @@ def start_rank(directory, store, rank, port, extra):
     variables = {**environment(DEVICES), **{name: str(value) for name, value in place.items()}, **meeting}
     arguments = [*TINY, "--data", str(store), *STEPS, "--device", DEVICE, "--backend", "gloo", *extra]
     return subprocess.Popen(
-        command(1, arguments), cwd=directory, env=variables, stderr=subprocess.PIPE, text=True
+        command(1, arguments),
+        cwd=directory,
+        env=variables,
+        preexec_fn=own_core(rank),
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
