@@ -47,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--micro-batch", type=batch_size, default=1024, help="most positions per pass")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
     parser.add_argument("--steps", type=count, default=10, help="steps of one measurement")
-    parser.add_argument(
-        "--rounds", type=count, default=3, help="turns of parts and steps; medians count"
-    )
+    parser.add_argument("--rounds", type=count, default=3, help="turns of parts and steps; medians count")
     parser.add_argument("--threads", type=threads, default=1, help="CPU threads of a rank")
     parser.add_argument("--limit", type=seconds(1), default=600.0, help="seconds for one group of ranks")
     parser.add_argument("--gpus-per-host", type=count, default=8, help="of the model")
