@@ -1,58 +1,21 @@
-"""Matches: two players from many openings, each opening with either side; the score as Elo."""
+"""Matches: two players from many openings, each opening with either side."""
 
 from __future__ import annotations
 
-import math
+import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from alphazero.evaluation.elo import MatchScore
 from alphazero.evaluation.players import Player
+from alphazero.evaluation.sprt import Sprt
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 
-# Two-sided 95 % of the normal distribution.
-Z_95 = 1.959964
+OPENINGS_PER_ROUND = 32  # between two looks at a test
 ATTEMPTS_PER_OPENING = 20  # before openings repeat
-
-
-@dataclass(frozen=True)
-class MatchScore:
-    """Games of the first player."""
-
-    wins: int
-    draws: int
-    losses: int
-
-    @property
-    def games(self) -> int:
-        """All games."""
-        return self.wins + self.draws + self.losses
-
-    @property
-    def share(self) -> float:
-        """Points a game, 0 to 1; a draw is half a point."""
-        return (self.wins + 0.5 * self.draws) / max(1, self.games)
-
-    def elo(self) -> tuple[float, float, float]:
-        """The first player's Elo above the second's, with the ends of the 95 % interval.
-
-        Logistic; the interval is that of the mean of the games' points (normal, as cutechess has it);
-        infinite where an end of it reaches 0 or 1 point a game.
-        """
-        mean = self.share
-        squares = (
-            self.wins * (1 - mean) ** 2 + self.draws * (0.5 - mean) ** 2 + self.losses * mean**2
-        ) / max(1, self.games)
-        margin = Z_95 * math.sqrt(squares / max(1, self.games))
-        return elo_of(mean), elo_of(mean - margin), elo_of(mean + margin)
-
-
-def elo_of(share: float) -> float:
-    """The Elo difference at which `share` points per game are expected."""
-    if share <= 0:
-        return -math.inf
-    return math.inf if share >= 1 else -400 * math.log10(1 / share - 1)
 
 
 def random_openings(game_name: str, count: int, plies: int, seed: int) -> list[Line]:
@@ -76,40 +39,83 @@ def play_match(
     openings: Sequence[Line],
     *,
     max_plies: int = 512,
+    test: Sprt | None = None,
     after_move: Callable[[int], None] = lambda over: None,
 ) -> MatchScore:
-    """Both players from every opening with either side: two games an opening, all side by side.
+    """Both players from every opening with either side: two games per opening, until `test` is decided.
 
-    Games longer than max_plies are drawn. after_move is told how many games are over.
+    All games are played side by side, so that their positions share batches; with a test in rounds of
+    OPENINGS_PER_ROUND. Games longer than max_plies are drawn. after_move is told how many games are over.
     """
-    # A game is its line and whether the first player moves when the game's first player does.
-    games = [(opening.copy(), is_white) for opening in openings for is_white in (True, False)]
-    points = {1: 0, 0: 0, -1: 0}
+    score = MatchScore(0, 0, 0)
+    size = OPENINGS_PER_ROUND if test else max(1, len(openings))
+    for start in range(0, len(openings), size):
+        before = score.games
+
+        def count(over: int, before: int = before) -> None:
+            after_move(before + over)
+
+        score += _play_round(first, second, openings[start : start + size], max_plies, count)
+        if test and test.decide(score.pairs) != "continue":
+            break
+    return score
+
+
+def _play_round(
+    first: Player,
+    second: Player,
+    openings: Sequence[Line],
+    max_plies: int,
+    after_move: Callable[[int], None],
+) -> MatchScore:
+    games = [
+        _Game(opening.copy(), number, is_white)
+        for number, opening in enumerate(openings)
+        for is_white in (True, False)
+    ]
+    results: list[list[int]] = [[] for _ in openings]
     while games:
         for player, is_first in ((first, True), (second, False)):
-            to_move = [
-                line for line, is_white in games if (line.first_player_to_move == is_white) == is_first
-            ]
+            to_move = [game.line for game in games if game.first_is_to_move == is_first]
             if not to_move:
                 continue
             for line, move in zip(to_move, player(to_move), strict=True):
                 line.push(move)
-            games = _without_finished(games, points, max_plies)
-            after_move(sum(points.values()))
-    return MatchScore(points[1], points[0], points[-1])
+            games = _without_finished(games, results, max_plies)
+            after_move(sum(map(len, results)))
+    return _score(results)
 
 
-def _without_finished(
-    games: list[tuple[Line, bool]], points: dict[int, int], max_plies: int
-) -> list[tuple[Line, bool]]:
-    """The games that go on; the results of the others are counted for the first player."""
+@dataclass(frozen=True)
+class _Game:
+    """A game under way; first_is_white: whether the first player moves when the game's first player does."""
+
+    line: Line
+    opening: int
+    first_is_white: bool
+
+    @property
+    def first_is_to_move(self) -> bool:
+        """Whether it is the first player's turn."""
+        return self.line.first_player_to_move == self.first_is_white
+
+
+def _without_finished(games: list[_Game], results: list[list[int]], max_plies: int) -> list[_Game]:
+    """The games that go on; results (1, 0, -1) gets those of the others, for the first player, by opening."""
     left = []
-    for line, is_white in games:
-        outcome = line.outcome()
+    for game in games:
+        outcome = game.line.outcome()
         if outcome.over:
-            points[outcome.value if line.first_player_to_move == is_white else -outcome.value] += 1
-        elif line.num_plies >= max_plies:
-            points[0] += 1
+            results[game.opening].append(outcome.value if game.first_is_to_move else -outcome.value)
+        elif game.line.num_plies >= max_plies:
+            results[game.opening].append(0)
         else:
-            left.append((line, is_white))
+            left.append(game)
     return left
+
+
+def _score(results: Sequence[Sequence[int]]) -> MatchScore:
+    """results: two of every opening."""
+    games = Counter(itertools.chain.from_iterable(results))
+    pairs = Counter(sum(pair) for pair in results)  # -2 to 2
+    return MatchScore(games[1], games[0], games[-1], (pairs[-2], pairs[-1], pairs[0], pairs[1], pairs[2]))

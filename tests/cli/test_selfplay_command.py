@@ -94,10 +94,17 @@ def test_a_match_against_random_moves_has_all_its_games(weights, capsys) -> None
     assert score["wins"] + score["draws"] + score["losses"] == 20
     assert score["wins"] > 12, "even a network that knows nothing sees wins and losses near by searching"
     low, high = score["elo_95"]
-    assert low is None or high is None or low <= score["elo"] <= high
+    assert low < score["elo"] < high
+    assert sum(score["pairs"]) == 10 and score["superiority"] > 0.9 and score["sprt"] is None
 
 
 def test_a_network_against_itself_is_even(weights, capsys) -> None:
     argv = ["match", "--weights", weights, "--against", weights, "--games", "20", "--simulations", "8"]
     assert main(argv) == 0
     assert "50.0% of the points" in capsys.readouterr().out
+    assert main([*argv, "--sprt", "0", "200", "--json"]) == 0
+    test = json.loads(capsys.readouterr().out)["sprt"]
+    assert test["elo"] == [0, 200] and test["decision"] == "H0"
+    assert test["log_likelihood_ratio"] < test["bounds"][0] == -test["bounds"][1]
+    assert main([*argv, "--sprt", "5", "0"]) == 2
+    assert "--sprt 5 0: expected the first below the second" in capsys.readouterr().err

@@ -1,11 +1,9 @@
-"""Matches: every opening with either side, results for the right player, Elo as the formula has it."""
+"""Matches: every opening with either side, results for the right player."""
 
-import math
-
-import pytest
-
-from alphazero.evaluation.match import MatchScore, elo_of, play_match, random_openings
+from alphazero.evaluation.elo import MatchScore
+from alphazero.evaluation.match import play_match, random_openings
 from alphazero.evaluation.players import random_player
+from alphazero.evaluation.sprt import Sprt
 
 
 def first_legal(lines):
@@ -45,6 +43,8 @@ def test_more_openings_than_there_are_repeat_some() -> None:
 def test_a_player_against_itself_scores_one_half() -> None:
     score = play_match(first_legal, first_legal, random_openings("connect4", 25, 3, seed=1))
     assert score.games == 50 and score.wins == score.losses
+    # What one game of a pair gives the other one takes.
+    assert score.pairs == (0, 0, 25, 0, 0)
 
 
 def test_the_points_go_to_the_player_who_won_them() -> None:
@@ -52,26 +52,23 @@ def test_the_points_go_to_the_player_who_won_them() -> None:
     score = play_match(winner, random_player(1), openings)
     turned = play_match(random_player(1), winner, openings)
     assert score.wins > 45 and turned.losses > 45
+    assert sum(score.pairs) == 30
+    assert sum(place * count for place, count in enumerate(score.pairs)) == 2 * score.wins + score.draws
 
 
 def test_a_long_game_is_drawn() -> None:
     score = play_match(first_legal, first_legal, random_openings("chess", 2, 2, seed=1), max_plies=6)
-    assert score == MatchScore(0, 4, 0)
+    assert score == MatchScore(0, 4, 0, (0, 0, 2, 0, 0))
 
 
-def test_elo_is_the_logistic_formulas() -> None:
-    assert elo_of(0.5) == 0
-    assert elo_of(10 / 11) == pytest.approx(400)
-    assert elo_of(0.75) == pytest.approx(190.85, abs=0.01)
-    assert elo_of(0) == -math.inf and elo_of(1) == math.inf
-
-
-def test_the_interval_holds_the_elo_and_narrows_with_the_square_root_of_the_games() -> None:
-    few, many = MatchScore(30, 20, 10), MatchScore(3000, 2000, 1000)
-    for score in (few, many):
-        elo, low, high = score.elo()
-        assert low < elo < high
-    widths = [score.elo()[2] - score.elo()[1] for score in (few, many)]
-    assert widths[0] / widths[1] == pytest.approx(10, rel=0.05)
-    # By hand: mean 2/3, variance (30/9 + 20/36 + 10*4/9) / 60 = 0.13889, half width 0.0943 points.
-    assert few.elo()[1] == pytest.approx(elo_of(2 / 3 - 0.09430), abs=0.1)
+def test_a_match_ends_when_its_test_is_decided() -> None:
+    openings = random_openings("connect4", 320, 2, seed=1)
+    told = []
+    score = play_match(
+        winner, random_player(1), openings, test=Sprt(0, 50), after_move=lambda over: told.append(over)
+    )
+    assert score.games == 64 == told[-1] and told == sorted(told)
+    assert Sprt(0, 50).decide(score.pairs) == "H1"
+    # A match of equals goes on for longer, and its test decides for neither by the first round.
+    equal = play_match(first_legal, first_legal, openings[:64], test=Sprt(0, 5))
+    assert equal.games == 128 and Sprt(0, 5).decide(equal.pairs) == "H0"

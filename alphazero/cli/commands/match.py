@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ from alphazero.errors import ConfigError
 from alphazero.settings import add_flags
 
 if TYPE_CHECKING:
-    from alphazero.evaluation.match import MatchScore
+    from alphazero.evaluation.elo import MatchScore
     from alphazero.evaluation.players import Player
+    from alphazero.evaluation.sprt import Sprt
 
 RANDOM = "random"
 
@@ -38,6 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=100,
         metavar="N",
         help="games to play, an even number (default: 100)",
+    )
+    parser.add_argument(
+        "--sprt",
+        type=float,
+        nargs=2,
+        metavar=("ELO0", "ELO1"),
+        help="stop when it is decided whether the first player is ELO0 or ELO1 stronger (normalized Elo, "
+        "errors of 5 %%); --games is then the most that are played",
     )
     parser.add_argument(
         "--opening-plies",
@@ -79,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from alphazero.evaluation.match import play_match, random_openings
+    from alphazero.evaluation.sprt import Sprt
 
     game, first = network_side(args, config.search, args.weights, "--weights")
     if args.against == RANDOM:
@@ -90,13 +99,14 @@ def run(args: argparse.Namespace) -> int:
         if other != game:
             raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
     openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
+    test = Sprt(*args.sprt) if args.sprt else None
     with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
 
         def count(over: int) -> None:
             bar.update(over - bar.n)
 
-        score = play_match(first, second, openings, after_move=count)
-    print(to_json(score) if args.json else to_text(args, score))
+        score = play_match(first, second, openings, test=test, after_move=count)
+    print(to_json(score, test) if args.json else to_text(args, score, test))
     return 0
 
 
@@ -117,17 +127,47 @@ def network_side(args: argparse.Namespace, search: SearchConfig, name: str, flag
     return network.spec.name, search_player(evaluator, settings, num_threads=torch.get_num_threads())
 
 
-def to_text(args: argparse.Namespace, score: MatchScore) -> str:
+def to_text(args: argparse.Namespace, score: MatchScore, test: Sprt | None) -> str:
     """For people."""
-    elo, low, high = score.elo()
-    return (
+    estimate = score.elo()
+    text = (
         f"{args.weights} against {args.against}: +{score.wins} ={score.draws} -{score.losses}, "
-        f"{score.share:.1%} of the points\nElo {elo:+.0f} (95 %: {low:+.0f} to {high:+.0f})"
+        f"{score.share:.1%} of the points\n"
+        f"Elo {estimate.elo:+.0f} (95 %: {estimate.low:+.0f} to {estimate.high:+.0f}), "
+        f"the stronger one with a probability of {estimate.superiority:.1%}"
+    )
+    if test is None:
+        return text
+    ratio, (lower, upper) = test.log_likelihood_ratio(score.pairs), test.bounds
+    verdict = {
+        "H1": f"at least {test.elo1:g} Elo accepted",
+        "H0": f"at most {test.elo0:g} Elo accepted",
+        "continue": "not decided; expected more --games",
+    }[test.decide(score.pairs)]
+    return (
+        f"{text}\nSPRT [{test.elo0:g}, {test.elo1:g}]: {ratio:.2f} of ({lower:.2f}, {upper:.2f}): {verdict}"
     )
 
 
-def to_json(score: MatchScore) -> str:
-    """For programs; an infinite Elo is null."""
-    elo, low, high = (value if math.isfinite(value) else None for value in score.elo())
-    counts = {"wins": score.wins, "draws": score.draws, "losses": score.losses}
-    return json.dumps({**counts, "share": score.share, "elo": elo, "elo_95": [low, high]})
+def to_json(score: MatchScore, test: Sprt | None) -> str:
+    """For programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
+    estimate = score.elo()
+    sprt = test and {
+        "elo": [test.elo0, test.elo1],
+        "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
+        "bounds": test.bounds,
+        "decision": test.decide(score.pairs),
+    }
+    return json.dumps(
+        {
+            "wins": score.wins,
+            "draws": score.draws,
+            "losses": score.losses,
+            "pairs": score.pairs,
+            "share": score.share,
+            "elo": estimate.elo,
+            "elo_95": [estimate.low, estimate.high],
+            "superiority": estimate.superiority,
+            "sprt": sprt,
+        }
+    )

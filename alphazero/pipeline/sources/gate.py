@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from alphazero.evaluation.match import MatchScore, play_match, random_openings
+from alphazero.evaluation.elo import MatchScore
+from alphazero.evaluation.match import play_match, random_openings
 from alphazero.evaluation.players import Player, search_player
 from alphazero.games.spec import GameSpec
 from alphazero.pipeline.sources.playing_network import make_evaluator
