@@ -23,12 +23,9 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
 from alphazero.training.batch_plan import plan_batches
-from alphazero.training.engine.engine import (
-    TrainingModule,
-    end_process_group,
-    start_process_group,
-)
+from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.optimizer import make_optimizer
+from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import default_threads, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
 from benchmarks.measuring.trainer import Bench, wait
@@ -164,7 +161,7 @@ def backward(
     ddp: DistributedDataParallel, micro_batch: MicroBatch, share: float, device: torch.device
 ) -> torch.Tensor:
     """One pass of the DDP loop."""
-    terms = ddp(to_device(micro_batch.batch, device))
-    (terms.total * share).backward()
-    sums: torch.Tensor = terms.sums
-    return sums
+    loss = ddp(to_device(micro_batch.batch, device))
+    (loss * share).backward()
+    module: TrainingModule = ddp.module
+    return module.last_terms.sums

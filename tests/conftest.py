@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.support.jobs.fixtures",
     "tests.support.hosts.fixtures",
     "tests.support.faults.fixtures",
+    "tests.support.training.lone_engine",
 ]
 
 

@@ -27,7 +27,7 @@ from alphazero.network.planes import to_device
 from alphazero.text import counted
 from alphazero.training.batch_plan import micro_batch_sizes
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
-from alphazero.training.engine.engine import TrainingModule
+from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import Runtime
 
 FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
@@ -151,7 +151,7 @@ def _try_passes(
     module = training_copy(network, spec, training, loss, device)
     batch = to_device(random_batch(spec, micro_batch_size), device)
     for _ in range(2):
-        module(batch).total.backward()
+        module(batch).backward()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     del reserve
@@ -229,14 +229,13 @@ def bytes_per_position(
     """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
     device = torch.device("cpu")
     module = training_copy(network, spec, training, loss, device)
-    module(
-        to_device(random_batch(spec, CPU_SIZES[0]), device)
-    ).total.backward()  # gradients and kernels' caches
+    # Gradients and the kernels' caches are there before anything is measured.
+    module(to_device(random_batch(spec, CPU_SIZES[0]), device)).backward()
     peaks = []
     for size in CPU_SIZES:
         batch = to_device(random_batch(spec, size), device)
         with _peak_growth() as growth:
-            module(batch).total.backward()
+            module(batch).backward()
         peaks.append(growth())
     slope = (peaks[1] - peaks[0]) // (CPU_SIZES[1] - CPU_SIZES[0])
     # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.

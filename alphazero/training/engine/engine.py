@@ -1,6 +1,6 @@
 """The DeepSpeed engine: the one place that imports deepspeed.
 
-Wraps network and loss in a module, trains it by micro-batches that weigh what they should on any
+Trains the module of network and loss by micro-batches that weigh what they should on any
 number of ranks, and gives weights and optimizer state as whole tensors.
 """
 
@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import torch
-from torch import nn
 
-from alphazero.config import Config, LossConfig, TrainingConfig
+from alphazero.config import Config
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
-from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
-from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
-from alphazero.network.planes import DeviceBatch, expand_planes, to_device
-from alphazero.network.precision import autocast
+from alphazero.network.model.loss import LossTerms
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.planes import to_device
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.engine.batch_norm import RunningStatistics
@@ -34,6 +32,7 @@ from alphazero.training.engine.flat_gradients import FlatGradients
 from alphazero.training.engine.gradient_guard import GradientGuard
 from alphazero.training.engine.loss_scale import LossScale
 from alphazero.training.engine.optimizer import make_optimizer
+from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.engine.zero_state import ZeroState
 from alphazero.training.exchange import Exchange
 from alphazero.training.rendezvous import served_store
@@ -92,33 +91,6 @@ def end_process_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-class TrainingModule(nn.Module):
-    """Network and loss as one module: packed positions in, loss out; what DeepSpeed wraps."""
-
-    def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, config: TrainingConfig
-    ) -> None:
-        super().__init__()
-        self.network = network
-        self._spec = spec
-        self._loss = AlphaZeroLoss(loss)
-        self._precision = config.precision
-        self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-        # A function, not the module: validation keeps the plain network, names stay as they are.
-        self._run = torch.compile(self._run_network) if config.compile else self._run_network
-
-    def forward(self, batch: DeviceBatch) -> LossTerms:
-        """Mean loss terms of the micro-batch; the network in its precision, the loss in fp32."""
-        planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
-        with autocast(planes_BCHW.device, self._precision):
-            output = self._run(planes_BCHW)
-        return self._loss(output, batch)
-
-    def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
-        output: NetworkOutput = self.network(planes_BCHW)
-        return output
-
-
 class Engine:
     """Trains one network on one rank of a job.
 
@@ -142,11 +114,11 @@ class Engine:
         self._device = runtime.device
         self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
-        module = TrainingModule(network, spec, config.loss, training)
+        self._module = TrainingModule(network, spec, config.loss, training)
         torch_optimizer = make_optimizer(network, config.optimizer)
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
-                model=module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
+                model=self._module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
             )
         self._optimizer = optimizer
         self._torch_optimizer = torch_optimizer
@@ -178,13 +150,13 @@ class Engine:
         they become the mean over the global batch; a padding one weighs nothing.
         """
         self._guard.scale = self.loss_scale.scale
-        terms: LossTerms = self._engine(to_device(micro_batch.batch, self._device))
+        loss: torch.Tensor = self._engine(to_device(micro_batch.batch, self._device))
         weight = 0.0 if micro_batch.is_padding else self._world_size / num_micro_batches
         if weight:
             self._statistics.add_micro_batch()
-            self._guard.add_loss(terms.total)
-        self._engine.backward(terms.total * (weight * self.loss_scale.scale))
-        return terms
+            self._guard.add_loss(loss)
+        self._engine.backward(loss * (weight * self.loss_scale.scale))
+        return self._module.last_terms
 
     def gradients_are_finite(self) -> bool:
         """True if loss and gradients of this rank's passes since the last call were. Waits for the device."""

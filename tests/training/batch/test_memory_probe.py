@@ -25,7 +25,7 @@ from alphazero.training.batch.memory_probe import (
     reserve_bytes,
 )
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
-from alphazero.training.engine.engine import TrainingModule
+from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import Runtime
 
 SPEC = get_spec("chess")
@@ -102,10 +102,10 @@ def test_memory_a_position_is_near_what_autograd_keeps():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        terms = module(to_device(random_batch(SPEC, 64), CPU))
+        loss = module(to_device(random_batch(SPEC, 64), CPU))
     weights = sum(parameter.numel() * 4 for parameter in network.parameters())
     saved = (sum(kept.values()) - weights) / 64
-    del terms
+    del loss
     assert 0.8 * saved < bytes_per_position(network, SPEC, config.training, config.loss) < 3 * saved
 
 

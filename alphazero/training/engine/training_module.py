@@ -1,0 +1,57 @@
+"""Network and loss as one module: what DeepSpeed wraps, and what the memory probe tries."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from alphazero.config import LossConfig, TrainingConfig
+from alphazero.games.spec import GameSpec
+from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
+from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
+from alphazero.network.planes import DeviceBatch, expand_planes
+from alphazero.network.precision import autocast
+
+
+class TrainingModule(nn.Module):
+    """Packed positions in, the loss out as a plain scalar.
+
+    DeepSpeed finds the outputs of a module by type: its timers and its profiler hook into the backward
+    pass of a tensor, and see nothing in a dataclass. So the terms of the loss are read after the pass,
+    from `last_terms`.
+    """
+
+    def __init__(
+        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, config: TrainingConfig
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self._spec = spec
+        self._loss = AlphaZeroLoss(loss)
+        self._precision = config.precision
+        self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+        # A function, not the module: validation keeps the plain network, names stay as they are.
+        self._run = torch.compile(self._run_network) if config.compile else self._run_network
+        self._last_terms: LossTerms | None = None
+
+    def forward(self, batch: DeviceBatch) -> torch.Tensor:
+        """Mean loss of the micro-batch, 0-d; the network in its precision, the loss in fp32."""
+        planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
+        with autocast(planes_BCHW.device, self._precision):
+            output = self._run(planes_BCHW)
+        terms = self._loss(output, batch)
+        # Without the graph: what is kept here would hold the activations of a pass that failed.
+        self._last_terms = dataclasses.replace(terms, total=terms.total.detach())
+        return terms.total
+
+    @property
+    def last_terms(self) -> LossTerms:
+        """The terms of the last forward pass, without gradients."""
+        assert self._last_terms is not None, "no forward pass was made"
+        return self._last_terms
+
+    def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
+        output: NetworkOutput = self.network(planes_BCHW)
+        return output

@@ -1,0 +1,46 @@
+"""The module that DeepSpeed wraps: its own timers and profiler find a plain loss."""
+
+import pytest
+import torch
+
+from alphazero.network.planes import to_device
+from alphazero.training.batch.memory_probe import random_batch
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from tests.support.training.lone_engine import POSITIONS, SPEC
+
+
+def weights_after(lone_engine, settings, stage, num_steps=3):
+    engine = lone_engine.make(settings, zero_stage=stage)
+    for step in range(num_steps):
+        assert not lone_engine.step(engine, step)
+    weights = {name: tensor.clone() for name, tensor in engine.named_tensors()}
+    engine.close()
+    return weights
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_deepspeed_s_timers_and_profiler_work_and_change_nothing(lone_engine, tmp_path, stage, capfd):
+    plain = weights_after(lone_engine, DeepSpeedSettings(), stage)
+    profile = tmp_path / "profile.txt"
+    wanted = DeepSpeedSettings(
+        passed_on={
+            "wall_clock_breakdown": True,
+            "flops_profiler": {"enabled": True, "profile_step": 1, "output_file": str(profile)},
+        }
+    )
+    watched = weights_after(lone_engine, wanted, stage)
+    said = capfd.readouterr().out
+    assert all(f"{part}_microstep: " in said for part in ("fwd", "bwd", "step")), said
+    assert "AlphaZeroNet" in profile.read_text()
+    assert plain.keys() == watched.keys()
+    assert all(torch.equal(plain[name], watched[name]) for name in plain)
+
+
+def test_the_terms_of_the_last_pass_lie_beside_the_loss_and_hold_no_graph(lone_engine):
+    engine = lone_engine.make()
+    module = engine._module
+    loss = module(to_device(random_batch(SPEC, POSITIONS), torch.device("cpu")))
+    assert loss.ndim == 0 and loss.requires_grad
+    assert module.last_terms.total == loss
+    assert not any(tensor.requires_grad for tensor in vars(module.last_terms).values())
+    engine.close()
