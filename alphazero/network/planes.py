@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -63,8 +64,7 @@ def expand_planes(
     squares = height * width
     device = packed_BN.device
     bit_bytes = 8 * spec.num_bit_planes
-    bit_of_byte = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
-    scale_S = torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
+    bit_of_byte, scale_S = plane_constants(spec.scalar_scale, device)
     # Byte i of a little-endian u64 holds bits 8i to 8i + 7.
     bytes_BP8 = packed_BN[:, :bit_bytes].reshape(num_positions, spec.num_bit_planes, 8)
     scalars_BS = packed_BN[:, bit_bytes:].to(torch.float32) * scale_S
@@ -81,6 +81,15 @@ def expand_planes(
     planes_BCQ[:, : spec.num_bit_planes] = bits_BPQ[:, :, :squares] != 0
     planes_BCQ[:, spec.num_bit_planes :] = scalars_BS[:, :, None]
     return planes_BCQ.view(num_positions, spec.num_planes, height, width)
+
+
+@functools.lru_cache(maxsize=64)
+def plane_constants(scalar_scale: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The eight bits of a byte, and the scales [S], made once per device: a copy there waits for it."""
+    # No inference tensors, which training could not use, whoever asks first.
+    with torch.inference_mode(False):
+        bit_of_byte = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
+        return bit_of_byte, torch.tensor(scalar_scale, dtype=torch.float32, device=device)
 
 
 def csr_rows(offset: Tensor, num_moves: int) -> Tensor:

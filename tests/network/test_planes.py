@@ -8,7 +8,14 @@ import torch
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec, make_line
 from alphazero.games.spec import GameSpec
-from alphazero.network.planes import csr_rows, dense_target, expand_planes, legal_mask, to_device
+from alphazero.network.planes import (
+    csr_rows,
+    dense_target,
+    expand_planes,
+    legal_mask,
+    plane_constants,
+    to_device,
+)
 
 GAMES = ("chess", "connect4", "tictactoe")
 CPU = torch.device("cpu")
@@ -38,6 +45,22 @@ def test_random_bytes_expand_as_they_do_bit_by_bit(game: str, memory_format: tor
     assert planes.dtype == torch.float32
     assert planes.is_contiguous(memory_format=memory_format)
     np.testing.assert_allclose(planes.numpy(), slow_planes(packed, spec), rtol=1e-6)
+
+
+def test_the_constants_of_a_game_are_copied_to_a_device_once(monkeypatch):
+    """A copy waits for the device; also where inference asks first, training gets plain tensors."""
+    plane_constants.cache_clear()
+    made = []
+    make = torch.tensor
+    monkeypatch.setattr(torch, "tensor", lambda *args, **options: made.append(args) or make(*args, **options))
+    spec = get_spec("chess")
+    packed = torch.zeros((2, spec.packed_bytes), dtype=torch.uint8)
+    with torch.inference_mode():
+        expand_planes(packed, spec)
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        assert not expand_planes(packed, spec, memory_format).is_inference()
+    assert len(made) == 2  # the bits of a byte, the scales
+    assert not any(constant.is_inference() for constant in plane_constants(spec.scalar_scale, CPU))
 
 
 def test_an_empty_batch_expands_to_an_empty_batch():

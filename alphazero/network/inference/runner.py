@@ -16,6 +16,9 @@ from alphazero.network.inference.batch_program import BatchProgram
 # Shapes: as in batch_program.py.
 
 WARM_UP_RUNS = 3  # before a capture, as torch.cuda.make_graphed_callables does
+# In torch's own "global" mode a capture fails when any thread of the process allocates or copies, as the
+# writer of checkpoints does.
+CAPTURE_ERROR_MODE = "thread_local"
 
 
 class BatchBuffers:
@@ -137,7 +140,7 @@ class CudaRunner:
             self.stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph, stream=self.stream):
+                with torch.cuda.graph(graph, stream=self.stream, capture_error_mode=CAPTURE_ERROR_MODE):
                     program.run(program.max_moves)
                 self.graph = graph
             except RuntimeError as error:

@@ -48,7 +48,8 @@ class PolicyHead(nn.Module):
         super().__init__()
         self.hidden = ConvNorm(config.filters, config.filters, 3)
         self.output = nn.Conv2d(config.filters, spec.policy_planes, 3, padding=1)
-        # On the CPU even inside `torch.device("meta")`: it is a constant of the game, in no weights file.
+        # With its values even inside `torch.device("meta")`: it is a constant of the game, in no weights
+        # file. Where the weights go, AlphaZeroNet.adopt takes it.
         policy_map_A = torch.tensor(spec.policy_map, dtype=torch.int64, device="cpu")
         self.register_buffer("policy_map_A", policy_map_A, persistent=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -94,6 +95,14 @@ class AlphaZeroNet(nn.Module):
         tower_BCHW = self.blocks(functional.relu(self.input(planes_BCHW)))
         moves_left_B1 = None if self.moves_left is None else self.moves_left(tower_BCHW)
         return NetworkOutput(self.policy(tower_BCHW), self.value(tower_BCHW), moves_left_B1)
+
+    def adopt(self, tensors: Mapping[str, Tensor]) -> None:
+        """Make these tensors the weights and buffers, without a copy; of a network made on "meta" too.
+
+        They lie on one device. Constants of the game, which are in no state dict, go there as well.
+        """
+        self.load_state_dict(dict(tensors), assign=True)
+        self.to(next(self.parameters()).device)
 
     def parameter_count(self) -> int:
         """Trained numbers; BatchNorm's running statistics are not among them."""

@@ -263,5 +263,5 @@ def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
             raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(own.shape)}")
         if got.dtype != own.dtype:
             raise WeightsError(f"{path}: {key}: {got.dtype}, expected {own.dtype}")
-    network.load_state_dict(weights.state_dict, assign=True)
+    network.adopt(weights.state_dict)
     return network

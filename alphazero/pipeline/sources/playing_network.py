@@ -23,5 +23,5 @@ def make_evaluator(
     """An evaluator of these weights; they are taken over, not copied, and no other ones are made first."""
     with torch.device("meta"):
         module = AlphaZeroNet(network, spec)
-    module.load_state_dict(dict(tensors), assign=True)
+    module.adopt(tensors)
     return NetworkEvaluator(module.eval(), spec, device, precision, batch_size)

@@ -143,6 +143,26 @@ def test_the_state_dict_holds_no_constants_of_the_game():
     assert not any("policy_map" in key for key in small("chess").state_dict())
 
 
+def test_adopted_tensors_are_the_network_s_own_and_its_constants_lie_beside_them():
+    """The meta device stands for a GPU: before, the policy map stayed on the CPU."""
+    there = {name: tensor.to("meta") for name, tensor in small("connect4").state_dict().items()}
+    with torch.device("meta"):
+        network = AlphaZeroNet(small("connect4").config, get_spec("connect4"))
+    network.adopt(there)
+    assert all(own is there[name] for name, own in network.named_buffers() if name in there)
+    assert {tensor.device.type for tensor in (*network.parameters(), *network.buffers())} == {"meta"}
+    assert network(random_planes("connect4").to("meta")).policy_BA.is_meta
+
+
+def test_weights_adopted_on_the_cpu_play_with_the_policy_map_of_the_game():
+    network = small("chess").eval()
+    with torch.device("meta"):
+        twin = AlphaZeroNet(network.config, network.spec)
+    twin.adopt(network.state_dict())
+    planes = random_planes("chess")
+    assert torch.equal(twin.eval()(planes).policy_BA, network(planes).policy_BA)
+
+
 def test_a_squeeze_ratio_that_does_not_divide_the_filters_is_refused():
     with pytest.raises(ConfigError, match="se_ratio 5: must divide filters, which is 16"):
         small("chess", se_ratio=5)
