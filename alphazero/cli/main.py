@@ -101,6 +101,10 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
         end_process(main(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # once more, while the process was ending
         os._exit(INTERRUPTED)
+    except Exception:
+        # As Python would, but for taking libraries down: NCCL waits for the other ranks then.
+        traceback.print_exc()
+        end_process(CRASH_STATUS)
 
 
 def end_process(status: int) -> NoReturn:

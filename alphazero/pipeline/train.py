@@ -62,10 +62,13 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         local_rank, preset = runtime.local_rank, config.preset
         with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
-            return _train(config, settings, runtime, request, start, exchange, console, stop)
+            status = _train(config, settings, runtime, request, start, exchange, console, stop)
     finally:
         console.end_bar()
-        end_process_group()
+    # Not after a fault: NCCL would wait for ranks that wait for this one, and the fault would never be told.
+    # The process then ends as it is (alphazero.cli.main).
+    end_process_group()
+    return status
 
 
 def _train(

@@ -44,11 +44,17 @@ class Form(IntEnum):
 LONGEST_BYTES = {Form.JSON: 64 << 20, Form.BYTES: 16 << 30}
 
 
+# A rank waits in a message while another one plays its last games, measures the network or brings a
+# checkpoint, which may take any time; the supervisor, which sees what each one does, ends a job that stands
+# still much earlier. This is for jobs without one. A rank that is gone is noticed at once, by its connection.
+MESSAGE_TIMEOUT = timedelta(hours=2)
+
+
 class Exchange:
     """Small messages over gloo, beside the gradients, so that asking never waits for a GPU."""
 
     def __init__(self) -> None:
-        self._group = dist.new_group(backend="gloo")
+        self._group = dist.new_group(backend="gloo", timeout=MESSAGE_TIMEOUT)
         self.rank = dist.get_rank()
         self.world_size = dist.get_world_size()
 

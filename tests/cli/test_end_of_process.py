@@ -31,3 +31,24 @@ def test_output_that_cannot_be_written_is_a_failure():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, env=environment, timeout=60)
     assert done.returncode == 120
+
+
+CRASH = """
+import alphazero.cli.main as command
+
+class Library:
+    def __del__(self):
+        print("taken down")
+
+library = Library()
+def crash(argv):
+    raise RuntimeError("a bug")
+command.main = crash
+command.entry_point([])
+"""
+
+
+def test_a_crash_shows_its_traceback_and_takes_nothing_down_either():
+    done = subprocess.run([sys.executable, "-c", CRASH], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Traceback") and done.stderr.endswith("RuntimeError: a bug\n")

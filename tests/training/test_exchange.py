@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 import alphazero
 from alphazero.errors import ERRORS_BY_KIND
 from alphazero.training.checkpoint.sharing import Offer
-from alphazero.training.exchange import fault_of, fault_record
+from alphazero.training.exchange import Exchange, fault_of, fault_record
 from tests.support.jobs import exchanging
 from tests.support.jobs.exchanging import PLAIN, WORLD_SIZE, checkpoint_tensors, digests, some_tensors
 from tests.support.jobs.jobs import environment
@@ -137,3 +138,12 @@ def test_no_module_sends_python_objects():
         "network/weights/pt_archive.py: import pickle",
         "network/weights/weights.py: import pickle",
     }
+
+
+def test_a_rank_waits_in_a_message_for_as_long_as_another_may_be_busy(monkeypatch):
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(torch.distributed, "new_group", lambda **options: asked.update(options))
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 1)
+    Exchange()
+    assert asked == {"backend": "gloo", "timeout": timedelta(hours=2)}
