@@ -124,9 +124,9 @@ def engine_step(bench: Bench, stage: int) -> Step:
         sums = torch.zeros(7, dtype=torch.float64, device=bench.runtime.device)
         for micro_batch in bench.micro_batches:
             sums += engine.accumulate(micro_batch, count).sums
-        is_bad = not engine.gradients_are_finite()
-        bench.exchange.numbers(int(is_bad))
-        engine.finish_step(0, RATE, count, skip=is_bad)
+        is_good = engine.gradients_are_finite()
+        numbers = bench.exchange.numbers(int(is_good))
+        engine.finish_step(0, RATE, count, [rank for rank, number in enumerate(numbers) if not number])
 
     return step
 

@@ -75,9 +75,7 @@ class PersistentTraining:
 
     def _engine(self, plan: BatchPlan, network: AlphaZeroNet) -> Engine:
         job = self.job
-        return Engine(
-            network, network.spec, job.config, self.settings, plan, job.runtime, self.services.exchange
-        )
+        return Engine(network, network.spec, job.config, self.settings, plan, job.runtime)
 
     def _last_checkpoint(self) -> Checkpoint | None:
         services = self.services

@@ -72,7 +72,7 @@ class Bench:
         """A fresh network in an engine."""
         network = AlphaZeroNet(self.config.network, SPEC, torch.Generator().manual_seed(0))
         settings = DeepSpeedSettings(zero_options={"reduce_bucket_size": 50_000_000})
-        return Engine(network, SPEC, self.config, settings, self.plan, self.runtime, self.exchange)
+        return Engine(network, SPEC, self.config, settings, self.plan, self.runtime)
 
 
 @dataclass

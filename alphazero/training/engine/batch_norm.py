@@ -10,9 +10,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from alphazero.training.exchange import Exchange
-
 MOMENTUM = 0.1  # torch's default: new = 0.9 old + 0.1 mean over the step
+
+# Shapes: S numbers of all running statistics of a network.
+
+
+def count_statistics(network: nn.Module) -> int:
+    """S: a mean and a variance for each channel of each BatchNorm."""
+    return sum(2 * module.num_features for module in network.modules() if isinstance(module, nn.BatchNorm2d))
 
 
 class RunningStatistics:
@@ -22,40 +27,53 @@ class RunningStatistics:
     put there by `publish`, before evaluation, checkpoints and export.
     """
 
-    def __init__(self, network: nn.Module, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, network: nn.Module, sums_S: torch.Tensor) -> None:
+        """sums_S: where the statistics of micro-batches add up, f32; whoever has it sums it over ranks."""
         self._buffers: list[torch.Tensor] = []
         self._names: list[str] = []
-        self._counters: list[torch.Tensor] = []
+        self._counters: dict[str, torch.Tensor] = {}
         for name, module in network.named_modules():
             if isinstance(module, nn.BatchNorm2d):
                 # With momentum 1 a training pass leaves exactly its own statistics in the buffers.
                 module.momentum = 1.0
                 assert module.running_mean is not None and module.running_var is not None
                 assert module.num_batches_tracked is not None
-                self._counters.append(module.num_batches_tracked)
+                self._counters[f"{name}.num_batches_tracked"] = module.num_batches_tracked
+                # Otherwise each BatchNorm launches an addition of one at each forward pass.
+                module.num_batches_tracked = None
                 self._buffers += [module.running_mean, module.running_var]
                 self._names += [f"{name}.running_mean", f"{name}.running_var"]
-        # Forward passes count on in the modules' counters; ranks may make unlike numbers of them.
-        self._updates = int(self._counters[0]) if self._counters else 0
-        self._running = [buffer.clone() for buffer in self._buffers]
-        self._sums = [torch.zeros_like(buffer) for buffer in self._buffers]
+        # What the modules counted were updates of all ranks, not passes of this one.
+        self._updates = int(next(iter(self._counters.values()))) if self._counters else 0
+        self._sizes = [buffer.numel() for buffer in self._buffers]
+        self._running_S = torch.cat(self._buffers) if self._buffers else sums_S.new_zeros(0)
+        self._running = list(torch.split(self._running_S, self._sizes))
+        self._sums_S = sums_S
+        self._sums = list(torch.split(sums_S, self._sizes))
 
     def add_micro_batch(self) -> None:
         """Count the statistics that the forward pass just made (not for padding passes)."""
         torch._foreach_add_(self._sums, self._buffers)
 
-    def step(self, num_micro_batches: int) -> None:
-        """Move the running statistics by the mean over the step's `num_micro_batches` of all ranks."""
+    def step(self, num_micro_batches: int, is_bad: torch.Tensor | None = None) -> None:
+        """Move the running statistics by the mean over the step's `num_micro_batches` of all ranks.
+
+        is_bad: 0-d on the device; where it is not 0 they stay as they are.
+        """
         if not self._buffers:
             return
-        flat = torch.cat(self._sums)
-        if self._exchange.world_size > 1:
-            torch.distributed.all_reduce(flat)
-        means = torch.split(flat / num_micro_batches, [buffer.numel() for buffer in self._buffers])
-        torch._foreach_lerp_(self._running, list(means), MOMENTUM)
-        torch._foreach_zero_(self._sums)
+        means_S = self._sums_S / num_micro_batches
+        if is_bad is None:
+            torch._foreach_lerp_(self._running, list(torch.split(means_S, self._sizes)), MOMENTUM)
+        else:
+            moved_S = torch.lerp(self._running_S, means_S, MOMENTUM)
+            self._running_S.copy_(torch.where(is_bad.bool(), self._running_S, moved_S))
+        self._sums_S.zero_()
         self._updates += 1
+
+    def take_back(self) -> None:
+        """The last step was none: it counts no update."""
+        self._updates -= 1
 
     def named(self) -> dict[str, torch.Tensor]:
         """The running statistics by buffer name; they change in place."""
@@ -63,10 +81,12 @@ class RunningStatistics:
 
     def discard(self) -> None:
         """Forget what was counted since the last step: that step is not to be."""
-        torch._foreach_zero_(self._sums)
+        self._sums_S.zero_()
 
     def publish(self) -> None:
         """Put the running statistics into the network's buffers."""
         torch._foreach_copy_(self._buffers, self._running)
-        for counter in self._counters:
-            counter.fill_(self._updates)
+
+    def counters(self) -> dict[str, torch.Tensor]:
+        """How many updates were made, by the name of each BatchNorm's counter; in training it has none."""
+        return {name: counter.fill_(self._updates) for name, counter in self._counters.items()}

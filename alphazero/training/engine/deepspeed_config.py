@@ -154,7 +154,10 @@ def engine_config(config: Config, settings: DeepSpeedSettings, plan: BatchPlan) 
         "gradient_accumulation_steps": 1,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "train_batch_size": plan.micro_batch_size * plan.world_size,
-        "gradient_clipping": config.optimizer.clip_gradients,
+        # At stage 0 FlatGradients clips.
+        "gradient_clipping": config.optimizer.clip_gradients if stage else 0.0,
+        # Otherwise the device is waited for at each forward pass and step.
+        "timers": {"throughput": {"enabled": False, "synchronized": False}},
         "zero_optimization": {**zero, "stage": stage},
         # The optimizer is torch's own: nothing to compile, one arithmetic on every device.
         "zero_allow_untested_optimizer": True,

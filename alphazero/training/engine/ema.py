@@ -28,11 +28,21 @@ class WeightAverage:
         return {**self._state.local_weights(), **self._statistics}
 
     @torch.no_grad()
-    def update(self, updates: int) -> None:
-        """Move towards the weights after update number `updates` (from 0)."""
+    def update(self, updates: int, is_bad: torch.Tensor | None = None) -> None:
+        """Move towards the weights after update number `updates` (from 0).
+
+        is_bad: 0-d on the device; where it is not 0 the averages stay as they are.
+        """
         decay = min(self._decay, (1 + updates) / (10 + updates))
         live = self._live()
-        torch._foreach_lerp_(list(self._average.values()), [live[name] for name in self._average], 1 - decay)
+        averages, weights = list(self._average.values()), [live[name] for name in self._average]
+        if is_bad is None:
+            torch._foreach_lerp_(averages, weights, 1 - decay)
+            return
+        # torch._foreach_lerp_ takes its weight from the host. After a bad step the weights are finite still.
+        moves = torch._foreach_sub(weights, averages)
+        torch._foreach_mul_(moves, (1.0 - is_bad) * (1 - decay))
+        torch._foreach_add_(averages, moves)
 
     def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The averages, whole, by name; collective at ZeRO 3."""

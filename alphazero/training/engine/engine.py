@@ -7,12 +7,13 @@ number of ranks, and gives weights and optimizer state as whole tensors.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import torch
@@ -25,7 +26,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
-from alphazero.training.engine.batch_norm import RunningStatistics
+from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, engine_config
 from alphazero.training.engine.ema import WeightAverage
 from alphazero.training.engine.flat_gradients import FlatGradients
@@ -33,6 +34,7 @@ from alphazero.training.engine.gradient_guard import GradientGuard
 from alphazero.training.engine.loss_scale import LossScale
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
+from alphazero.training.engine.verdict import GOOD, Verdict, VerdictReader, is_told_late
 from alphazero.training.engine.zero_state import ZeroState
 from alphazero.training.exchange import Exchange
 from alphazero.training.rendezvous import served_store
@@ -86,8 +88,10 @@ def _quiet_stderr() -> Iterator[None]:
 
 
 def end_process_group() -> None:
-    """Leave the process group, so that no rank is seen as lost."""
+    """Leave the process group with all other ranks, so that none is seen as lost."""
     if torch.distributed.is_initialized():
+        # NCCL waits for CUDA graphs that hold its kernels: those that nobody uses any more go first.
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 
@@ -106,7 +110,6 @@ class Engine:
         settings: DeepSpeedSettings,
         plan: BatchPlan,
         runtime: Runtime,
-        exchange: Exchange,
     ) -> None:
         import deepspeed
 
@@ -125,13 +128,26 @@ class Engine:
         if training.channels_last and training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._flat_gradients: FlatGradients | None = None
-        if training.zero_stage == 0 and runtime.world_size > 1:
-            self._flat_gradients = FlatGradients(network.parameters())
+        parameters, num_statistics = network.parameters(), count_statistics(network)
+        self._flat: FlatGradients | None = None
+        self._guard: GradientGuard | None = None
+        if training.zero_stage == 0:
+            self._flat = FlatGradients(parameters, num_statistics)
             self._engine.enable_backward_allreduce = False
-        self._statistics = RunningStatistics(network, exchange)
+            self._sums = self._flat.statistics
+            self._reader = VerdictReader(len(self._flat.verdict), runtime.device)
+        else:
+            self._guard = GradientGuard(parameters)
+            self._sums = torch.zeros(num_statistics, device=runtime.device)
+        # Whether the device itself leaves bad steps out, and the host hears of it later.
+        self.is_told_late = training.zero_stage == 0 and is_told_late(runtime.device)
+        self._is_verdict_due = False
+        self._has_moving_scale = training.precision == "fp16"
+        self._verdict = GOOD
+        self._max_norm = config.optimizer.clip_gradients
+        self._losses = torch.zeros((), device=runtime.device)
+        self._statistics = RunningStatistics(network, self._sums)
         self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
-        self._guard = GradientGuard(network.parameters(), runtime.device)
         self.loss_scale = (
             LossScale(training.loss_scale, training.loss_scale_window)
             if training.precision == "fp16"
@@ -149,26 +165,71 @@ class Engine:
         DeepSpeed averages gradients over ranks; a real micro-batch weighs N / K before that, so that
         they become the mean over the global batch; a padding one weighs nothing.
         """
-        self._guard.scale = self.loss_scale.scale
         loss: torch.Tensor = self._engine(to_device(micro_batch.batch, self._device))
         weight = 0.0 if micro_batch.is_padding else self._world_size / num_micro_batches
         if weight:
             self._statistics.add_micro_batch()
-            self._guard.add_loss(loss)
-        self._engine.backward(loss * (weight * self.loss_scale.scale))
+            self._losses += loss.detach()
+        if self._has_moving_scale:
+            # Here at the latest it must know of the step before. The device has that step's update and this
+            # forward pass to do meanwhile.
+            self._hear()
+        scale = self.loss_scale.scale
+        if self._guard:
+            self._guard.scale = scale
+        self._engine.backward(loss * (weight * scale))
+        if self._flat:
+            self._flat.add_gradients()
         return self._module.last_terms
 
     def gradients_are_finite(self) -> bool:
-        """True if loss and gradients of this rank's passes since the last call were. Waits for the device."""
-        return self._guard.take()
+        """What `finish_step` must be told of this rank's passes since the last call; waits for the device.
 
-    def finish_step(self, step: int, learning_rate: float, num_micro_batches: int, *, skip: bool) -> None:
-        """Average the gradients over ranks and update the weights; with `skip` all stays as it was."""
+        At ZeRO stage 0 it is always True: there `finish_step` finds out for itself, on the device.
+        """
+        if not self._guard:
+            return True
+        is_finite = self._guard.take(self._losses)
+        self._losses.zero_()
+        return is_finite
+
+    def finish_step(
+        self, step: int, learning_rate: float, num_micro_batches: int, bad_ranks: Sequence[int] = ()
+    ) -> None:
+        """Average the gradients over ranks and update the weights.
+
+        All stays as it was where loss or gradients are not finite: of `bad_ranks`, or at ZeRO stage 0 of
+        any rank. Which it was, `take_verdict` tells.
+        """
+        self._hear()
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
+        if self._flat is None:
+            self._verdict = Verdict(bool(bad_ranks), tuple(bad_ranks))
+            if self._world_size > 1:
+                torch.distributed.all_reduce(self._sums)
+            self._update(step, num_micro_batches, skip=bool(bad_ranks))
+            return
+        self._flat.close(self.loss_scale.scale, self._losses)
+        self._losses.zero_()
+        self._flat.average()
+        self._flat.clip(self._max_norm)
+        self._reader.send(self._flat.verdict)
+        if not self.is_told_late:
+            self._verdict = self._reader.read()
+            self._update(step, num_micro_batches, skip=self._verdict.is_bad)
+            return
+        self._is_verdict_due = True
+        is_bad = self._flat.is_bad()
+        self._torch_optimizer.found_inf = is_bad
+        self._engine.step()
+        self._statistics.step(num_micro_batches, is_bad)
+        if self._average:
+            self._average.update(step, is_bad)
+
+    def _update(self, step: int, num_micro_batches: int, *, skip: bool) -> None:
+        """The update of a step whose verdict is known to the host."""
         self._torch_optimizer.skips = skip
-        if self._flat_gradients:
-            self._flat_gradients.average()
         self._engine.step()
         self.loss_scale.update(skip)
         if skip:
@@ -178,10 +239,27 @@ class Engine:
         if self._average:
             self._average.update(step)
 
+    def take_verdict(self) -> Verdict:
+        """Whether the last step was made. Waits where the device has not come that far."""
+        self._hear()
+        return self._verdict
+
+    def _hear(self) -> None:
+        if not self._is_verdict_due:
+            return
+        self._is_verdict_due = False
+        self._verdict = self._reader.read()
+        self.loss_scale.update(self._verdict.is_bad)
+        if self._verdict.is_bad:
+            self._statistics.take_back()
+
     def abandon_step(self) -> None:
         """Forget the passes since the last step (below ZeRO 2, where nothing was exchanged yet)."""
         self._engine.zero_grad()
-        self._guard.take()
+        if self._flat:
+            self._flat.forget()
+        self.gradients_are_finite()
+        self._losses.zero_()
         self._statistics.discard()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -189,11 +267,12 @@ class Engine:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[AlphaZeroNet]:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
+        self._hear()
         if self._average:
             with torch.device("meta"):
                 averaged = AlphaZeroNet(self.network.config, self.network.spec)
             tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
-            averaged.load_state_dict(tensors, assign=True)
+            averaged.adopt(tensors)
             yield averaged.eval()
             return
         self._statistics.publish()
@@ -205,12 +284,14 @@ class Engine:
 
     def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every parameter and buffer of the network, whole; collective."""
+        self._hear()
         self._statistics.publish()
         yield from self._state.weights()
         persistent = self.network.state_dict().keys()
         for name, buffer in self.network.named_buffers():
             if name in persistent:
                 yield name, buffer
+        yield from self._statistics.counters().items()
 
     def averaged_tensors(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
         """`tensors` (of `named_tensors`) with the moving averages in place; None without any. Collective."""

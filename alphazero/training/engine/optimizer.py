@@ -18,10 +18,12 @@ class SkippableAdamW(torch.optim.AdamW):
     """AdamW that leaves weights and moments alone while `skips` is set.
 
     DeepSpeed's engine calls `step` itself, in parts above ZeRO 0, and must do all else it does after a
-    step: clear gradients and count. So a step over bad gradients is made and changes nothing.
+    step: clear gradients and count. So a step over bad gradients is made and changes nothing. `found_inf`
+    says the same to fused kernels, on the device: 1.0 leaves a step out, 0.0 makes it.
     """
 
     skips = False
+    found_inf: torch.Tensor | None = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
         """torch's step, or nothing."""
@@ -32,6 +34,7 @@ class SkippableSGD(torch.optim.SGD):
     """SGD that leaves weights and momentum alone while `skips` is set; see SkippableAdamW."""
 
     skips = False
+    found_inf: torch.Tensor | None = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
         """torch's step, or nothing."""
@@ -41,8 +44,17 @@ class SkippableSGD(torch.optim.SGD):
 Skippable = SkippableAdamW | SkippableSGD
 
 
+def runs_fused(network: nn.Module) -> bool:
+    """True on a GPU. torch has fused kernels for the CPU too; they round unlike those of earlier versions."""
+    return next(network.parameters()).device.type == "cuda"
+
+
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
-    """AdamW, or SGD with Nesterov momentum; no decay on biases and BatchNorm (all vectors)."""
+    """AdamW, or SGD with Nesterov momentum; no decay on biases and BatchNorm (all vectors).
+
+    On a GPU one kernel does a whole step, and leaves it out where `found_inf` on the device says so.
+    """
+    fused = runs_fused(network)
     matrices = [parameter for parameter in network.parameters() if parameter.ndim > 1]
     vectors = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
     groups = [
@@ -51,6 +63,8 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
     ]
     if config.optimizer == "sgd":
         nesterov = config.momentum > 0
-        return SkippableSGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov)
+        return SkippableSGD(
+            groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov, fused=fused
+        )
     betas = (config.adam_beta1, config.adam_beta2)
-    return SkippableAdamW(groups, lr=config.learning_rate, betas=betas)
+    return SkippableAdamW(groups, lr=config.learning_rate, betas=betas, fused=fused)

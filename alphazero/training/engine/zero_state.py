@@ -122,16 +122,20 @@ class ZeroState:
 
     def _step_count(self) -> float:
         state = self._torch_optimizer.state
-        counts = {float(entry["step"]) for entry in state.values() if "step" in entry}
-        assert len(counts) <= 1, f"parameters made unlike numbers of steps: {counts}"
-        return counts.pop() if counts else 0.0
+        steps = [entry["step"] for entry in state.values() if "step" in entry]
+        counts = set(torch.stack(steps).tolist()) if steps else {0.0}
+        assert len(counts) == 1, f"parameters made unlike numbers of steps: {counts}"
+        count: float = counts.pop()
+        return count
 
     def _create_empty_state(self) -> None:
         """What torch's optimizers make at their first step."""
         for stored in self._stored_parameters():
             entry: dict[str, Any] = {key: torch.zeros_like(stored.detach()) for key in self._keys}
             if "exp_avg" in entry:
-                entry["step"] = torch.tensor(0.0)
+                # Fused kernels count on the device.
+                is_fused = self._torch_optimizer.defaults["fused"]
+                entry["step"] = torch.zeros((), device=stored.device if is_fused else "cpu")
             self._torch_optimizer.state[stored] = entry
         if self._stage in (1, 2):
             self._optimizer._lazy_init_hp_params_optimizer_state()

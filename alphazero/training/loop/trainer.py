@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -57,6 +57,8 @@ class Trainer:
         self._last_save = time.monotonic()
         self._bad_in_a_row = 0
         self._is_new_plan = True  # its first step compiles, and tries the memory
+        self._unheard: StepSums | None = None  # a step that the device has not told of
+        self._scale_before = 1.0  # loss scale of that step
 
     def run(self) -> Outcome:
         """Train from the position to the end, or until a signal or too many bad steps end it earlier."""
@@ -102,8 +104,9 @@ class Trainer:
         first, last = position.step + position.data_offset, until + position.data_offset
         for micro_batches in self._source.steps(self.plan, first, last):
             self._beat(Phase.PLAN if self._is_new_plan else Phase.STEP)
+            before = position.step
             wishes = self._train_step(micro_batches)
-            if wishes & Wish.MEMORY:
+            if position.step == before:
                 return wishes
             self._is_new_plan = False
             self._console.advance_bar()
@@ -121,6 +124,10 @@ class Trainer:
         wishes = Wish.NOTHING
         for wish in wishing:
             wishes |= wish
+        self._hear_of_last_step()
+        if self._has_diverged():
+            self._engine.abandon_step()
+            return wishes
         if wishes & Wish.MEMORY:
             self._take_smaller_micro_batches(wishing[Wish.MEMORY])
             return wishes
@@ -128,16 +135,26 @@ class Trainer:
         rate = learning_rate(
             self._job.config.optimizer, self._job.batch_size, position.step, self._job.num_steps
         )
-        is_bad = bool(wishes & Wish.NOT_FINITE)
-        self._engine.finish_step(position.step, rate, count, skip=is_bad)
+        self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
         position.step += 1
-        if is_bad:
-            self._count_bad_step(wishing[Wish.NOT_FINITE], scale)
+        figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
+        self._unheard = StepSums(position.step, sums, figures)
+        self._scale_before = scale
+        if not self._engine.is_told_late:
+            self._hear_of_last_step()
+        return wishes
+
+    def _hear_of_last_step(self) -> None:
+        """Count the last step as made or left out, once; waits where the device has not come that far."""
+        step, self._unheard = self._unheard, None
+        if step is None:
+            return
+        verdict = self._engine.take_verdict()
+        if verdict.is_bad:
+            self._count_bad_step(step.step, verdict.ranks, self._scale_before)
         else:
             self._bad_in_a_row = 0
-            figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
-            self._progress.add(StepSums(position.step, sums, figures))
-        return wishes
+            self._progress.add(step)
 
     def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Wish:
         """Forward and backward passes of this rank, their figures added to `sums`."""
@@ -196,20 +213,20 @@ class Trainer:
             f"the global batch stays {self.plan}"
         )
 
-    def _count_bad_step(self, ranks: list[int], scale: float) -> None:
+    def _count_bad_step(self, step: int, ranks: Sequence[int], scale: float) -> None:
         self.position.skipped_steps += 1
-        step, names = self.position.step, ", ".join(map(str, ranks))
+        where = f"on rank {', '.join(map(str, ranks))}" if ranks else "in the sum over ranks"
         if scale > 1:
             # fp16 probes for the largest scale that works: an overflow is how it learns.
             self._console.say(
-                f"step {step} skipped: fp16 overflow on rank {names}; "
+                f"step {step} skipped: fp16 overflow {where}; "
                 f"loss scale {scale:g} -> {self._engine.loss_scale.scale:g}"
             )
             return
         self._bad_in_a_row += 1
         limit = self._job.config.training.max_skipped_steps
         self._console.say(
-            f"step {step} skipped: loss or gradients not finite on rank {names} "
+            f"step {step} skipped: loss or gradients not finite {where} "
             f"({self._bad_in_a_row} in a row, limit {limit})"
         )
 
@@ -228,11 +245,14 @@ class Trainer:
         training, step = self._job.config.training, self.position.step
         is_last = step == self._job.num_steps
         if self._is_log_step(step):
+            self._hear_of_last_step()
             self._progress.write(step)
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
         is_due = self._saves.is_due(step) or bool(wishes & Wish.SAVE) or (figures and self._is_best(figures))
+        if is_due or is_last:
+            self._hear_of_last_step()
         # Not amid bad steps: the checkpoint to return to is one from before them.
         if is_last or (is_due and not self._bad_in_a_row):
             self.save(figures)
@@ -247,6 +267,7 @@ class Trainer:
     def validate(self) -> Mapping[str, float]:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
+        self._hear_of_last_step()
         self._progress.write(step)
         self._beat(Phase.VALIDATE)
         with self._engine.evaluating() as network:
@@ -275,6 +296,7 @@ class Trainer:
     def save(self, figures: Mapping[str, float]) -> None:
         """Hand a checkpoint of this moment to the writers; they write while training goes on."""
         step = self.position.step
+        self._hear_of_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that goes on from here must not miss the figures of its past.
         self._progress.write(step)

@@ -15,7 +15,6 @@ from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
-from alphazero.training.exchange import Exchange
 from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
 
 SPEC = get_spec("connect4")
@@ -25,9 +24,8 @@ POSITIONS = 8
 class LoneEngine:
     """Makes engines of a small Connect Four network, and steps of random positions."""
 
-    def __init__(self, runtime: Runtime, exchange: Exchange) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.exchange = exchange
 
     def make(self, settings: DeepSpeedSettings | None = None, **flags: object) -> Engine:
         """An engine with a fresh network; flags as on the command line."""
@@ -35,24 +33,35 @@ class LoneEngine:
         config = load_config("", {**small, **flags})
         network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
         plan = plan_batches(config.training.batch_size, POSITIONS, [1.0], self.runtime.device.type)
-        return Engine(
-            network, SPEC, config, settings or DeepSpeedSettings(), plan, self.runtime, self.exchange
-        )
+        return Engine(network, SPEC, config, settings or DeepSpeedSettings(), plan, self.runtime)
 
-    def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> bool:
-        """One step as the trainer makes it; whether it was skipped."""
+    def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> None:
+        """One step as the trainer makes it."""
         batch = random_batch(SPEC, POSITIONS)
         for index in range(num_micro_batches):
             engine.accumulate(MicroBatch(number, index, batch, False), num_micro_batches)
-        skip = not engine.gradients_are_finite()
-        engine.finish_step(number, 1e-3, num_micro_batches, skip=skip)
-        return skip
+        bad_ranks = [] if engine.gradients_are_finite() else [0]
+        engine.finish_step(number, 1e-3, num_micro_batches, bad_ranks)
 
 
-@pytest.fixture(scope="module")
-def lone_engine() -> Iterator[LoneEngine]:
-    """Makes engines within a process group of this process alone."""
+@pytest.fixture(scope="session")
+def lone_group() -> Iterator[Runtime]:
+    """A process group of this process alone; one for all tests, since DeepSpeed keeps the first for good."""
     with mock.patch.dict(os.environ, lone_process_environment()):
         runtime = read_runtime(os.environ, "cpu")
-        yield LoneEngine(runtime, start_process_group(runtime))
-        end_process_group()
+        start_process_group(runtime)
+    yield runtime
+    end_process_group()
+
+
+@pytest.fixture
+def lone_runtime(lone_group: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The only rank, with what DeepSpeed wants to find in its environment; jobs that tests start must not."""
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    return lone_group
+
+
+@pytest.fixture
+def lone_engine(lone_runtime: Runtime) -> LoneEngine:
+    """Makes engines within it."""
+    return LoneEngine(lone_runtime)

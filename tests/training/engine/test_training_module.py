@@ -12,7 +12,8 @@ from tests.support.training.lone_engine import POSITIONS, SPEC
 def weights_after(lone_engine, settings, stage, num_steps=3):
     engine = lone_engine.make(settings, zero_stage=stage)
     for step in range(num_steps):
-        assert not lone_engine.step(engine, step)
+        lone_engine.step(engine, step)
+        assert not engine.take_verdict().is_bad
     weights = {name: tensor.clone() for name, tensor in engine.named_tensors()}
     engine.close()
     return weights
@@ -43,4 +44,41 @@ def test_the_terms_of_the_last_pass_lie_beside_the_loss_and_hold_no_graph(lone_e
     assert loss.ndim == 0 and loss.requires_grad
     assert module.last_terms.total == loss
     assert not any(tensor.requires_grad for tensor in vars(module.last_terms).values())
+    engine.close()
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_activations_lie_channels_last_at_every_stage(lone_engine, stage):
+    """Above stage 0 DeepSpeed flattens the weights; the input alone decides then."""
+    engine = lone_engine.make(zero_stage=stage)
+    layouts = {}
+
+    def note(name):
+        def hook(module, inputs, output):
+            layouts[name] = [
+                tensor.is_contiguous(memory_format=torch.channels_last)
+                for tensor in (*inputs, output)
+                if tensor.ndim == 4 and tensor.shape[1] > 1
+            ]
+
+        return hook
+
+    for name, module in engine.network.named_modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.BatchNorm2d):
+            module.register_forward_hook(note(name))
+    lone_engine.step(engine)
+    assert len(layouts) > 10 and all(all(known) for known in layouts.values()), layouts
+    engine.close()
+
+
+def test_deepspeed_waits_for_no_device_in_a_step(lone_engine, monkeypatch):
+    """Its throughput timer did at each forward pass and step, from the third step on."""
+    from deepspeed.accelerator import get_accelerator
+
+    waits = []
+    monkeypatch.setattr(type(get_accelerator()), "synchronize", lambda *_: waits.append(1))
+    engine = lone_engine.make()
+    for number in range(5):
+        lone_engine.step(engine, number, num_micro_batches=2)
+    assert not waits
     engine.close()

@@ -16,13 +16,15 @@ def losses(directory):
     return {line["step"]: line["loss"] for line in step_lines(directory)}
 
 
-@pytest.mark.parametrize(("ranks", "stage"), [(1, 0), (2, 1)])
+@pytest.mark.parametrize(
+    ("ranks", "stage", "where"), [(1, 0, "memory"), (2, 1, "memory"), (2, 0, "backward"), (2, 1, "backward")]
+)
 def test_memory_that_runs_out_is_answered_by_smaller_micro_batches(
-    zygote, tmp_path, random_store, monkeypatch, ranks, stage
+    zygote, tmp_path, random_store, monkeypatch, ranks, stage, where
 ):
     """The last rank holds 20 positions; from there on the run is that of micro-batches of 16."""
     zygote.run_job(tmp_path / "plain", random_store, ranks, *STEPS, "--micro-batch-size", "16")
-    monkeypatch.setenv("DISTURBANCE", "memory:20")
+    monkeypatch.setenv("DISTURBANCE", f"{where}:20")
     monkeypatch.setenv("DISTURBED_RANK", str(ranks - 1))
     arguments = (*STEPS, "--zero-stage", str(stage))
     output = zygote.run_job(tmp_path / "full", random_store, ranks, *arguments, script=DISTURBED)
@@ -43,11 +45,14 @@ def test_memory_below_one_position_ends_the_run_with_a_line(zygote, tmp_path, ra
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("stage", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("stage", "told_late"), [(0, ""), (0, "1"), pytest.param(2, "", marks=pytest.mark.slow)]
+)
 def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace(
-    zygote, tmp_path, random_store, monkeypatch, stage
+    zygote, tmp_path, random_store, monkeypatch, stage, told_late
 ):
     """Skipping data steps 6 to 8 is like a run whose 7th to 9th step never changed anything."""
+    monkeypatch.setenv("TOLD_LATE", told_late)
     monkeypatch.setenv("DISTURBANCE", "nan:6-8")
     monkeypatch.setenv("DISTURBED_RANK", "1")
     arguments = ("--steps", "9", "--zero-stage", str(stage), "--checkpoint-interval", "6")
@@ -64,10 +69,12 @@ def test_a_step_that_is_not_finite_is_skipped_and_leaves_no_trace(
     assert json.loads(after("state.json").read_text())["skipped_steps"] == 3
 
 
+@pytest.mark.parametrize("told_late", ["", "1"])
 def test_after_too_many_bad_steps_the_last_checkpoint_is_taken_up_with_other_positions(
-    zygote, tmp_path, random_store, monkeypatch
+    zygote, tmp_path, random_store, monkeypatch, told_late
 ):
     """Data steps 10 to 12 are bad; the run returns to step 8 and sees data steps 13, 14, ... from there."""
+    monkeypatch.setenv("TOLD_LATE", told_late)
     monkeypatch.setenv("DISTURBANCE", "nan:10-12")
     arguments = ("--steps", "16", "--max-skipped-steps", "3", "--checkpoint-interval", "8")
     output = zygote.run_job(tmp_path / "bad", random_store, 1, *arguments, script=DISTURBED)

@@ -1,5 +1,6 @@
 """What the trainer tells a supervisor: a step that compiles or is cut again is no ordinary step."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.heartbeat import Phase
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.batch_plan import plan_batches
+from alphazero.training.engine.verdict import GOOD, Verdict
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.position import Outcome, Position
 from alphazero.training.loop.trainer import Trainer
@@ -31,8 +33,13 @@ class FakeEngine:
     def gradients_are_finite(self) -> bool:
         return True
 
-    def finish_step(self, step: int, rate: float, count: int, *, skip: bool) -> None:
+    is_told_late = False
+
+    def finish_step(self, step: int, rate: float, count: int, bad_ranks: Sequence[int]) -> None:
         """Nothing is learned."""
+
+    def take_verdict(self) -> Verdict:
+        return GOOD
 
     abandon_step = staticmethod(lambda: None)
     inference_tensors = named_tensors = optimizer_state = staticmethod(dict)
