@@ -1,0 +1,291 @@
+"""What a training step asks of a GPU, counted without one.
+
+The real trainer and the real DeepSpeed engine run on torch's meta device, which has shapes and no numbers,
+and every operation that torch dispatches for it is seen. What cannot be seen: how long anything takes, and
+how many kernels an operation launches (a convolution or a step of the fused optimizer is one operation here).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from alphazero.cli.flags.numbers import count
+from alphazero.cli.flags.parser import Parser
+from alphazero.config import Config, load_config
+from alphazero.games.batch import MicroBatch
+from alphazero.games.registry import get_spec
+from alphazero.host.memory import HostMemory
+from alphazero.network import planes
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.run.console import Console
+from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.run.metrics import AllWriters
+from alphazero.run.run_directory import RunDirectory
+from alphazero.training.batch.memory_probe import random_batch
+from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.data_source import SourceState, Weights
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.position import Position
+from alphazero.training.loop.services import RankServices
+from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.trainer import Trainer
+from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
+
+META = torch.device("meta")
+# One is counted that is neither among the first, which are made ready for, nor the last, with its checkpoint.
+NUM_STEPS, COUNTED_STEP = 5, 3
+# Operations that give memory or another look at it, and launch nothing.
+NO_LAUNCH = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "lift_fresh",
+    "_unsafe_view",
+    "_local_scalar_dense",
+}
+
+
+@dataclass
+class Work:
+    """What was asked of the device: operations by name, and copies and waits in their order.
+
+    events: "read" (the host waits for a number), "copy to host" and "copy to device" (the host waits; not so
+    "... without waiting"), "synchronize", "message" (the one of the step to the other ranks).
+    """
+
+    operations: Counter[str] = field(default_factory=Counter)
+    events: list[str] = field(default_factory=list)
+
+    @property
+    def num_launches(self) -> int:
+        """Operations that launch something."""
+        return sum(self.operations.values())
+
+    @property
+    def num_waits(self) -> int:
+        """How often the host waited for the device."""
+        return sum(event != "message" and not event.endswith("without waiting") for event in self.events)
+
+
+class Counting(TorchDispatchMode):
+    """Counts what is dispatched for the meta device. Numbers read from there are zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = Work()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401 - torch's signature
+        types: Any,  # noqa: ANN401
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """Count one operation; carry out what the meta device can."""
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if name == "_local_scalar_dense" and given[0].is_meta:
+            self.work.events.append("read")
+            return 0.0
+        in_passing = kwargs.get("non_blocking") or (name == "copy_" and args[2:] == (True,))
+        how = " without waiting" if in_passing else ""
+        if name == "copy_" and given[1].is_meta and not given[0].is_meta:
+            self.work.events.append(f"copy to host{how}")
+            return given[0]
+        if name == "_to_copy" and given[0].is_meta and kwargs.get("device") == torch.device("cpu"):
+            self.work.events.append(f"copy to host{how}")
+            return torch.zeros(given[0].shape, dtype=kwargs.get("dtype") or given[0].dtype)
+        # It changes what it is given, and torch 2.13 has no shapes for it.
+        result = None if name == "_fused_sgd_" else func(*args, **kwargs)
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if not any(tensor.is_meta for tensor in (*given, *made)):
+            return result
+        if name in ("copy_", "_to_copy") and not given[-1].is_meta:
+            self.work.events.append(f"copy to device{how}")
+        is_view = any(value.alias_info and not value.alias_info.is_write for value in func._schema.returns)
+        if not is_view and name not in NO_LAUNCH:
+            self.work.operations[name] += 1
+        return result
+
+
+@contextlib.contextmanager
+def meta_device_as_cuda(counting: Counting) -> Iterator[None]:
+    """torch, DeepSpeed and this program take the meta device for a GPU."""
+    from deepspeed.accelerator import get_accelerator
+
+    autocast, tensor = torch.autocast, torch.tensor
+
+    def autocast_but_on_meta(device_type: str, **options: Any) -> contextlib.AbstractContextManager[Any]:  # noqa: ANN401
+        # Mixed precision adds its casts; nothing else depends on it.
+        return contextlib.nullcontext() if device_type == "meta" else autocast(device_type, **options)
+
+    def noted_tensor(numbers: object, **options: Any) -> torch.Tensor:  # noqa: ANN401
+        # Of a tensor made of numbers on the meta device nothing is dispatched; a GPU waits for a copy.
+        made: torch.Tensor = tensor(numbers, **options)
+        if made.is_meta:
+            counting.work.events.append("copy to device")
+        return made
+
+    replaced: dict[str, object] = {
+        "torch.tensor": noted_tensor,
+        "torch.autocast": autocast_but_on_meta,
+        "torch.utils._foreach_utils._get_foreach_kernels_supported_devices": lambda: ["meta"],
+        "torch.optim.optimizer._get_foreach_kernels_supported_devices": lambda: ["meta"],
+        "torch.optim.optimizer._get_fused_kernels_supported_devices": lambda: ["meta"],
+        "alphazero.training.engine.engine.is_told_late": lambda device: True,
+        "alphazero.training.engine.optimizer.runs_fused": lambda network: True,
+    }
+    accelerator = type(get_accelerator())
+    replaced_methods: dict[str, object] = {
+        "device_name": lambda self, index=None: "meta",
+        "current_device_name": lambda self: "meta",
+        "synchronize": lambda self, index=None: counting.work.events.append("synchronize"),
+    }
+    planes.plane_constants.cache_clear()
+    with contextlib.ExitStack() as stack:
+        for target, value in replaced.items():
+            stack.enter_context(mock.patch(target, value))
+        for name, method in replaced_methods.items():
+            stack.enter_context(mock.patch.object(accelerator, name, method))
+        yield
+    planes.plane_constants.cache_clear()
+
+
+class Steps(Console):
+    """Keeps what each step of a trainer asked for."""
+
+    def __init__(self, counting: Counting) -> None:
+        super().__init__(is_main=False)
+        self._counting = counting
+        self.work: list[Work] = []
+
+    def advance_bar(self) -> None:
+        """A step is done."""
+        self.work.append(self._counting.work)
+        self._counting.work = Work()
+
+
+class NotedExchange(Exchange):
+    """Notes the message of each step."""
+
+    def __init__(self, counting: Counting) -> None:
+        super().__init__()
+        self._counting = counting
+
+    def numbers(self, value: int) -> list[int]:
+        """See Exchange."""
+        self._counting.work.events.append("message")
+        return super().numbers(value)
+
+
+@dataclass(frozen=True)
+class SameBatch:
+    """A data source with the same micro-batches in every step."""
+
+    micro_batches: list[MicroBatch]
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """There is nothing to go back to."""
+
+    def prepare(self, step: int, weights: Weights) -> int | None:
+        """All steps at once."""
+        return NUM_STEPS
+
+    def steps(self, plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
+        """The micro-batches, over and over."""
+        for _ in range(first, last):
+            yield self.micro_batches
+
+    def state(self) -> SourceState:
+        """No data."""
+        return SourceState("")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A step of training on the meta device, and the engine that made it."""
+
+    step: Work
+    engine: Engine
+
+
+def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> Counted:
+    """The work of one step of `num_micro_batches` on one rank, in a process group of this process alone."""
+    spec = get_spec(config.network.game)
+    batch_size = config.training.batch_size
+    size = batch_size // num_micro_batches
+    plan = plan_batches(batch_size, size, [1.0], "cpu")
+    # As a rank that tells no figures: there are none.
+    runtime = dataclasses.replace(runtime, device=META, rank=1)
+    batch = random_batch(spec, size)
+    source = SameBatch([MicroBatch(0, index, batch, False) for index in range(num_micro_batches)])
+    counting = Counting()
+    steps = Steps(counting)
+    with tempfile.TemporaryDirectory() as directory, meta_device_as_cuda(counting), counting:
+        run = RunDirectory(Path(directory))
+        services = RankServices(
+            exchange=NotedExchange(counting),
+            console=steps,
+            metrics=AllWriters([]),
+            heartbeat=HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
+            stop=StopRequest(),
+            host_memory=HostMemory(host=runtime.host),
+            writer=None,
+        )
+        engine = Engine(AlphaZeroNet(config.network, spec), spec, config, DeepSpeedSettings(), plan, runtime)
+        job = Job(config, runtime, run, NUM_STEPS, 0)
+        Trainer(job, plan, Position(0), engine, source, lambda network: {}, services).run()
+    return Counted(steps.work[COUNTED_STEP], engine)
+
+
+def figures_of(work: Work) -> dict[str, object]:
+    """What is told of a step."""
+    until_message = work.events[: work.events.index("message")]
+    return {
+        "operations": work.num_launches,
+        "waits": work.num_waits,
+        "waits_before_message": Work(events=until_message).num_waits,
+        "events": dict(Counter(work.events)),
+        "most": dict(work.operations.most_common(8)),
+    }
+
+
+def run(argv: Sequence[str]) -> Mapping[str, object]:
+    """Operations, copies and waits of a step, by ZeRO stage and micro-batches."""
+    parser = Parser(prog="alphazero bench device_work", description=__doc__)
+    parser.add_argument("--config", default="chess_20x256", metavar="FILE", help="default %(default)s")
+    parser.add_argument("--zero-stage", type=int, default=0, choices=range(4), help="default %(default)s")
+    parser.add_argument(
+        "--micro-batches", type=count, nargs="+", default=[1, 4], metavar="N", help="default 1 4"
+    )
+    args = parser.parse_args(argv)
+    flags = {"zero_stage": args.zero_stage, "batch_size": 64, "compile": False, "validation_interval": 0}
+    config = load_config(args.config, {**flags, "log_interval": NUM_STEPS, "precision": "fp32"})
+    with mock.patch.dict(os.environ, lone_process_environment()):
+        runtime = read_runtime(os.environ, "cpu")
+        start_process_group(runtime)
+        figures = {
+            f"micro_batches_{number}": figures_of(count_step(config, number, runtime).step)
+            for number in args.micro_batches
+        }
+        end_process_group()
+    return figures
