@@ -9,6 +9,7 @@ from alphazero.cli.main import main
 
 SMALL = {
     "launcher": ["--rounds", "1"],
+    "device_work": ["--config", "chess_cpu", "--micro-batches", "1"],
     "engine": [
         *("--gpus", "1", "--blocks", "1", "--filters", "8", "--batch", "8", "--micro-batch", "4"),
         *("--rounds", "2", "--steps", "1", "--checkpoint-steps", "8"),
