@@ -288,4 +288,5 @@ def run(argv: Sequence[str]) -> Mapping[str, object]:
             for number in args.micro_batches
         }
         end_process_group()
-    return figures
+    network = {"blocks": config.network.blocks, "filters": config.network.filters}
+    return {**network, "zero_stage": args.zero_stage, **figures}
