@@ -163,6 +163,16 @@ def read_gpu(nvml: Any, index: int) -> GpuReading:  # noqa: ANN401
     return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
 
 
+def read_usage(nvml: Any, index: int) -> GpuReading:  # noqa: ANN401
+    """One GPU's utilisation, memory, temperature and power: little enough to be read every second."""
+    reader = _Reader(nvml, index)
+    try:
+        reader.read_usage()
+    except DeviceGone as error:
+        reader.values["lost"] = str(error)
+    return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
+
+
 class _Reader:
     """Fills `values` and `unread`, keyed by the field names of GpuReading."""
 
@@ -176,24 +186,18 @@ class _Reader:
     def read(self) -> None:
         """Ask for everything. Raises DeviceGone."""
         nvml = self._nvml
-        try:
-            self._handle = nvml.nvmlDeviceGetHandleByIndex(self._index)
-        except nvml.NVMLError as error:  # whatever the reason: a device without a handle cannot be used
-            raise DeviceGone(str(error)) from error
+        self._open()
         self._field("uuid", nvml.nvmlDeviceGetUUID)
         self._field("name", nvml.nvmlDeviceGetName)
         self._field("mig_enabled", lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]))
         self._field("memory_total_bytes", lambda device: int(self._memory(device).total))
-        self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
-        self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
-        self._field("temperature_c", self._temperature)
+        self._read_usage()
         self._field(
             "slowdown_temperature_c",
             lambda device: nvml.nvmlDeviceGetTemperatureThreshold(
                 device, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
             ),
         )
-        self._field("power_w", lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000)
         self._field("power_limit_w", lambda device: nvml.nvmlDeviceGetEnforcedPowerLimit(device) / 1000)
         self._field("clock_reasons", self._clock_reasons)
         self._field("pcie_replays", nvml.nvmlDeviceGetPcieReplayCounter)
@@ -202,6 +206,24 @@ class _Reader:
         self._read_memory_faults()
         self._field("nvlinks", self._nvlinks)
         self._field("processes", self._processes)
+
+    def read_usage(self) -> None:
+        """Ask how the device is used. Raises DeviceGone."""
+        self._open()
+        self._read_usage()
+
+    def _open(self) -> None:
+        try:
+            self._handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
+        except self._nvml.NVMLError as error:  # whatever the reason: without a handle it cannot be used
+            raise DeviceGone(str(error)) from error
+
+    def _read_usage(self) -> None:
+        nvml = self._nvml
+        self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
+        self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
+        self._field("temperature_c", self._temperature)
+        self._field("power_w", lambda device: nvml.nvmlDeviceGetPowerUsage(device) / 1000)
 
     def _read_memory_faults(self) -> None:
         nvml = self._nvml

@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 from alphazero.health.findings import Finding, Severity
-from alphazero.health.gpu_reading import GpuReading, NvmlUnusable, open_nvml, read_gpus
+from alphazero.health.gpu_reading import GpuReading, NvmlUnusable, open_nvml, read_gpus, read_usage
+from alphazero.health.gpu_usage import UsageMeter
 from alphazero.health.judge_gpu import MIB, Judge, describe, judge_nvml, judge_state, judge_xid
 from alphazero.health.judge_host import HostReading, judge_host, read_host
 from alphazero.health.report import is_visible, on_pci_bus
@@ -36,8 +37,9 @@ class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
     report: gets the figures of each look, called on the watcher's thread. say: gets one line for each
-    fault, once. device and visible as in check_this_host. Whatever goes wrong here is such a line too and
-    never reaches the job.
+    fault, once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
+    and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
+    the job.
     """
 
     def __init__(
@@ -50,7 +52,11 @@ class HealthWatcher:
         directory: Path,
         device: str = "auto",
         visible: str | None = None,
+        meter: UsageMeter | None = None,
+        usage_interval_s: float = 1.0,
     ) -> None:
+        self._meter = meter
+        self._usage_interval_s = usage_interval_s
         self._interval_s = interval_s
         self._report = report
         self._say = say
@@ -82,7 +88,7 @@ class HealthWatcher:
                 events = _XidEvents(nvml, stack) if nvml is not None else None
                 while not self._stopping.is_set():
                     self._guarded(lambda: self._look(nvml))
-                    self._wait(events)
+                    self._wait(nvml, events)
         except Exception as error:
             self._tell(self._of_watcher(error))
 
@@ -104,7 +110,13 @@ class HealthWatcher:
         machine = read_host(self._directory)
         for finding in self._judge(gpus, machine):
             self._tell(finding)
+        if self._meter:
+            self._meter.add(gpus)
         self._report(figures_of(gpus, machine))
+
+    def _read_usage(self, nvml: Any, meter: UsageMeter) -> None:  # noqa: ANN401
+        known = [gpu for gpu in self._known.values() if is_visible(gpu, self._visible)]
+        meter.add([replace(read_usage(nvml, gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
 
     def _with_identity(self, gpu: GpuReading) -> GpuReading:
         """A lost device with the UUID and name it had."""
@@ -153,11 +165,16 @@ class HealthWatcher:
             f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
         )
 
-    def _wait(self, events: _XidEvents | None) -> None:
-        """Until the next look; Xid events that arrive are told at once."""
+    def _wait(self, nvml: Any, events: _XidEvents | None) -> None:  # noqa: ANN401
+        """Until the next look; Xid events that arrive are told at once, and usage is read meanwhile."""
+        meter = self._meter if nvml is not None else None
         until = time.monotonic() + self._interval_s
+        next_usage = time.monotonic() + self._usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if events is None or not events.open:
+            if meter and (left := min(left, next_usage - time.monotonic())) <= 0:
+                self._guarded(lambda: self._read_usage(nvml, meter))
+                next_usage = time.monotonic() + self._usage_interval_s
+            elif events is None or not events.open:
                 self._stopping.wait(left)
             else:
                 self._guarded(lambda: self._take_event(events, left))

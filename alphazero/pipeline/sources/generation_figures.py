@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import torch
 
+from alphazero.health.gpu_usage import Doing
 from alphazero.selfplay.figures import describe, figures_of
 from alphazero.selfplay.worker import Played
 from alphazero.training.loop.services import RankServices
+from alphazero.training.usage.busy_watch import BusyWatch
+from alphazero.training.usage.gpu_board import gpu_figures, utilisation
+from alphazero.training.usage.time_shares import Cause
 
 
 @dataclass
@@ -43,17 +47,22 @@ class GenerationFigures:
     batch_size: int
     seconds: float
 
-    def tell(self, step: int, totals: Totals, services: RankServices) -> None:
-        """Add up all ranks' totals; write and say them on rank 0. Collective."""
-        sums = services.exchange.sum(torch.tensor(totals.numbers(), dtype=torch.float64))
+    def tell(self, step: int, totals: Totals, services: RankServices, watch: BusyWatch) -> None:
+        """Add up all ranks' totals; write and say them on rank 0. Collective. watch: warns of idle GPUs."""
+        own, board = torch.tensor(totals.numbers(), dtype=torch.float64), services.gpus
+        sums = services.exchange.sum(torch.cat([own, board.message(Doing.SELF_PLAY)]) if board else own)
         if services.exchange.rank:
             return
-        moves, simulations, evaluations, batches = sums.tolist()
+        moves, simulations, evaluations, batches = sums[: len(own)].tolist()
+        gpus = board.read(sums[len(own) :]) if board else []
+        busy = utilisation(gpus)
         figures = figures_of(self.finished) if self.finished.num_rows else {}
+        figures |= {f"gpu/{name}": value for name, value in gpu_figures(gpus).items()}
         figures |= {
             "generation": float(self.generation),
             "window_positions": float(self.window_positions),
             "seconds": self.seconds,
+            "games_per_hour": self.finished.num_rows * 3600 / self.seconds,
             "moves_per_s": moves / self.seconds,
             "simulations_per_s": simulations / self.seconds,
             "evaluations_per_s": evaluations / self.seconds,
@@ -63,6 +72,9 @@ class GenerationFigures:
         text = describe(figures) if self.finished.num_rows else "no game has ended yet"
         services.console.say(
             f"generation {self.generation} | {text} | {self.seconds:.0f} s, "
-            f"{evaluations / self.seconds:,.0f} evaluations/s | "
-            f"window {self.window_positions:,} positions"
+            f"{figures['games_per_hour']:,.0f} games/hour, {evaluations / self.seconds:,.0f} evaluations/s | "
+            + ("" if busy is None else f"GPUs busy {busy:.0%} | ")
+            + f"window {self.window_positions:,} positions"
         )
+        if busy is not None:
+            watch.look(busy, {Cause.SELF_PLAY: 1.0})

@@ -7,6 +7,7 @@ function of the settings and the weights, so a run that was killed plays the sam
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -21,6 +22,7 @@ from alphazero.data.sampling.replay_window import window_size
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
+from alphazero.health.gpu_usage import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.pipeline.sources.gate import Gate
 from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
@@ -38,6 +40,7 @@ from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.services import RankServices
+from alphazero.training.usage.busy_watch import BusyWatch
 
 
 class Generations:
@@ -58,6 +61,7 @@ class Generations:
         self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)
         self._standing = Standing()
         self._window: Window | None = None
+        self._busy_watch = BusyWatch("generations", services.console.say)
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Stand where the checkpoint stood, or at the beginning; games played since are set aside.
@@ -157,7 +161,7 @@ class Generations:
             own.evaluation_batch,
             time.monotonic() - started,
         )
-        figures.tell(step, totals, services)
+        figures.tell(step, totals, services, self._busy_watch)
         return True
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -191,16 +195,17 @@ class Generations:
             services.heartbeat.beat(Phase.SELF_PLAY, step, next(batches))
             return not services.stop.requested
 
-        played = play(
-            self._spec.name,
-            self._settings,
-            mine,
-            own.moves_per_round,
-            self._evaluator,
-            fill=self._job.config.data.history_fill,
-            num_threads=torch.get_num_threads(),
-            on_progress=on_progress,
-        )
+        with services.gpus.meter.doing(Doing.SELF_PLAY) if services.gpus else contextlib.nullcontext():
+            played = play(
+                self._spec.name,
+                self._settings,
+                mine,
+                own.moves_per_round,
+                self._evaluator,
+                fill=self._job.config.data.history_fill,
+                num_threads=torch.get_num_threads(),
+                on_progress=on_progress,
+            )
         services.heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         if not all(services.exchange.numbers(int(played.is_complete))):
             services.console.say(f"stopping: a signal came during the games of generation {generation}")

@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from alphazero.config import to_table
+from alphazero.health.gpu_usage import UsageMeter
 from alphazero.health.thresholds import load_thresholds
 from alphazero.health.watcher import Figures, HealthWatcher
 from alphazero.host.memory import HostMemory
@@ -22,6 +25,8 @@ from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.services import RankServices
 from alphazero.training.loop.stop import StopRequest
+from alphazero.training.runtime import Runtime
+from alphazero.training.usage.gpu_board import GpuBoard
 
 
 def open_services(
@@ -45,7 +50,16 @@ def open_services(
         stop=stop,
         host_memory=HostMemory(host=runtime.host),
         writer=make_checkpoint_writer(job, console) if start.writes else None,
+        gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
     )
+
+
+def open_gpu_board(runtime: Runtime, exchange: Exchange) -> GpuBoard | None:
+    """The GPUs of all hosts, which their watchers read; None for ranks on a CPU. Collective."""
+    if runtime.device.type != "cuda":
+        return None
+    uuid = f"GPU-{torch.cuda.get_device_properties(runtime.device).uuid}"
+    return GpuBoard(exchange, runtime.host, runtime.local_rank, uuid, UsageMeter())
 
 
 @contextlib.contextmanager
@@ -118,4 +132,5 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
         directory=job.run.path,
         device=runtime.device.type,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        meter=services.gpus.meter if services.gpus else None,
     )

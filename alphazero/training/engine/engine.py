@@ -27,6 +27,7 @@ from alphazero.network.planes import to_device
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
+from alphazero.training.engine.collectives import NOT_TIMED, Timed, time_collectives
 from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, engine_config
 from alphazero.training.engine.ema import WeightAverage
 from alphazero.training.engine.flat_gradients import FlatGradients
@@ -114,6 +115,7 @@ class Engine:
         import deepspeed
 
         training = config.training
+        self._timed: Timed = NOT_TIMED  # around the all-reduce of what stands beside DeepSpeed's
         self._device = runtime.device
         self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
@@ -159,6 +161,13 @@ class Engine:
             else None
         )
 
+    def time_communication(self, timed: Timed) -> None:
+        """Have `timed` around all that this engine exchanges with the other ranks from now on."""
+        self._timed = timed
+        if self._flat:
+            self._flat.timed = timed
+        time_collectives(timed)
+
     def accumulate(self, micro_batch: MicroBatch, num_micro_batches: int) -> LossTerms:
         """Forward and backward of one micro-batch of the step's `num_micro_batches` over all ranks.
 
@@ -183,9 +192,10 @@ class Engine:
         return self._module.last_terms
 
     def gradients_are_finite(self) -> bool:
-        """What `finish_step` must be told of this rank's passes since the last call; waits for the device.
+        """False where loss or gradients of this rank's passes since the last call were not; asked before
+        `finish_step`, it waits for the device.
 
-        At ZeRO stage 0 it is always True: there `finish_step` finds out for itself, on the device.
+        At ZeRO stage 0 always True: there `finish_step` finds out, on the device.
         """
         if not self._guard:
             return True
@@ -207,7 +217,8 @@ class Engine:
         if self._flat is None:
             self._verdict = Verdict(bool(bad_ranks), tuple(bad_ranks))
             if self._world_size > 1:
-                torch.distributed.all_reduce(self._sums)
+                with self._timed():
+                    torch.distributed.all_reduce(self._sums)
             self._update(step, num_micro_batches, skip=bool(bad_ranks))
             return
         self._flat.close(self.loss_scale.scale, self._losses)

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from alphazero.training.engine.collectives import NOT_TIMED, Timed
+
 # Shapes: G numbers of all gradients, S sums of BatchNorm's statistics, R ranks.
 
 # Keeps a norm of zero from dividing by zero, as in torch.nn.utils.clip_grad_norm_.
@@ -55,6 +57,7 @@ class FlatGradients:
         num_statistics: int,
         reduction: Reduction = PLAIN_MEAN,
     ) -> None:
+        self.timed: Timed = NOT_TIMED  # around the all-reduce
         self._parameters = list(parameters)
         self._reduction = reduction
         self._num_ranks, self._rank = dist.get_world_size(), dist.get_rank()
@@ -123,16 +126,20 @@ class FlatGradients:
         before = self._reduction.before(self._num_ranks)
         if before != 1.0:
             self._gradients_G.div_(before)
-        if self._sent_G is None:
-            dist.all_reduce(self._summed)
-        else:
-            self._sent_G.copy_(self._gradients_G)
-            dist.all_reduce(self._sent_G)
-            self._gradients_G.copy_(self._sent_G)
-            # Sums of squares and verdicts stay fp32: a few kilobytes.
-            dist.all_reduce(self._beside_gradients)
+        with self.timed():
+            self._add_up()
         if before != self._num_ranks:
             self._gradients_G.div_(self._num_ranks / before)
+
+    def _add_up(self) -> None:
+        if self._sent_G is None:
+            dist.all_reduce(self._summed)
+            return
+        self._sent_G.copy_(self._gradients_G)
+        dist.all_reduce(self._sent_G)
+        self._gradients_G.copy_(self._sent_G)
+        # Sums of squares and verdicts stay fp32: a few kilobytes.
+        dist.all_reduce(self._beside_gradients)
 
     def clip(self, max_norm: float) -> None:
         """Scale gradients down to `max_norm` (0: leave them) and make them the parameters' `grad`s."""

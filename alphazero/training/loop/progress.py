@@ -14,6 +14,9 @@ from alphazero.network.model.loss import SUM_NAMES
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.services import RankServices
+from alphazero.training.usage.busy_watch import BusyWatch
+from alphazero.training.usage.job_usage import JobUsage
+from alphazero.training.usage.part_clock import Part, PartClock
 
 # Of a step: SUM_NAMES, then the sum of its sample ids (so that two runs can be told apart).
 NUM_SUMS = len(SUM_NAMES) + 1
@@ -36,8 +39,19 @@ class Progress:
         job: Job,
         services: RankServices,
         elapsed_s: Callable[[], float],
+        clock: PartClock,
     ) -> None:
-        """elapsed_s: wall time of the run so far."""
+        """elapsed_s: wall time of the run so far. clock: what this rank's time goes into."""
+        runtime = job.runtime
+        self._clock = clock
+        self._usage = JobUsage(
+            clock,
+            runtime.rank,
+            runtime.world_size,
+            services.gpus,
+            gradients_are_kernels=runtime.backend == "nccl",
+            watch=BusyWatch("log intervals", services.console.say),
+        )
         self._elapsed_s = elapsed_s
         self._job = job
         self._exchange = services.exchange
@@ -65,7 +79,7 @@ class Progress:
         self.restart_clock()
         if not self._pending:
             return
-        sums = self._exchange.sum(torch.stack([entry.sums for entry in self._pending]))
+        sums, usage = self._share(torch.stack([entry.sums for entry in self._pending]))
         pending, self._pending = self._pending, []
         if not self._job.runtime.is_main:
             return
@@ -75,7 +89,14 @@ class Progress:
             figures["sample_id_sum"] = float(row[-1])
             self._metrics.write("step", entry.step, figures | entry.figures)
             self._count_epoch(entry.step, row)
-        self._say(step, sums, seconds)
+        self._say(step, sums, seconds, self._usage.tell(usage, step, self._metrics))
+
+    def _share(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What all ranks added up in their steps, and what their time went into: one message. Collective."""
+        own = torch.cat([sums.detach().to("cpu", torch.float64).flatten(), self._usage.message()])
+        with self._clock.part(Part.MESSAGES):
+            total = self._exchange.sum(own)
+        return total[: sums.numel()].view(sums.shape), total[sums.numel() :]
 
     def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
         """Add a step to the epoch's means; tell them when step `step` ends it. A growing window has none."""
@@ -99,8 +120,8 @@ class Progress:
         job = self._job
         return learning_rate(job.config.optimizer, job.batch_size, step - 1, job.num_steps)
 
-    def _say(self, step: int, sums: torch.Tensor, seconds: float) -> None:
-        """One line over the steps whose `sums` these are, and their speed."""
+    def _say(self, step: int, sums: torch.Tensor, seconds: float, usage: str) -> None:
+        """One line over the steps whose `sums` these are, their speed, and what their time went into."""
         mean = step_figures(sums.sum(0).tolist(), self._job.config.loss)
         speed = len(sums) * self._job.batch_size / max(seconds, 1e-9)
         world_size = self._job.runtime.world_size
@@ -118,7 +139,7 @@ class Progress:
         self._console.say(
             f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "
             f"value {mean['value_loss']:.4f} | top-1 {mean['policy_top1']:.1%} | "
-            f"lr {self._learning_rate(step):.2e} | {speed:,.0f} samples/s | ETA {remaining} | "
+            f"lr {self._learning_rate(step):.2e} | {speed:,.0f} samples/s | {usage}ETA {remaining} | "
             f"{devices}: {world_size}"
         )
 

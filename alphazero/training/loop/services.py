@@ -12,6 +12,7 @@ from alphazero.run.metrics import AllWriters
 from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.stop import StopRequest
+from alphazero.training.usage.gpu_board import GpuBoard
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class RankServices:
     """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
-    collective; returns when a checkpoint may be published, and calls what it is given while it waits.
+    collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
+    None where the job has none or does not watch them.
     """
 
     exchange: Exchange
@@ -30,6 +32,7 @@ class RankServices:
     host_memory: HostMemory
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
+    gpus: GpuBoard | None = None
 
     @property
     def writes(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
 from alphazero.errors import TrainingError
 from alphazero.games.batch import MicroBatch
+from alphazero.health.gpu_usage import Doing
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.heartbeat import Phase
 from alphazero.text import counted
@@ -24,6 +26,7 @@ from alphazero.training.loop.schedule import Rhythm, learning_rate
 from alphazero.training.loop.services import RankServices
 from alphazero.training.loop.snapshot import snapshot, training_state
 from alphazero.training.loop.wishes import LAST_WISHES, Wish, ranks_by_wish
+from alphazero.training.usage.part_clock import Part, make_part_clock
 
 # Figures of the network on positions held out, by name.
 Validate = Callable[[AlphaZeroNet], Mapping[str, float]]
@@ -52,7 +55,9 @@ class Trainer:
         self._exchange = services.exchange
         self._console = services.console
         self._started = time.monotonic()
-        self._progress = Progress(job, services, self.elapsed_s)
+        self._clock = make_part_clock(job.runtime.device)
+        self._progress = Progress(job, services, self.elapsed_s, self._clock)
+        engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
         self._saves = Rhythm.parse(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
         self._bad_in_a_row = 0
@@ -66,6 +71,7 @@ class Trainer:
         self.confirm_synchronized(f"start at step {position.step}")
         self._console.start_bar(position.step, num_steps)
         self._progress.restart_clock()
+        self._clock.take()  # what came before is no training
         wishes = Wish.NOTHING
         try:
             while position.step < num_steps and not wishes & LAST_WISHES:
@@ -94,7 +100,8 @@ class Trainer:
         """Have data made; the step until which it lasts, None where a signal asked for the end."""
         before = time.monotonic()
         self._beat(Phase.DATA)
-        until = self._source.prepare(self.position.step, self._engine.inference_tensors)
+        with self._apart():
+            until = self._source.prepare(self.position.step, self._engine.inference_tensors)
         self._progress.pause(time.monotonic() - before)
         return None if until is None else min(until, self._job.num_steps)
 
@@ -102,7 +109,7 @@ class Trainer:
         """Steps under the present plan, to step `until` or a wish that no step can follow."""
         position = self.position
         first, last = position.step + position.data_offset, until + position.data_offset
-        for micro_batches in self._source.steps(self.plan, first, last):
+        for micro_batches in self._clock.waiting(self._source.steps(self.plan, first, last)):
             self._beat(Phase.PLAN if self._is_new_plan else Phase.STEP)
             before = position.step
             wishes = self._train_step(micro_batches)
@@ -119,8 +126,11 @@ class Trainer:
         """One step of all ranks, or none of it where one rank's memory did not hold it; all ranks' wishes."""
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
-        passes = self._make_passes(micro_batches, sums)
-        wishing = ranks_by_wish(passes | self._own_wishes(), self._exchange)
+        with self._clock.part(Part.COMPUTE):
+            passes = self._make_passes(micro_batches, sums)
+        own = passes | self._own_wishes()
+        with self._clock.part(Part.MESSAGES):
+            wishing = ranks_by_wish(own, self._exchange)
         wishes = Wish.NOTHING
         for wish in wishing:
             wishes |= wish
@@ -135,7 +145,8 @@ class Trainer:
         rate = learning_rate(
             self._job.config.optimizer, self._job.batch_size, position.step, self._job.num_steps
         )
-        self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
+        with self._clock.part(Part.COMPUTE):
+            self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
         self._unheard = StepSums(position.step, sums, figures)
@@ -270,7 +281,7 @@ class Trainer:
         self._hear_of_last_step()
         self._progress.write(step)
         self._beat(Phase.VALIDATE)
-        with self._engine.evaluating() as network:
+        with self._apart(), self._engine.evaluating() as network:
             figures = dict(self._validate(network))
         if "policy_loss" in figures:
             figures["composite"] = (
@@ -295,6 +306,10 @@ class Trainer:
 
     def save(self, figures: Mapping[str, float]) -> None:
         """Hand a checkpoint of this moment to the writers; they write while training goes on."""
+        with self._clock.part(Part.CHECKPOINT):
+            self._save(figures)
+
+    def _save(self, figures: Mapping[str, float]) -> None:
         step = self.position.step
         self._hear_of_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
@@ -319,6 +334,14 @@ class Trainer:
             self._services.writer.submit(snapshot(state, tensors, optimizer, averaged, source))
         self.position.saved_step = step
         self._last_save = time.monotonic()
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """The block is no part of training; the GPUs may be idle in it."""
+        gpus = self._services.gpus
+        others = gpus.meter.doing(Doing.OTHER) if gpus else contextlib.nullcontext()
+        with self._clock.part(Part.APART), others:
+            yield
 
     def _beat(self, phase: Phase) -> None:
         self._services.heartbeat.beat(phase, self.position.step)

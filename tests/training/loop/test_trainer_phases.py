@@ -42,6 +42,7 @@ class FakeEngine:
         return GOOD
 
     abandon_step = staticmethod(lambda: None)
+    time_communication = staticmethod(lambda timed: None)
     inference_tensors = named_tensors = optimizer_state = staticmethod(dict)
     averaged_tensors = staticmethod(lambda tensors: None)
 
@@ -77,9 +78,10 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
         host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),
         writer=None,
         before_save=lambda beat: None,
+        gpus=None,
     )
     runtime: Any = SimpleNamespace(
-        device=torch.device("cpu"), is_main=False, world_size=1, local_rank=0, rank=0
+        device=torch.device("cpu"), is_main=False, world_size=1, local_rank=0, rank=0, backend="gloo"
     )
     job = Job(CONFIG, runtime, RunDirectory(tmp_path), num_steps=3, num_samples=0)
     plan = plan_batches(8, 8, [1.0], "cpu")

@@ -1,0 +1,131 @@
+"""How long a rank spends in which part of training, by timers on the CPU and by events on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+class Part(IntEnum):
+    """What the trainer is doing, in the order of the numbers that ranks exchange."""
+
+    HOST = 0  # none of the others: Python between them, figures, lines
+    COMPUTE = 1  # passes, clipping, the optimizer's step
+    DATA = 2  # waiting for the loader
+    MESSAGES = 3  # small messages over Exchange
+    GRADIENTS = 4  # all-reduce and what else moves gradients, weights and statistics between ranks
+    CHECKPOINT = 5  # copying the state that a writer then writes beside training
+    APART = 6  # no part of training: validation, self-play
+
+
+class Timer(Protocol):
+    """Marks moments; `seconds` between two of them may be asked once both are over."""
+
+    def mark(self) -> Any:  # noqa: ANN401 - each timer knows its own marks
+        """This moment."""
+
+    def is_over(self, mark: Any) -> bool:  # noqa: ANN401
+        """Whether the moment has come; never waits."""
+
+    def seconds(self, begin: Any, end: Any) -> float:  # noqa: ANN401
+        """The time between two moments that are over."""
+
+
+class HostTimer:
+    """Moments of the host's clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+
+    def mark(self) -> float:
+        """Now."""
+        return self._clock()
+
+    def is_over(self, mark: float) -> bool:
+        """Always: the host does at once what it is told."""
+        return True
+
+    def seconds(self, begin: float, end: float) -> float:
+        """Wall time."""
+        return end - begin
+
+
+class DeviceTimer:
+    """Moments in the queue of a GPU: an event between the kernels, over when the device has come to it.
+
+    Where the queue is empty, because the host waits for something, the event is over at once: the time
+    between two such events is time in which the device had nothing to do.
+    """
+
+    def mark(self) -> torch.cuda.Event:
+        """After all that the current stream was given so far."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def is_over(self, mark: torch.cuda.Event) -> bool:
+        """Whether the device has come there; a question that waits for nothing."""
+        return bool(mark.query())  # type: ignore[no-untyped-call]
+
+    def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+        """By the device's clock."""
+        return float(begin.elapsed_time(end)) / 1000
+
+
+class PartClock:
+    """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._part = Part.HOST
+        self._since = timer.mark()
+        self._unread: deque[tuple[Part, Any, Any]] = deque()
+        self._seconds = [0.0] * len(Part)
+
+    @contextlib.contextmanager
+    def part(self, part: Part) -> Iterator[None]:
+        """The block is `part`; blocks may stand within each other, the innermost counts."""
+        before = self._part
+        self._enter(part)
+        try:
+            yield
+        finally:
+            self._enter(before)
+
+    def waiting(self, items: Iterable[T]) -> Iterator[T]:
+        """The same items; the time until each one comes is Part.DATA."""
+        iterator = iter(items)
+        while True:
+            with self.part(Part.DATA):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+
+    def take(self) -> list[float]:
+        """Seconds by Part since the last call, as far as the device has come; the rest is in the next."""
+        self._enter(self._part)
+        seconds, self._seconds = self._seconds, [0.0] * len(Part)
+        return seconds
+
+    def _enter(self, part: Part) -> None:
+        now = self._timer.mark()
+        self._unread.append((self._part, self._since, now))
+        self._part, self._since = part, now
+        while self._unread and self._timer.is_over(self._unread[0][2]):
+            done, begin, end = self._unread.popleft()
+            self._seconds[done] += self._timer.seconds(begin, end)
+
+
+def make_part_clock(device: torch.device) -> PartClock:
+    """The clock of a rank that computes on `device`."""
+    return PartClock(DeviceTimer() if device.type == "cuda" else HostTimer())
