@@ -98,6 +98,21 @@ def test_figures_have_names_for_tensorboard_and_values_of_the_devices(gpus, watc
     assert job.said() == []
 
 
+def test_the_use_of_gpus_is_read_often_between_two_looks(gpus, watching):
+    gpus.are(ONE + "utilisation 20\n")
+    with watching(interval_s=3600, fault="usage") as job:
+        job.until(lambda line: line == ["usage", [["GPU-aa", 20.0]]])
+        gpus.are(ONE + "utilisation 95\n")
+        job.until(lambda line: line == ["usage", [["GPU-aa", 95.0]]])
+        gpus.are(ONE + "lost 15\n")
+        job.until(lambda line: line == ["usage", []])
+        gpus.are(ONE + "utilisation 60\nxid 31\n")
+        job.until(lambda line: line[0] == "said")
+        job.until(lambda line: line == ["usage", [["GPU-aa", 60.0]]])
+        assert job.end() < 5
+    assert [kind for kind, _ in job.heard].count("figures") == 1
+
+
 def test_a_cpu_job_has_figures_of_the_host_alone(gpus, watching):
     gpus.are(ONE)
     with watching(device="cpu") as job:

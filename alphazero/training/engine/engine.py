@@ -192,10 +192,9 @@ class Engine:
         return self._module.last_terms
 
     def gradients_are_finite(self) -> bool:
-        """False where loss or gradients of this rank's passes since the last call were not; asked before
-        `finish_step`, it waits for the device.
+        """What `finish_step` must be told of this rank's passes since the last call; waits for the device.
 
-        At ZeRO stage 0 always True: there `finish_step` finds out, on the device.
+        At ZeRO stage 0 it is always True: there `finish_step` finds out for itself, on the device.
         """
         if not self._guard:
             return True

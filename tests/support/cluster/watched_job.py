@@ -2,8 +2,11 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from alphazero.health.gpu_reading import GpuReading
+from alphazero.health.gpu_usage import Doing, UsageMeter
 from alphazero.health.thresholds import load_thresholds
 from alphazero.health.watcher import HealthWatcher
 
@@ -13,8 +16,16 @@ def tell(kind: str, value: object) -> None:
     print(json.dumps([kind, value]), flush=True)
 
 
+class TellingMeter(UsageMeter):
+    """Tells what it would give for a log line after each reading between two looks."""
+
+    def add(self, gpus: Iterable[GpuReading]) -> None:
+        super().add(gpus)
+        tell("usage", [[gpu.uuid, gpu.utilisation_percent] for gpu in self.take(Doing.TRAINING)])
+
+
 def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
-    """Watch; `fault` is report or say, which then raises, or none."""
+    """Watch; `fault` is report or say, which then raises, or usage, which reads it often, or none."""
 
     def report(figures: dict[str, float]) -> None:
         tell("figures", dict(figures))
@@ -33,6 +44,8 @@ def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
         thresholds=load_thresholds(Path(thresholds)),
         directory=Path(),
         device=device,
+        meter=TellingMeter() if fault == "usage" else None,
+        usage_interval_s=0.05,
     )
     watcher.start()
     sys.stdin.readline()

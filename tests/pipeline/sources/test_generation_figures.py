@@ -1,0 +1,63 @@
+"""The figures of a generation: games per hour, and how busy the GPUs were while it was played."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from alphazero.health.gpu_reading import GpuReading
+from alphazero.health.gpu_usage import Doing, UsageMeter
+from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
+from alphazero.selfplay import games
+from alphazero.selfplay.worker import new_lane
+from alphazero.training.usage.busy_watch import BusyWatch
+from alphazero.training.usage.gpu_board import GpuBoard
+
+
+class Told:
+    """Services of one rank that remember."""
+
+    def __init__(self, has_gpus: bool) -> None:
+        self.lines: list[str] = []
+        self.figures: list[dict[str, float]] = []
+        exchange: Any = SimpleNamespace(rank=0, sum=lambda values: values, gather=lambda own: [own])
+        self.board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter()) if has_gpus else None
+        self.watch = BusyWatch("generations", self.lines.append, lambda: 0.0)
+        self.services: Any = SimpleNamespace(
+            exchange=exchange,
+            gpus=self.board,
+            metrics=SimpleNamespace(write=lambda kind, step, figures: self.figures.append(figures)),
+            console=SimpleNamespace(say=self.lines.append),
+        )
+
+    def generation(self, number: int, num_games: int, seconds: float, busy: int = 0) -> None:
+        """Tell one."""
+        if self.board:
+            with self.board.meter.doing(Doing.SELF_PLAY):
+                self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
+        finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
+        totals = Totals(moves=10, simulations=100, evaluations=80, batches=2)
+        figures = GenerationFigures(number, finished, 0, 64, seconds)
+        figures.tell(7, totals, self.services, self.watch)
+
+
+def test_games_per_hour_are_those_that_ended():
+    told = Told(has_gpus=False)
+    told.generation(1, 3, seconds=90.0)
+    told.generation(2, 0, seconds=90.0)
+    assert [figures["games_per_hour"] for figures in told.figures] == [120.0, 0.0]
+    assert told.figures[0]["evaluations_per_s"] == pytest.approx(80 / 90)
+    assert not any(name.startswith("gpu/") for name in told.figures[0])
+    assert "120 games/hour" in told.lines[0]
+    assert "GPUs" not in "".join(told.lines)
+
+
+def test_gpus_that_wait_for_the_search_are_told_after_three_generations():
+    told = Told(has_gpus=True)
+    for number in range(1, 6):
+        told.generation(number, 1, seconds=10.0, busy=50)
+    assert told.figures[0]["gpu/host/gpu0/utilisation_percent"] == 50
+    assert "GPUs busy 50%" in told.lines[0]
+    (warning,) = [line for line in told.lines if line.startswith("warning")]
+    assert "below 80% for 3 generations in a row: they wait for self-play" in warning
+    assert "--lanes" in warning
