@@ -28,13 +28,14 @@ class RunFigures:
     validations: Lines = field(default_factory=list)
     generations: Lines = field(default_factory=list)
     speeds: Lines = field(default_factory=list)
+    time_shares: Lines = field(default_factory=list)
 
     @classmethod
     def read(cls, run: RunDirectory) -> RunFigures:
         """Raises DataError where the run has no figures."""
         if not run.metrics.is_file():
             raise DataError(f"{run.metrics}: no such file; expected a run directory")
-        kinds = ("step", "validation", "self_play", "speed")
+        kinds = ("step", "validation", "self_play", "speed", "time_share")
         return cls(run.path.name, *(read_metrics(run, kind) for kind in kinds))
 
     def minutes(self, lines: Lines) -> npt.NDArray[np.float64]:
@@ -89,6 +90,20 @@ PANELS = (
     Panel("self-play: entropy of the policy targets", "nats", "generations", (("policy_entropy", ""),)),
     Panel("self-play: speed", "evaluations/s", "generations", (("evaluations_per_s", ""),)),
     Panel("training speed", "samples/s", "speeds", (("samples_per_s", ""),)),
+    Panel(
+        "where the training time goes",
+        "share",
+        "time_shares",
+        (
+            ("compute", "compute"),
+            ("data_wait", "data"),
+            ("communication", "communication"),
+            ("checkpoint", "checkpoint"),
+            ("host_overhead", "host"),
+        ),
+        percent=True,
+        compared=(("compute", "compute"),),
+    ),
 )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MetricWriter(Protocol):
-    """Takes figures of one step; kind is step, validation, speed or health."""
+    """Takes figures of one step; docs/metrics.md lists the kinds and their figures."""
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Record `figures`."""
