@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -95,21 +96,26 @@ def measure_rank(rank: int, args: argparse.Namespace, port: str, directory: str)
 
 
 def compare(bench: Bench, rounds: int, steps: int) -> dict[str, object]:
-    """Engine at ZeRO 0 and 1 and plain DDP, turn and turn about."""
+    """Engine at ZeRO 0 and 1 and plain DDP, turn and turn about; page faults are those of this rank."""
     contenders = {"zero0": engine_step(bench, 0), "zero1": engine_step(bench, 1), "ddp": ddp_step(bench)}
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    faults: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, step in contenders.items():
             bench.exchange.barrier()
+            faults_before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             started = time.perf_counter()
             for _ in range(steps):
                 step()
             wait(bench.runtime.device)
             if turn:  # the first is to warm up
                 seconds[name].append((time.perf_counter() - started) / steps)
+                new_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults_before
+                faults[name].append(new_faults / steps)
     figures: dict[str, object] = {}
     for name, taken in seconds.items():
         figures[f"{name}_positions_per_s"] = bench.plan.batch_size / statistics.median(taken)
+        figures[f"{name}_page_faults_per_step"] = round(statistics.median(faults[name]))
     for name in ("zero0", "zero1"):
         # Neighbours in time are compared, so that a slow moment of the machine hits both.
         ratios = [ddp / own for ddp, own in zip(seconds["ddp"], seconds[name], strict=True)]
