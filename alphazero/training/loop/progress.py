@@ -46,8 +46,8 @@ class Progress:
         self._clock = clock
         self._usage = JobUsage(
             clock,
-            runtime.rank,
-            runtime.world_size,
+            services.exchange.rank,
+            services.exchange.world_size,
             services.gpus,
             gradients_are_kernels=runtime.backend == "nccl",
             watch=BusyWatch("log intervals", services.console.say),
