@@ -13,8 +13,10 @@ from typing import Any
 
 from alphazero.errors import ConfigError
 from alphazero.games.registry import game_names
+from alphazero.optimizer_settings import OptimizerConfig as OptimizerConfig  # a section like the others here
 from alphazero.settings import (
     MOST_SEED,
+    MOST_STEPS,
     read_toml,
     refuse_section,
     setting,
@@ -32,13 +34,11 @@ PRESET_DIRECTORY = next(
 
 # Bounds of settings: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_POSITIONS = 2**24  # of a batch
-MOST_STEPS = 10**9
 MOST_CHANNELS = 4096  # of a layer
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
 MOST_SIMULATIONS = 1_000_000
 MOST_LANES = 2**20
 MOST_PLIES = 65_535  # of a game
-MOST_RATE = 1e6
 
 
 @dataclass(frozen=True)
@@ -99,41 +99,6 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
-    """The optimizer and the learning rate over the run."""
-
-    optimizer: str = setting("adamw", "optimizer; sgd uses Nesterov momentum", choices=("adamw", "sgd"))
-    learning_rate: float = setting(0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",))
-    lr_scaling: str = setting(
-        "none",
-        "how the learning rate grows with the batch size, relative to 1024 positions",
-        choices=("none", "sqrt", "linear"),
-    )
-    lr_schedule: str = setting(
-        "cosine", "course of the learning rate after the warm-up", choices=("constant", "step", "cosine")
-    )
-    lr_milestones: tuple[int, ...] = setting(
-        (), "step schedule: steps at which the rate is multiplied by lr_decay", minimum=0, maximum=MOST_STEPS
-    )
-    lr_decay: float = setting(
-        0.1, "step schedule: factor of the rate at each milestone", minimum=0, maximum=1
-    )
-    lr_final_share: float = setting(
-        0.01, "cosine schedule: last rate as a share of the peak rate", minimum=0, maximum=1
-    )
-    warmup_steps: int = setting(100, "steps of linear warm-up", minimum=0, maximum=MOST_STEPS)
-    weight_decay: float = setting(
-        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE
-    )
-    momentum: float = setting(0.9, "momentum of sgd", minimum=0, maximum=1)
-    adam_beta1: float = setting(0.9, "AdamW: decay rate of the first moment", minimum=0, maximum=1)
-    adam_beta2: float = setting(0.999, "AdamW: decay rate of the second moment", minimum=0, maximum=1)
-    clip_gradients: float = setting(
-        10.0, "largest norm of the gradient; a longer one is shortened to it, 0 turns this off", minimum=0
-    )
-
-
-@dataclass(frozen=True)
 class LossConfig:
     """Weights of the terms of the loss."""
 
@@ -151,13 +116,27 @@ AUTO = -1
 class TrainingConfig:
     """Length, batches, precision and rhythm of training."""
 
-    batch_size: int = setting(1024, "positions per step, over all ranks", minimum=1, maximum=MOST_POSITIONS)
+    batch_size: int = setting(
+        1024,
+        "positions per step, over all ranks",
+        minimum=1,
+        maximum=MOST_POSITIONS,
+        aliases=("train-batch-size",),
+    )
     micro_batch_size: int = setting(
         0,
         "positions per forward and backward pass; 0 chooses, auto takes the most that fit into memory",
         minimum=0,
         maximum=MOST_POSITIONS,
         words={"auto": AUTO},
+        aliases=("train-micro-batch-size-per-gpu",),
+    )
+    gradient_accumulation_steps: int = setting(
+        0,
+        "passes per rank and step; they give the micro-batch size, or the batch size where that is not "
+        "given; 0: as many as the two ask for",
+        minimum=0,
+        maximum=MOST_POSITIONS,
     )
     host_weights: tuple[str, ...] = setting(
         (),
@@ -181,6 +160,20 @@ class TrainingConfig:
         "fp16: steps without overflow after which the loss scale doubles",
         minimum=1,
         maximum=MOST_STEPS,
+    )
+    loss_scale_minimum: float = setting(
+        1.0, "fp16: the dynamic loss scale does not go below it", minimum=1, maximum=2.0**24
+    )
+    loss_scale_hysteresis: int = setting(
+        1, "fp16: overflows at which the loss scale halves", minimum=1, maximum=MOST_STEPS
+    )
+    loss_scale_consecutive: bool = setting(
+        False,
+        "fp16: a step without overflow begins the count of these overflows anew; otherwise only a loss scale "
+        "that doubles does",
+    )
+    fixed_loss_scale: float = setting(
+        0.0, "fp16: a loss scale that never moves; 0 for the dynamic one", minimum=0, maximum=2.0**24
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile")
@@ -364,6 +357,9 @@ class RunConfig:
     runs_dir: str = setting("runs", "directory that holds the runs")
     tensorboard: bool = setting(True, "write TensorBoard events")
     wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
+    wandb_project: str = setting("alphazero", "project of Weights & Biases")
+    wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
+    wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",
@@ -385,9 +381,11 @@ class Config:
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
     preset: str = ""
-    # Field names that a file or a flag named: ds_config.json must not contradict the one silently.
-    set_by_file: frozenset[str] = frozenset()
+    # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
+    # the others; ds_config.json beats presets, and must not contradict a file that the user named.
     set_by_flag: frozenset[str] = frozenset()
+    set_by_file: frozenset[str] = frozenset()
+    set_by_json: frozenset[str] = frozenset()
 
 
 SECTIONS: dict[str, type] = {
@@ -431,7 +429,7 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
     return Config(
         **sections,
         preset=file.path.stem if file else "",
-        set_by_file=frozenset(set_by_file),
+        set_by_file=frozenset() if file is None or is_preset(file.path) else frozenset(set_by_file),
         set_by_flag=frozenset(known & flags.keys()),
     )
 
@@ -463,6 +461,11 @@ def find_config(source: str) -> Path:
             f"--config {source}: no such preset; expected a TOML file or one of {', '.join(preset_names())}"
         )
     return shipped
+
+
+def is_preset(path: Path) -> bool:
+    """True for a file that ships with the program, by its name or by its path."""
+    return path.resolve().parent == PRESET_DIRECTORY.resolve()
 
 
 def to_table(config: Config) -> dict[str, Any]:

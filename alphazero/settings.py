@@ -28,6 +28,8 @@ else:
 # Beyond every sensible value and within what 64 bits and a double hold: a slip of the keyboard ends here and
 # not in a loop or an allocation.
 MOST = 2**53
+MOST_STEPS = 10**9
+MOST_RATE = 1e6  # of learning and of decay
 MOST_SEED = 2**62  # seeds of parts of a run are sums with this one
 MANY = 100_000  # numbers from here on are written with commas
 # The parser's time grows with the square of a key's parts (a.b.c): no key here has more than three.

@@ -31,6 +31,7 @@ PROGRAMS = (
     ROOT / "alphazero" / "ranks" / "preflight.py",
     ROOT / "tools" / "draw_architecture.py",
     ROOT / "tools" / "gpu_proof.py",
+    ROOT / "tools" / "deepspeed_keys_page.py",
 )
 
 

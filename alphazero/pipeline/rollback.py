@@ -12,7 +12,7 @@ from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.checkpoint.sharing import load_shared
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine
 from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.job import Job

@@ -34,10 +34,12 @@ from alphazero.pipeline.validation import make_validation
 from alphazero.run.console import Console
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
-from alphazero.training.batch.planner import choose_plan
+from alphazero.training.batch.batch_numbers import fix_batch
+from alphazero.training.batch.planner import choose_plan, saved_batch
 from alphazero.training.batch.precision_probe import seconds_per_pass
 from alphazero.training.checkpoint.files import LATEST
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.merge import decided, places
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import DataSource
@@ -85,6 +87,8 @@ def _train(
     started = time.monotonic()
     saved = start.resumed.state if start.resumed else None
     notices = [*request.notices, *apply_device_settings(config.training, runtime.device)]
+    config, batch_lines = fix_batch(config, runtime.world_size, saved_batch(saved), places(settings))
+    notices += [*decided(config, settings), *batch_lines]
     changes = check_same_run(start.run, saved, config) if saved else []
     network = build_network(config.network, config.training.seed, start.resumed)
     precision = choose_precision(

@@ -66,13 +66,19 @@ class TensorBoardWriter:
 class WandbWriter:
     """Weights & Biases, resumed under the run's own name."""
 
-    def __init__(self, run: RunDirectory, settings: Mapping[str, Any]) -> None:
+    def __init__(self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any]) -> None:
         try:
             import wandb
         except ImportError as error:
             raise ConfigError("--wandb: the package is not installed; expected pip install wandb") from error
         self._run: Any = wandb.init(
-            project="alphazero", name=run.path.name, id=run.path.name, resume="allow", config=dict(settings)
+            project=config.wandb_project,
+            entity=config.wandb_team or None,
+            group=config.wandb_group or None,
+            name=run.path.name,
+            id=run.path.name,
+            resume="allow",
+            config=dict(settings),
         )
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
@@ -121,5 +127,5 @@ def open_writers(
     if config.tensorboard:
         writers.append(TensorBoardWriter(run, first_step))
     if config.wandb:
-        writers.append(WandbWriter(run, settings))
+        writers.append(WandbWriter(run, config, settings))
     return AllWriters(writers, first_step)

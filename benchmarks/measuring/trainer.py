@@ -28,7 +28,7 @@ from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.checkpoint.writer import CheckpointWriter
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import SourceState, Weights

@@ -85,7 +85,11 @@ TABLE = [
     ("no such ds_config", ["train", "--deepspeed_config", "{tmp}/no.json"], ["no.json", "cannot be read"]),
     ("ds_config syntax", ["train", "--deepspeed_config", "{syntax_json}"], ["syntax.json:1", "JSON"]),
     ("ds_config key", ["train", "--deepspeed_config", "{key_json}"], ["zero = 1", "zero_optimization"]),
-    ("ds_config owns no batch", ["train", "--deepspeed_config", "{batch_json}"], ["train_batch_size"]),
+    (
+        "ds_config batch",
+        ["train", "--deepspeed_config", "{batch_json}"],
+        ["train_batch_size = 64.5", "whole number"],
+    ),
     ("ds_config stage", ["train", "--deepspeed_config", "{stage_json}"], ["stage = 7", "0, 1, 2 or 3"]),
     ("no such data", ["train", "--data", "{tmp}/none.pgn"], ["none.pgn", "no such file"]),
     ("data without a game", ["train", "--data", "{text}"], ["text.pgn"]),
@@ -195,7 +199,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     write("typed_toml", "typed.toml", "[network]\n# size\nfilters = 'big'\n")
     write("syntax_json", "syntax.json", "{,}")
     write("key_json", "key.json", '{"zero": 1}')
-    write("batch_json", "batch.json", '{"train_batch_size": 64}')
+    write("batch_json", "batch.json", '{"train_batch_size": 64.5}')
     write("stage_json", "stage.json", '{"zero_optimization": {"stage": 7}}')
     write("text", "text.pgn", "no chess in here\n")
     write("gzip", "cut.pgn.gz", gzip.compress(b'[Event "a"]\n\n1. e4 e5 1-0\n' * 2000)[:-20])

@@ -167,6 +167,41 @@ def test_a_machine_without_gpus_gets_a_rank_per_core_as_far_as_the_batch_goes(
     assert f"training on the CPU with {counted(ranks, 'rank')} ({bound}" in found[2]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "ranks", "bound"),
+    [
+        ((64, 16, 2), 2, "as many as batch, micro-batch and accumulation ask for"),
+        ((256, 32, 2), 4, "as many as batch, micro-batch and accumulation ask for"),
+        ((None, 16, 1), 4, "one per core"),
+        ((96, None, 1), 1, "batch size 96: at least 64 positions per rank"),
+        ((32, 32, None), 1, "batch size 32: at least 32 positions per rank"),
+    ],
+)
+def test_ranks_of_the_cpu_follow_the_batch_of_ds_config(
+    four_cores, monkeypatch, tmp_path, capsys, numbers, ranks, bound
+):
+    monkeypatch.chdir(tmp_path)
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    table = {name: number for name, number in zip(names, numbers, strict=True) if number}
+    (tmp_path / "ds.json").write_text(json.dumps(table))
+    found = ranks_and_words(capsys, "--deepspeed_config", "ds.json")
+    assert found[0] == ranks
+    assert f"training on the CPU with {counted(ranks, 'rank')} ({bound}" in found[2]
+
+
+def test_a_batch_of_ds_config_that_is_not_that_of_the_ranks_is_told_before_they_start(
+    four_cores, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    table = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2}
+    (tmp_path / "ds.json").write_text(json.dumps(table, indent=1))
+    assert main(["launch", "--num_gpus", "2", "--deepspeed", "ds.json", "--dry-run"]) == 2
+    assert (
+        "ds.json:2: train_batch_size = 64: expected train_micro_batch_size_per_gpu x "
+        "gradient_accumulation_steps x ranks = 8 x 2 x 2 = 32, or 4 ranks (--gpus 4)"
+    ) in capsys.readouterr().err
+
+
 def test_a_run_that_goes_on_gets_the_ranks_that_its_micro_batches_keep_busy(
     four_cores, monkeypatch, tmp_path, capsys
 ):

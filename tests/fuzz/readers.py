@@ -28,7 +28,7 @@ from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games as lanes
 from alphazero.selfplay.worker import play
 from alphazero.training.checkpoint import checkpoint, files
-from alphazero.training.engine.deepspeed_config import read_deepspeed_settings
+from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
 from tests.fuzz import mutation
 from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged
@@ -212,7 +212,12 @@ def make_ds_config(directory: Path, random: Random) -> Path:
     path = directory / "ds_config.json"
     table = json.loads((REPOSITORY / "ds_config.json").read_text())
     table["zero_optimization"]["stage"] = random.randrange(4)
-    table.update(bf16={"enabled": True}, gradient_clipping=1.0, train_micro_batch_size_per_gpu="auto")
+    table.update(gradient_clipping=1.0, train_micro_batch_size_per_gpu="auto", train_batch_size=64)
+    table["fp16"] = {"enabled": True, "loss_scale": 0, "hysteresis": 2, "min_loss_scale": 1}
+    table["optimizer"] = {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.99], "eps": "auto"}}
+    warmup = {"total_num_steps": 100, "warmup_num_steps": 10, "warmup_type": "linear"}
+    table["scheduler"] = {"type": random.choice(("WarmupDecayLR", "WarmupCosineLR")), "params": warmup}
+    table["compression_training"] = {"layer_reduction": {"enabled": False, "keep_number_layer": 5}}
     path.write_text(json.dumps(table, indent=1))
     return path
 

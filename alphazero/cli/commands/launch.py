@@ -28,6 +28,8 @@ from alphazero.errors import LaunchError
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.checkpoint.resume import find_resumed
+from alphazero.training.deepspeed_json.merge import places
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 
 if TYPE_CHECKING:
     from alphazero.cluster.hosts.compare import JobHost
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.elastic is not None:
         raise LaunchError(ELASTIC_IS_GONE)
     ssh = _ssh_options(args)
-    trainer_arguments, config, source = _trainer_arguments(args)
+    trainer_arguments, config, settings, source = _trainer_arguments(args)
     request = _request(args)
     machine = look_at_this_machine(device=args.device)
     plan = resolve.resolve(
@@ -77,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
         lambda interface: outward_address(machine.addresses, interface),
     )
     if plan.device == "cuda":
-        config = _settings(trainer_arguments, "cuda")
-    idle = check_batches(plan, config, fresh_start="--fresh-start" in trainer_arguments)
+        config, settings = _settings(trainer_arguments, "cuda")
+    idle = check_batches(plan, config, places(settings), fresh_start="--fresh-start" in trainer_arguments)
     _check_interface(plan, machine)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
@@ -207,11 +209,11 @@ def _trainer() -> tuple[str, ...]:
     return (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
 
 
-def _settings(arguments: list[str], device: str) -> Config:
+def _settings(arguments: list[str], device: str) -> tuple[Config, DeepSpeedSettings]:
     from alphazero.cli.commands import train
 
     preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
-    return train.read_settings(_parsed(arguments), preset)[0]
+    return train.read_settings(_parsed(arguments), preset)
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
@@ -230,7 +232,7 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
     from alphazero.run.run_directory import choose_run_directory, require_free
 
     fresh_start = "--fresh-start" in arguments
-    settings = _settings(arguments, device)
+    settings, _ = _settings(arguments, device)
     # Nodes that are started by hand choose alike, as long as none of them makes the directory.
     reserve = fresh_start and (plan.node is None or plan.num_nodes == 1)
     run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
@@ -244,7 +246,7 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
     return ChosenRun(str(run.path.absolute()), tuple(named))
 
 
-def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str]:
+def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, DeepSpeedSettings, str]:
     """What goes to the trainer, its settings, and its --config, checked here."""
     from alphazero.cli.command_table import build_parser
     from alphazero.cli.commands import train
@@ -258,14 +260,18 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, str
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
-    config, _ = train.read_settings(parsed, train.CPU_PRESET)
-    return arguments, config, str(parsed.config)
+    config, settings = train.read_settings(parsed, train.CPU_PRESET)
+    return arguments, config, settings, str(parsed.config)
 
 
 def _config_files(arguments: list[str]) -> tuple[str, ...]:
     """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
+    from alphazero.cli.commands.train import deepspeed_config_file
+
     parsed = _parsed(arguments)
-    return tuple(name for name in (parsed.config, parsed.deepspeed_config) if name and Path(name).is_file())
+    return tuple(
+        name for name in (parsed.config, deepspeed_config_file(parsed)) if name and Path(name).is_file()
+    )
 
 
 def _require_modules() -> None:

@@ -20,11 +20,14 @@ from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.run.run_directory import RESTART_VARIABLE
 from alphazero.settings import add_flags
 from alphazero.training.checkpoint.resume import check_spelling
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, merge, read_deepspeed_settings
+from alphazero.training.deepspeed_json.merge import merge
+from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 
 SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
 MOST_RANKS = 2**20
 LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
+WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MUSTER_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
@@ -67,8 +70,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     start.add_argument(
         "--deepspeed",
-        action="store_true",
-        help="accepted for the habit of DeepSpeed scripts; changes nothing",
+        nargs="?",
+        const="",
+        default="",
+        metavar="FILE",
+        help="the same as --deepspeed-config; without a file it changes nothing",
     )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
     processes.add_argument(
@@ -81,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what carries messages between ranks (default: nccl on GPUs, gloo on CPUs)",
     )
     processes.add_argument(
-        "--world-size",
+        *WORLD_SIZE_FLAGS,
         type=numbers.whole(1, MOST_RANKS),
         metavar="N",
         help="processes of the job; without --rank all are started here",
@@ -131,7 +137,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
     config = load_config(args.config or default_preset, flags)
-    settings = read_deepspeed_settings(Path(args.deepspeed_config or SHIPPED_DEEPSPEED_CONFIG))
+    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or SHIPPED_DEEPSPEED_CONFIG))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
         if not given_path(path, flag).exists():
@@ -141,14 +147,27 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     return merge(config, settings), settings
 
 
+def deepspeed_config_file(args: argparse.Namespace) -> str:
+    """The file that the command line names, by either of two flags; "" where it names none."""
+    if args.deepspeed and args.deepspeed_config and args.deepspeed != args.deepspeed_config:
+        raise ConfigError(
+            f"--deepspeed {args.deepspeed}: contradicts --deepspeed-config {args.deepspeed_config}; "
+            "expected one of them"
+        )
+    return str(args.deepspeed_config or args.deepspeed)
+
+
 def _launch_here(world_size: int) -> int:
     """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    from alphazero.cli.command_table import run_command
+    from alphazero.cli.command_table import build_parser, run_command
 
     # Typed as `alphazero train ...` or as `train_distributed.py ...`.
     typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
     os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
-    return run_command(["launch", "--gpus", str(world_size), *without(typed, "--world-size")])
+    typed = build_parser("train").with_dashes(typed)
+    for flag in WORLD_SIZE_FLAGS:
+        typed = without(typed, flag)
+    return run_command(["launch", "--gpus", str(world_size), *typed])
 
 
 def _train(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.errors import ConfigError, DataError
 from alphazero.host.checkout import commit_of, version_of
 from alphazero.text import counted
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
 from alphazero.training.runtime import Runtime
 
@@ -24,7 +24,9 @@ Facts = Mapping[str, Any]
 # Paths, workers and loggers may be a node's own. All else changes what is computed, or when ranks meet.
 OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
     "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
-    "run": frozenset({"runs_dir", "tensorboard", "wandb", "health_interval"}),
+    "run": frozenset(
+        {"runs_dir", "tensorboard", "wandb", "wandb_project", "wandb_team", "wandb_group", "health_interval"}
+    ),
 }
 # A difference here is said and no more.
 ONLY_WARNED_OF = frozenset({"commit"})
@@ -89,8 +91,9 @@ def facts_of(
         if isinstance(values, dict):
             own = OWN_TO_A_NODE.get(section, frozenset())
             facts |= {name: value for name, value in values.items() if name not in own}
-    said = {**asdict(settings), "precisions_off": sorted(settings.precisions_off)}
-    del said["source"]  # a path
+    said: dict[str, object] = {one.target: one.value for one in settings.said}
+    said |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
+    said["zero_options"] = dict(settings.zero_options)
     facts |= {f"ds_config.json {name}": value for name, value in said.items()}
     return json_ready({**facts, **start, **versions})  # type: ignore[no-any-return]
 

@@ -11,8 +11,21 @@ from alphazero.config import SECTIONS, Config, json_ready
 # Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
 OF_A_START: Mapping[str, frozenset[str]] = {
     "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
-    "training": frozenset({"keep_checkpoints", "checkpoint_interval", "log_interval"}),
-    "run": frozenset({"run_name", "runs_dir", "tensorboard", "wandb", "health_interval"}),
+    "training": frozenset(
+        {"keep_checkpoints", "checkpoint_interval", "log_interval", "gradient_accumulation_steps"}
+    ),
+    "run": frozenset(
+        {
+            "run_name",
+            "runs_dir",
+            "tensorboard",
+            "wandb",
+            "wandb_project",
+            "wandb_team",
+            "wandb_group",
+            "health_interval",
+        }
+    ),
 }
 
 

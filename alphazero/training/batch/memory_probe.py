@@ -26,7 +26,8 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
 from alphazero.text import counted
 from alphazero.training.batch_plan import micro_batch_sizes
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.training.engine.optimizer import STATE_KEYS
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import Runtime
 
@@ -202,7 +203,7 @@ def reserve_bytes(
     """
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    states = 2 if optimizer.optimizer == "adamw" else 1
+    states = len(STATE_KEYS[optimizer.optimizer])
     total = states * size // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards

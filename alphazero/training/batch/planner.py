@@ -13,6 +13,7 @@ from alphazero.host.machine import HOST_WEIGHT_VARIABLE
 from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.text import counted
+from alphazero.training.batch.batch_numbers import SavedBatch
 from alphazero.training.batch.memory_probe import (
     candidates,
     find_micro_batch_size,
@@ -22,7 +23,7 @@ from alphazero.training.batch.memory_probe import (
 )
 from alphazero.training.batch_plan import BatchPlan, idle_notice, plan_batches
 from alphazero.training.checkpoint.checkpoint import TrainingState
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
 from alphazero.training.runtime import Runtime
 
@@ -53,6 +54,11 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
             f"expected one of them"
         )
     return weight
+
+
+def saved_batch(saved: TrainingState | None) -> SavedBatch | None:
+    """How the batch was cut at the checkpoint that a run goes on from."""
+    return SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
 
 
 def choose_plan(

@@ -26,9 +26,10 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
 from alphazero.training.engine.collectives import NOT_TIMED, Timed, time_collectives
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings, engine_config
+from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
 from alphazero.training.engine.ema import WeightAverage
 from alphazero.training.engine.flat_gradients import FlatGradients
 from alphazero.training.engine.gradient_guard import GradientGuard
@@ -56,7 +57,9 @@ def start_process_group(runtime: Runtime) -> Exchange:
 
     logger.setLevel(logging.ERROR)
     # DeepSpeed 0.19.8 calls it by the name that torch 2.13 is about to drop: no news to a user.
-    warnings.filterwarnings("ignore", message=r".*all_gather_into_tensor", category=FutureWarning)
+    warnings.filterwarnings(
+        "ignore", message=r".*(all_gather_into|reduce_scatter)_tensor", category=FutureWarning
+    )
     # On the CPU init_distributed compiles a shared-memory kernel that gloo does not need.
     compatible_ops["deepspeed_shm_comm"] = False
     if runtime.device.type == "cuda":
@@ -123,8 +126,12 @@ class Engine:
         torch_optimizer = make_optimizer(network, config.optimizer)
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
-                model=self._module, optimizer=torch_optimizer, config=engine_config(config, settings, plan)
+                model=self._module,
+                optimizer=torch_optimizer,
+                config=engine_config(config, settings, plan, network.parameter_count()),
             )
+        if prints(settings):
+            logging.getLogger("DeepSpeed").setLevel(logging.INFO)
         self._optimizer = optimizer
         self._torch_optimizer = torch_optimizer
         if training.channels_last and training.zero_stage == 0:
@@ -134,7 +141,7 @@ class Engine:
         self._flat: FlatGradients | None = None
         self._guard: GradientGuard | None = None
         if training.zero_stage == 0:
-            self._flat = FlatGradients(parameters, num_statistics)
+            self._flat = FlatGradients(parameters, num_statistics, reduction(settings))
             self._engine.enable_backward_allreduce = False
             self._sums = self._flat.statistics
             self._reader = VerdictReader(len(self._flat.verdict), runtime.device)
@@ -150,11 +157,7 @@ class Engine:
         self._losses = torch.zeros((), device=runtime.device)
         self._statistics = RunningStatistics(network, self._sums)
         self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
-        self.loss_scale = (
-            LossScale(training.loss_scale, training.loss_scale_window)
-            if training.precision == "fp16"
-            else LossScale.fixed()
-        )
+        self.loss_scale = LossScale.of(training)
         self._average = (
             WeightAverage(training.ema_decay, self._state, self._statistics.named())
             if training.ema_decay

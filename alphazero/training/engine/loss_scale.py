@@ -1,13 +1,15 @@
 """The dynamic loss scale of fp16: grows while gradients stay finite, shrinks where they overflow.
 
 Micikevicius et al. 2018 (arXiv:1710.03740) section 3.2, with the numbers of torch.amp.GradScaler: double
-after a window of good steps in a row, halve at an overflow. Pure arithmetic, the same on every rank.
+after a window of good steps in a row, halve at an overflow, or at so many of them as DeepSpeed's hysteresis
+says. Pure arithmetic, the same on every rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from alphazero.config import TrainingConfig
 from alphazero.errors import CheckpointError
 from alphazero.settings import MOST
 from alphazero.text import quoted
@@ -21,59 +23,103 @@ class LossScale:
     """The factor the loss is multiplied by before backward, and its rule.
 
     start: the first scale, from 1 to MAXIMUM; rounded down to a power of two, so that scaling changes
-    exponents alone. window: steps in a row without overflow after which the scale doubles.
+    exponents alone. window: steps in a row without overflow after which the scale doubles. minimum: it does
+    not go below. hysteresis: overflows at which it halves, counted anew when it doubles, and with
+    `consecutive` at each step without one (as DeepSpeed counts them).
     """
 
-    def __init__(self, start: float, window: int) -> None:
+    def __init__(
+        self,
+        start: float,
+        window: int,
+        *,
+        minimum: float = MINIMUM,
+        hysteresis: int = 1,
+        consecutive: bool = False,
+    ) -> None:
         assert start >= MINIMUM and window >= 1, f"loss scale {start}, window {window}"
-        self.scale = min(power_of_two_below(start), MAXIMUM)
+        self._minimum = min(power_of_two_below(minimum), MAXIMUM)
+        self.scale = min(max(power_of_two_below(start), self._minimum), MAXIMUM)
         self._window = window
         self._good_steps = 0
+        self._hysteresis = hysteresis
+        self._overflows_left = hysteresis
+        self._is_consecutive = consecutive
         self._is_fixed = False
 
     @classmethod
-    def fixed(cls) -> LossScale:
-        """A scale of 1 that never moves: fp32 and bf16 have the exponents they need."""
+    def fixed(cls, scale: float = 1.0) -> LossScale:
+        """A scale that never moves: 1 for fp32 and bf16, which have the exponents they need."""
         loss_scale = cls(1.0, 1)
+        loss_scale.scale = scale
         loss_scale._is_fixed = True
         return loss_scale
 
+    @classmethod
+    def of(cls, config: TrainingConfig) -> LossScale:
+        """That of the settings."""
+        if config.precision != "fp16":
+            return cls.fixed()
+        if config.fixed_loss_scale:
+            return cls.fixed(config.fixed_loss_scale)
+        return cls(
+            config.loss_scale,
+            config.loss_scale_window,
+            minimum=config.loss_scale_minimum,
+            hysteresis=config.loss_scale_hysteresis,
+            consecutive=config.loss_scale_consecutive,
+        )
+
     @property
     def at_minimum(self) -> bool:
-        """True where an overflow cannot be the scale's fault any more."""
-        return self.scale <= MINIMUM
+        """True where the scale cannot shrink: an overflow is then no step on the way to a better one."""
+        return self._is_fixed or self.scale <= self._minimum
 
     def update(self, overflow: bool) -> None:
         """After each step: overflow is True where a gradient was not finite (and the step skipped)."""
         if self._is_fixed:
             return
         if overflow:
-            self.scale = max(self.scale / 2, MINIMUM)
+            if self._overflows_left > 1:
+                self._overflows_left -= 1
+            else:
+                self.scale = max(self.scale / 2, self._minimum)
             self._good_steps = 0
             return
+        if self._is_consecutive:
+            self._overflows_left = self._hysteresis
         self._good_steps += 1
         if self._good_steps == self._window:
             self.scale = min(self.scale * 2, MAXIMUM)
             self._good_steps = 0
+            self._overflows_left = self._hysteresis
 
     def state(self) -> dict[str, float]:
-        """What a checkpoint keeps."""
-        return {"scale": self.scale, "good_steps": float(self._good_steps)}
+        """What a checkpoint keeps; nothing where a user fixed the scale."""
+        if self._is_fixed and self.scale != MINIMUM:
+            return {}
+        return {
+            "scale": self.scale,
+            "good_steps": float(self._good_steps),
+            "overflows_left": float(self._overflows_left),
+        }
 
     def load(self, state: Mapping[str, float]) -> None:
-        """Go on from `state()`; a fixed scale stays 1. Raises CheckpointError where it cannot be one."""
+        """Go on from `state()`; a fixed scale stays. Raises CheckpointError where it cannot be one."""
         if self._is_fixed:
             return
         scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)
+        left = state.get("overflows_left", float(self._hysteresis))  # older checkpoints have none
         is_scale = MINIMUM <= scale <= MAXIMUM and scale == power_of_two_below(scale)
-        if not is_scale or not 0 <= good_steps <= MOST:
+        if not is_scale or not 0 <= good_steps <= MOST or not 1 <= left <= MOST:
             raise CheckpointError(
                 f"loss scale {quoted(dict(state))}: expected a power of two from 1 to {MAXIMUM:.0f} as "
                 "'scale' and steps as 'good_steps'"
             )
-        self.scale = float(scale)
+        self.scale = max(float(scale), self._minimum)
         # A smaller window than the one of the saved run must still be met exactly once.
         self._good_steps = min(int(good_steps), self._window - 1)
+        self._overflows_left = min(int(left), self._hysteresis)
 
 
 def power_of_two_below(value: float) -> float:

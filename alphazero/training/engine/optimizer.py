@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -11,7 +12,14 @@ from torch import nn
 from alphazero.config import OptimizerConfig
 
 # Per-parameter tensors of the optimizers, by their name in the settings; `step` is a counter apart.
-STATE_KEYS = {"adamw": ("exp_avg", "exp_avg_sq"), "sgd": ("momentum_buffer",)}
+STATE_KEYS = {
+    "adamw": ("exp_avg", "exp_avg_sq"),
+    "adam": ("exp_avg", "exp_avg_sq"),
+    "sgd": ("momentum_buffer",),
+}
+
+# As a count of steps it leaves nothing of a bias: a decay rate below 1 to the power of it is 0.
+MANY_STEPS = 1e9
 
 
 class SkippableAdamW(torch.optim.AdamW):
@@ -24,10 +32,29 @@ class SkippableAdamW(torch.optim.AdamW):
 
     skips = False
     found_inf: torch.Tensor | None = None
+    corrects_bias = True
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
         """torch's step, or nothing."""
-        return None if self.skips else super().step(closure)
+        if self.skips:
+            return None
+        with _counts_of(self):
+            return super().step(closure)
+
+
+class SkippableAdam(torch.optim.Adam):
+    """Adam, its decay a part of the gradient, that leaves weights and moments alone while `skips` is set."""
+
+    skips = False
+    found_inf: torch.Tensor | None = None
+    corrects_bias = True
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
+        """torch's step, or nothing."""
+        if self.skips:
+            return None
+        with _counts_of(self):
+            return super().step(closure)
 
 
 class SkippableSGD(torch.optim.SGD):
@@ -41,7 +68,26 @@ class SkippableSGD(torch.optim.SGD):
         return None if self.skips else super().step(closure)
 
 
-Skippable = SkippableAdamW | SkippableSGD
+@contextlib.contextmanager
+def _counts_of(optimizer: SkippableAdamW | SkippableAdam) -> Iterator[None]:
+    """Where the bias is not to be corrected, a step within sees very many steps behind it.
+
+    torch's Adam always corrects; so its own kernels do without, and the true counts stay in the state.
+    """
+    if optimizer.corrects_bias:
+        yield
+        return
+    counts = [entry["step"] for entry in optimizer.state.values() if "step" in entry]
+    before = [count.clone() for count in counts]
+    for count in counts:
+        count.fill_(MANY_STEPS)
+    yield
+    left_out = 0.0 if optimizer.found_inf is None else optimizer.found_inf
+    for count, known in zip(counts, before, strict=True):
+        count.copy_(known + 1 - left_out)
+
+
+Skippable = SkippableAdamW | SkippableAdam | SkippableSGD
 
 
 def runs_fused(network: nn.Module) -> bool:
@@ -50,7 +96,7 @@ def runs_fused(network: nn.Module) -> bool:
 
 
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
-    """AdamW, or SGD with Nesterov momentum; no decay on biases and BatchNorm (all vectors).
+    """The optimizer of the settings; no decay on biases and BatchNorm (all vectors).
 
     On a GPU one kernel does a whole step, and leaves it out where `found_inf` on the device says so.
     """
@@ -62,9 +108,12 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
         {"params": vectors, "weight_decay": 0.0},
     ]
     if config.optimizer == "sgd":
-        nesterov = config.momentum > 0
+        nesterov = config.nesterov and config.momentum > 0  # torch refuses the one without the other
         return SkippableSGD(
             groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov, fused=fused
         )
+    kind = SkippableAdam if config.optimizer == "adam" else SkippableAdamW
     betas = (config.adam_beta1, config.adam_beta2)
-    return SkippableAdamW(groups, lr=config.learning_rate, betas=betas, fused=fused)
+    optimizer = kind(groups, lr=config.learning_rate, betas=betas, eps=config.adam_eps, fused=fused)
+    optimizer.corrects_bias = config.adam_bias_correction
+    return optimizer

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 from alphazero.config import OptimizerConfig
+from alphazero.optimizer_settings import DEEPSPEED_SCHEDULES
+from alphazero.training.loop.deepspeed_schedule import deepspeed_rate
 
 # Rates are quoted for this global batch; lr_scaling carries them to others.
 BASE_BATCH_SIZE = 1024
@@ -25,9 +27,12 @@ def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps
     """The rate of step `step` (0-based) of `num_steps`.
 
     Linear warm-up to the peak, then constant, multiplied by lr_decay at each milestone, or a cosine
-    (Loshchilov and Hutter 2016, eq. 5) down to lr_final_share of the peak at the last step.
+    (Loshchilov and Hutter 2016, eq. 5) down to lr_final_share of the peak at the last step; or what a
+    scheduler of DeepSpeed's gives.
     """
     peak = peak_learning_rate(config, batch_size)
+    if config.lr_schedule in DEEPSPEED_SCHEDULES:
+        return deepspeed_rate(config, peak, step, config.lr_total_steps or num_steps)
     if step < config.warmup_steps:
         return peak * (step + 1) / config.warmup_steps
     if config.lr_schedule == "step":

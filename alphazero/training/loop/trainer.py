@@ -63,7 +63,7 @@ class Trainer:
         self._bad_in_a_row = 0
         self._is_new_plan = True  # its first step compiles, and tries the memory
         self._unheard: StepSums | None = None  # a step that the device has not told of
-        self._scale_before = 1.0  # loss scale of that step
+        self._scale_before, self._was_at_minimum = 1.0, True  # the loss scale of that step
 
     def run(self) -> Outcome:
         """Train from the position to the end, or until a signal or too many bad steps end it earlier."""
@@ -141,7 +141,7 @@ class Trainer:
         if wishes & Wish.MEMORY:
             self._take_smaller_micro_batches(wishing[Wish.MEMORY])
             return wishes
-        scale = self._engine.loss_scale.scale
+        scale, was_at_minimum = self._engine.loss_scale.scale, self._engine.loss_scale.at_minimum
         rate = learning_rate(
             self._job.config.optimizer, self._job.batch_size, position.step, self._job.num_steps
         )
@@ -150,7 +150,7 @@ class Trainer:
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
         self._unheard = StepSums(position.step, sums, figures)
-        self._scale_before = scale
+        self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
             self._hear_of_last_step()
         return wishes
@@ -162,7 +162,7 @@ class Trainer:
             return
         verdict = self._engine.take_verdict()
         if verdict.is_bad:
-            self._count_bad_step(step.step, verdict.ranks, self._scale_before)
+            self._count_bad_step(step.step, verdict.ranks)
         else:
             self._bad_in_a_row = 0
             self._progress.add(step)
@@ -224,14 +224,15 @@ class Trainer:
             f"the global batch stays {self.plan}"
         )
 
-    def _count_bad_step(self, step: int, ranks: Sequence[int], scale: float) -> None:
+    def _count_bad_step(self, step: int, ranks: Sequence[int]) -> None:
+        """Count a skipped step; a fault is one that no smaller loss scale would have helped."""
         self.position.skipped_steps += 1
         where = f"on rank {', '.join(map(str, ranks))}" if ranks else "in the sum over ranks"
-        if scale > 1:
+        if not self._was_at_minimum:
             # fp16 probes for the largest scale that works: an overflow is how it learns.
             self._console.say(
                 f"step {step} skipped: fp16 overflow {where}; "
-                f"loss scale {scale:g} -> {self._engine.loss_scale.scale:g}"
+                f"loss scale {self._scale_before:g} -> {self._engine.loss_scale.scale:g}"
             )
             return
         self._bad_in_a_row += 1

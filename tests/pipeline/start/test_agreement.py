@@ -7,7 +7,7 @@ import pytest
 from alphazero.config import SECTIONS, Config
 from alphazero.errors import ConfigError
 from alphazero.pipeline.start.agreement import OWN_TO_A_NODE, check_agreement, differences, facts_of
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings, Said
 
 VERSIONS = {"torch": "2.13.0", "deepspeed": "0.19.8", "alphazero": "0.1.0", "commit": "abc"}
 HOSTS = ["gpu1", "gpu1", "gpu2", "gpu2"]
@@ -59,12 +59,17 @@ def test_what_differs_is_named_with_both_values_and_the_hosts_that_have_them():
 
 
 def test_a_ds_config_that_says_something_else_is_a_difference_and_its_path_is_not():
-    here = DeepSpeedSettings(source="/a/ds_config.json", zero_stage=1)
-    there = DeepSpeedSettings(source="/b/ds_config.json", zero_stage=1)
+    stage = Said("training.zero_stage", 1, "zero_optimization.stage", "/a/ds_config.json:3")
+    here = DeepSpeedSettings(source="/a/ds_config.json", said=(stage,))
+    elsewhere = dataclasses.replace(stage, place="/b/ds_config.json:7")
+    there = DeepSpeedSettings(source="/b/ds_config.json", said=(elsewhere,))
     assert differences([facts(settings=here), facts(settings=there)], HOSTS[1:3]) == []
     there = dataclasses.replace(there, zero_options={"reduce_bucket_size": 1000})
     ((key, line),) = differences([facts(settings=here), facts(settings=there)], HOSTS[1:3])
     assert key == "ds_config.json zero_options" and "1000" in line
+    there = dataclasses.replace(here, said=(dataclasses.replace(stage, value=2),))
+    ((key, line),) = differences([facts(settings=here), facts(settings=there)], HOSTS[1:3])
+    assert key == "ds_config.json training.zero_stage" and "1 on" in line and "2 on" in line
 
 
 def test_versions_must_be_the_same_and_another_commit_is_only_a_warning():

@@ -24,7 +24,7 @@ from alphazero.training.batch.memory_probe import (
     random_batch,
     reserve_bytes,
 )
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import Runtime
 

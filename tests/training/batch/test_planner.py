@@ -22,7 +22,7 @@ from alphazero.training.batch.memory_probe import (
 from alphazero.training.batch.planner import choose_plan, host_weight
 from alphazero.training.batch_plan import micro_batch_sizes
 from alphazero.training.checkpoint.checkpoint import TrainingState
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.runtime import read_runtime
 
 CONFIG = load_config("", {"blocks": "2", "filters": "32", "batch_size": "4096"})

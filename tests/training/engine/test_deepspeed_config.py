@@ -1,179 +1,39 @@
-"""What ds_config.json may say, and who wins."""
+"""The configuration that DeepSpeed is given, and real jobs with every option that is let through."""
 
+import importlib.util
 import json
+import subprocess
 
 import pytest
 import torch
 
 from alphazero.config import load_config
-from alphazero.errors import ConfigError
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint import checkpoint
-from alphazero.training.engine.deepspeed_config import (
-    DeepSpeedSettings,
-    engine_config,
-    merge,
-    read_deepspeed_settings,
-)
-from alphazero.training.engine.deepspeed_keys import PASSED_ON, ZERO_KEYS
-from tests.support.jobs.jobs import run_job
+from alphazero.training.deepspeed_json.key import Meaning
+from alphazero.training.deepspeed_json.merge import merge
+from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.training.deepspeed_json.table import KEYS
+from alphazero.training.engine.deepspeed_config import NEVER, engine_config, reduction
+from tests.support.jobs.jobs import command, environment, run_job
 from tests.support.paths import REPOSITORY
+
+ZERO = {
+    key.path.split(".", 1)[1]: key.stages
+    for key in KEYS
+    if key.meaning is Meaning.PASSED_ON and key.path.startswith("zero_optimization.")
+}
 
 
 @pytest.fixture
 def write(tmp_path):
     def write_table(table):
         path = tmp_path / "ds.json"
-        path.write_text(table if isinstance(table, str) else json.dumps(table))
+        path.write_text(json.dumps(table))
         return path
 
     return write_table
-
-
-def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
-    settings = read_deepspeed_settings(REPOSITORY / "ds_config.json")
-    assert (settings.zero_stage, settings.precision, settings.clip_gradients) == (None, None, None)
-
-
-def test_it_beats_the_defaults(write):
-    settings = read_deepspeed_settings(
-        write({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "gradient_clipping": 1.5})
-    )
-    config = merge(load_config("", {}), settings)
-    assert (config.training.zero_stage, config.training.precision) == (2, "bf16")
-    assert config.optimizer.clip_gradients == 1.5
-
-
-def test_a_flag_beats_it(write):
-    settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}}))
-    assert merge(load_config("", {"zero_stage": "1"}), settings).training.zero_stage == 1
-
-
-def test_a_toml_file_that_contradicts_it_is_an_error(write, tmp_path):
-    toml = tmp_path / "mine.toml"
-    toml.write_text("[training]\nzero_stage = 1\n")
-    settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}}))
-    with pytest.raises(
-        ConfigError, match=r"ds\.json: zero_stage = 2 contradicts zero_stage = 1 of mine\.toml"
-    ):
-        merge(load_config(str(toml), {}), settings)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"train_batch_size": 64}, "--batch-size owns it"),
-        ({"optimizer": {"type": "Adam"}}, "--optimizer owns it"),
-        ({"zero_optimisation": {}}, "no such key; expected zero_optimization$"),
-        ({"zero": 1}, "no such key; expected one of zero_optimization, gradient_clipping, fp16"),
-        ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage = 4: expected 0, 1, 2 or 3"),
-        ({"zero_optimization": {"stage": True}}, "expected 0, 1, 2 or 3"),
-        ({"zero_optimization": {"stage": 1.5}}, "expected 0, 1, 2 or 3"),
-        ({"zero_optimization": 3}, "expected an object"),
-        ({"zero_optimization": True}, "an old form; expected an object"),
-        ({"zero_optimization": {"overlap": True}}, "zero_optimization.overlap = true: no such key"),
-        ({"zero_optimization": {"overlap_com": True}}, "no such key; expected overlap_comm$"),
-        ({"zero_optimization": {"reduce_bucket_size": 0}}, "a whole number of at least 1"),
-        ({"zero_optimization": {"reduce_bucket_size": True}}, "whole number of at least 1"),
-        ({"zero_optimization": {"reduce_bucket_size": 1.5}}, "whole number of at least 1"),
-        ({"zero_optimization": {"reduce_bucket_size": "5e8"}}, "whole number of at least 1"),
-        ({"zero_optimization": {"reduce_scatter": 1}}, "true or false"),
-        ({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}, "offloading is not supported"),
-        ({"zero_optimization": {"cpu_offload": True}}, "an old name; expected offload_optimizer"),
-        ({"zero_optimization": {"prefetch_bucket_size": 9}}, "expected stage3_prefetch_bucket_size"),
-        ({"zero_optimization": {"zero_quantized_gradients": True}}, "ZeRO\\+\\+"),
-        ({"zero_optimization": {"zero_hpz_partition_size": 2}}, "expected 1 or absent"),
-        ({"zero_optimization": {"round_robin_gradients": True}}, "optimizer state of another"),
-        ({"zero_optimization": {"stage3_module_granularity_threshold": 9}}, "fails in this network"),
-        ({"zero_optimization": {"mics_shard_size": 2}}, "removed from DeepSpeed 0.19.8"),
-        ({"zero_optimization": {"compute_grad_norm": False}}, "clipping needs the norm"),
-        (
-            {"zero_optimization": {"stage": 1, "overlap_comm": True}},
-            "overlap_comm = true: expected stage 2 or 3",
-        ),
-        (
-            {"zero_optimization": {"stage": 2, "sub_group_size": 9}},
-            "sub_group_size = 9: expected stage 3, which is 2",
-        ),
-        (
-            {"zero_optimization": {"stage": 2, "overlap_comm": True, "contiguous_gradients": False}},
-            "overlap_comm = true: expected contiguous_gradients true",
-        ),
-        (
-            {"zero_optimization": {"stage": 2}, "gradient_predivide_factor": 2.0},
-            "gradient_predivide_factor = 2.0: remove it, or zero_optimization.reduce_scatter false",
-        ),
-        (
-            {"zero_optimization": {"stage": 3}, "prescale_gradients": True},
-            "reduce_scatter false, at ZeRO stage 3",
-        ),
-        ({"prescale_gradients": True, "gradient_predivide_factor": 2.0}, "by nothing else"),
-        ({"gradient_predivide_factor": 0}, "a number above 0"),
-        ({"gradient_allreduce_op": "sum"}, 'expected "mean" or absent'),
-        ({"wall_clock_breakdown": True}, "timers fail"),
-        ({"elasticity": {"enabled": True}}, "removed from DeepSpeed 0.19.8"),
-        ({"activation_checkpointing": {"cpu_checkpointing": True}}, "remove it"),
-        ({"bfloat16": {"enabled": True}}, "an old name; expected bf16"),
-        ({"communication_data_type": "int8"}, "expected one of fp32, bf16, fp16"),
-        ({"fp16": {"enabled": True}, "bf16": {"enabled": True}}, "bf16.enabled = true: fp16 is enabled too"),
-        ({"fp16": {"enabled": True, "loss_scale": 128}}, "expected 0 or absent: a fixed loss scale"),
-        ({"fp16": {"enabled": True, "loss_scale": False}}, "expected 0 or absent: a fixed loss scale"),
-        (
-            {"fp16": {"enabled": True, "hysteresis": 2}},
-            "expected 1 or absent: the scale halves at every overflow",
-        ),
-        ({"fp16": {"enabled": True, "initial_scale_power": 25}}, "whole number from 0 to 24"),
-        ({"fp16": {"initial_scale_power": 12}}, "fp16.enabled is absent, which is false"),
-        ({"fp16": {"enabled": False, "loss_scale_window": 12}}, "remove it: fp16.enabled is false"),
-        ({"torch_autocast": {"enabled": True, "dtype": "int8"}}, "bfloat16 or float16"),
-        (
-            '{"bf16": {"enabled": true},\n "fp16": {\n"enabled":\nfalse,\n "bf16": 1,\n "bf16": 2}}',
-            r"ds\.json:6: fp16\.bf16: a second time, first on line 5",
-        ),
-        ('{"gradient_clipping":\n NaN}', r"ds\.json:2: NaN: expected a finite number"),
-        ('{"comment NaN": 0, "gradient_clipping":\n -Infinity}', r"ds\.json:2: -Infinity: expected a finite"),
-        ('{"gradient_clipping": 1e999}', "1e999: expected a finite number"),
-        ({"gradient_clipping": 10**400}, "expected a number of at least 0"),
-        ({"gradient_predivide_factor": 10**400}, "expected a number above 0"),
-        ({"zero_optimization": {"stage": 1, "reduce_bucket_size": 10**400}}, "expected a whole number"),
-        ('{"gradient_clipping": ' + "9" * 5000 + "}", "holds a number of thousands of digits"),
-        ('{"' + "k" * 100_000 + '": 1}', "no such key"),
-        ('{"gradient_clipping": 1' + " " * 300_000 + "}", "over 262,144 bytes"),
-        ('{\n\n"gradient_clipping": -1}', r"ds\.json:3: gradient_clipping = -1: .*at least 0"),
-        ("[" * 100_000, "nested too deeply"),
-        ("[]", "expected an object"),
-        ("{,}", r"ds\.json:1: .*expected JSON"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_by_name(write, table, message):
-    with pytest.raises(ConfigError, match=message):
-        read_deepspeed_settings(write(table))
-
-
-def test_auto_and_switched_off_blocks_say_nothing(write):
-    settings = read_deepspeed_settings(write({"train_batch_size": "auto", "fp16": {"enabled": False}}))
-    assert settings.precision is None
-    off = {
-        "flops_profiler": {"enabled": False, "profile_step": 1},
-        "wall_clock_breakdown": False,
-        "sparse_gradients": False,
-        "zero_optimization": {"offload_optimizer": {"device": "none"}, "reduce_bucket_size": "auto"},
-    }
-    assert read_deepspeed_settings(write(off)).zero_options == {}
-
-
-def test_the_same_key_in_two_objects_is_not_twice_the_same(write):
-    profiler = '{"a": [{"b": 1}, {"b": 1}], "enabled": false}'
-    text = '{"fp16": {"enabled": true}, "bf16": {"enabled": false}, "flops_profiler": ' + profiler + "}"
-    assert read_deepspeed_settings(write(text)).precision == "fp16"
-
-
-def test_a_size_may_be_written_as_deepspeed_documents_it(write):
-    options = read_deepspeed_settings(
-        write('{"zero_optimization": {"reduce_bucket_size": 5e8}}')
-    ).zero_options
-    assert options == {"reduce_bucket_size": 500_000_000}
-    assert type(options["reduce_bucket_size"]) is int
 
 
 def test_the_engine_gets_batch_arithmetic_that_adds_up():
@@ -186,54 +46,6 @@ def test_the_engine_gets_batch_arithmetic_that_adds_up():
     assert table["train_batch_size"] == 128 * 3
 
 
-@pytest.mark.parametrize(
-    ("block", "precision"),
-    [
-        ({"fp16": {"enabled": True}}, "fp16"),
-        ({"bf16": {"enabled": True}}, "bf16"),
-        ({"torch_autocast": {"enabled": True}}, "bf16"),
-        ({"torch_autocast": {"enabled": True, "dtype": "float16"}}, "fp16"),
-        ({"torch_autocast": {"enabled": False}, "bf16": {"enabled": False}}, None),
-        ({}, None),
-    ],
-)
-def test_precision_is_what_its_block_says(write, block, precision):
-    assert read_deepspeed_settings(write(block)).precision == precision
-
-
-def test_the_loss_scale_of_fp16_is_translated(write):
-    block = {"enabled": True, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500}
-    config = merge(load_config("", {}), read_deepspeed_settings(write({"fp16": block})))
-    training = config.training
-    assert (training.precision, training.loss_scale, training.loss_scale_window) == ("fp16", 4096, 500)
-
-
-def test_options_of_fp16_count_where_another_decides_whether_it_is_on(write):
-    settings = read_deepspeed_settings(write({"fp16": {"enabled": "auto", "initial_scale_power": 10}}))
-    assert (settings.precision, settings.loss_scale) == (None, 1024)
-
-
-def test_a_precision_switched_off_contradicts_a_toml_file_that_asks_for_it(write, tmp_path):
-    toml = tmp_path / "mine.toml"
-    toml.write_text('[training]\nprecision = "bf16"\n')
-    off = read_deepspeed_settings(write({"bf16": {"enabled": False}}))
-    with pytest.raises(ConfigError, match=r"bf16.enabled = false contradicts precision = 'bf16' of mine"):
-        merge(load_config(str(toml), {}), off)
-    other = read_deepspeed_settings(write({"fp16": {"enabled": False}}))
-    assert merge(load_config(str(toml), {}), other).training.precision == "bf16"
-    assert merge(load_config(str(toml), {"precision": "bf16"}), off).training.precision == "bf16"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "stage", "wanted"),
-    [("overlap_comm", True, "1", "2 or 3"), ("stage3_max_live_parameters", 10**6, "2", "3")],
-)
-def test_an_option_of_another_stage_is_a_contradiction(write, key, value, stage, wanted):
-    settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
-    with pytest.raises(ConfigError, match=f"{key} = {value}: expected stage {wanted}, which is {stage}"):
-        merge(load_config("", {"zero_stage": stage}), settings)
-
-
 def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(write):
     table = {"zero_optimization": {"stage": 3, "sub_group_size": 9, "reduce_bucket_size": 7}}
     settings = read_deepspeed_settings(write(table))
@@ -242,10 +54,39 @@ def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(writ
     assert zero == {"stage": 1, "reduce_bucket_size": 7, "overlap_comm": False}
 
 
-def test_what_a_flag_makes_impossible_is_said_before_deepspeed_fails(write):
-    settings = read_deepspeed_settings(write({"prescale_gradients": True}))
-    with pytest.raises(ConfigError, match="at ZeRO stage 2"):
-        merge(load_config("", {"zero_stage": "2"}), settings)
+def test_offloading_is_passed_on_where_the_stage_knows_it(write):
+    offload = {"device": "cpu", "pin_memory": True}
+    table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "offload_param": offload}}
+    settings = read_deepspeed_settings(write(table))
+    config = merge(load_config("", {}), settings)
+    zero = engine_config(config, settings, BatchPlan(64, 16, (1, 1)))["zero_optimization"]
+    assert zero == {"stage": 2, "offload_optimizer": offload}
+    assert "offload_param (it is for stage 3)" in settings.ignored_line(2)
+
+
+def test_offloaded_gradients_of_stage_2_have_one_bucket(write):
+    offload = {"device": "cpu"}
+    table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "reduce_bucket_size": 100}}
+    settings = read_deepspeed_settings(write(table))
+    config = merge(load_config("", {}), settings)
+    zero = engine_config(config, settings, BatchPlan(64, 16, (1, 1)), 5_000)["zero_optimization"]
+    assert zero["reduce_bucket_size"] == 5_000
+
+
+def test_deepspeed_prints_only_where_a_user_asks_for_its_figures(write):
+    plan = BatchPlan(64, 16, (1,))
+    config = load_config("", {"log_interval": "7"})
+    quiet = engine_config(config, DeepSpeedSettings(), plan)
+    asked = engine_config(config, read_deepspeed_settings(write({"wall_clock_breakdown": True})), plan)
+    assert (quiet["steps_per_print"], asked["steps_per_print"]) == (NEVER, 7)
+    assert asked["wall_clock_breakdown"] is True
+
+
+def test_how_gradients_are_averaged_at_stage_0_is_what_the_keys_say(write):
+    table = {"communication_data_type": "bf16", "gradient_predivide_factor": 2}
+    found = reduction(read_deepspeed_settings(write(table)))
+    assert (found.dtype, found.prescale, found.predivide) == (torch.bfloat16, False, 2.0)
+    assert reduction(read_deepspeed_settings(write({"prescale_gradients": True}))).prescale
 
 
 @pytest.mark.parametrize(("stage", "overlap"), [(0, False), (1, False), (2, True), (3, True)])
@@ -277,6 +118,8 @@ UNUSUAL = {
     "stage3_max_reuse_distance": 1_000,
     "stage3_use_all_reduce_for_fetch_params": True,
     "stage3_allgather_sequential": True,
+    "offload_optimizer": {"device": "cpu", "pin_memory": False},
+    "offload_param": {"device": "cpu", "pin_memory": False},
 }
 
 
@@ -285,13 +128,14 @@ def test_with_every_option_that_is_let_through_a_checkpoint_is_that_of_a_plain_j
     tmp_path, random_store, write
 ):
     """Real jobs of two ranks; the optimizer state tells whether each parameter still has its own."""
-    assert UNUSUAL.keys() == ZERO_KEYS.keys() - {"stage"}
+    assert UNUSUAL.keys() == {name.partition(".")[0] for name in ZERO}
     run_job(tmp_path / "plain", random_store, 2, "--steps", "3")
     expected = checkpoint_of(tmp_path / "plain")
     top = {"communication_data_type": "fp32", "prescale_gradients": True, "memory_breakdown": False}
-    assert {*top, "gradient_predivide_factor"} == PASSED_ON.keys()
+    known = {key.path for key in KEYS if key.meaning is Meaning.PASSED_ON and "." not in key.path}
+    assert {*top, "gradient_predivide_factor", "wall_clock_breakdown"} == known
     for stage in (1, 2, 3):
-        zero = {key: value for key, value in UNUSUAL.items() if stage in ZERO_KEYS[key].stages}
+        zero = {key: value for key, value in UNUSUAL.items() if stage in stages_of(key)}
         path = write({**top, "zero_optimization": {**zero, "stage": stage}})
         directory = tmp_path / f"stage{stage}"
         run_job(directory, random_store, 2, "--steps", "3", "--deepspeed_config", str(path))
@@ -305,5 +149,102 @@ def test_with_every_option_that_is_let_through_a_checkpoint_is_that_of_a_plain_j
                 )
 
 
-def checkpoint_of(directory):
-    return checkpoint.load(directory / "runs" / "job" / "checkpoints" / "step-00000003")
+OF_A_JOB = ("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4", "--steps", "20")
+OF_A_JOB += ("--validation-interval", "0", "--no-tensorboard", "--run-name", "job")
+ADAM = {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.05, "bias_correction": False}
+WARMUP = {"warmup_min_lr": 1e-4, "warmup_max_lr": 0.02, "warmup_num_steps": 5, "total_num_steps": 15}
+COSINE = {"warmup_min_ratio": 0.1, "warmup_num_steps": 4, "warmup_type": "linear", "total_num_steps": "auto"}
+PAIRS = {
+    "adam": (
+        {
+            "train_batch_size": 64,
+            "train_micro_batch_size_per_gpu": 16,
+            "gradient_accumulation_steps": 2,
+            "optimizer": {"type": "Adam", "params": {**ADAM, "adam_w_mode": False}},
+            "scheduler": {"type": "WarmupDecayLR", "params": WARMUP},
+            "gradient_clipping": 0.5,
+            "zero_optimization": {"stage": 1},
+        },
+        "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 --adam-beta1 0.8 --adam-beta2 0.95 "
+        "--adam-eps 1e-6 --weight-decay 0.05 --no-adam-bias-correction --lr-schedule warmup_decay_lr "
+        "--warmup-min-lr 1e-4 --warmup-steps 5 --lr-total-steps 15 --clip-gradients 0.5 --zero-stage 1",
+    ),
+    "sgd": (
+        {
+            "train_micro_batch_size_per_gpu": 16,
+            "gradient_accumulation_steps": 2,
+            "optimizer": {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.8}},
+            "scheduler": {"type": "WarmupCosineLR", "params": COSINE},
+            "bf16": {"enabled": True},
+            "prescale_gradients": True,
+            "communication_data_type": "fp32",
+        },
+        "--batch-size 64 --micro-batch-size 16 --optimizer sgd --lr 0.05 --momentum 0.8 --no-nesterov "
+        "--weight-decay 0 --lr-schedule warmup_cosine_lr --warmup-min-share 0.1 --warmup-steps 4 "
+        "--warmup-type linear --lr-final-share 0.0001 --precision bf16",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_weights_after_20_steps_are_those_of_the_same_settings_by_flags(tmp_path, random_store, write, name):
+    table, flags = PAIRS[name]
+    data = ("--data", str(random_store))
+    by_file = run_plain(tmp_path / "file", *data, "--deepspeed", "--deepspeed_config", str(write(table)))
+    run_plain(tmp_path / "flags", *data, *flags.split())
+    assert "optimizer" in by_file and "64 = 4 micro-batches of 16 over 2 ranks" in by_file
+    found, expected = (checkpoint_of(tmp_path / kind, 20) for kind in ("file", "flags"))
+    for kind in ("weights", "optimizer"):
+        ours, theirs = getattr(found, kind), getattr(expected, kind)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+@pytest.mark.slow
+def test_over_other_ranks_batch_and_micro_batch_stand_and_accumulation_gives_way(
+    tmp_path, random_store, write
+):
+    table = {"train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": 2}
+    given = ("--data", str(random_store), "--deepspeed_config", str(write(table)), "--steps")
+    first = run_plain(tmp_path / "job", *given, "2", ranks=1)
+    assert "32 = 2 micro-batches of 16 over 1 rank" in first
+    second = run_plain(tmp_path / "job", *given, "4", ranks=2)
+    told = "gives way: batch 32 and micro-batch 16 stand, over 2 ranks that is 1 per rank"
+    assert f"gradient_accumulation_steps = 2 {told}" in second
+    assert "32 = 2 micro-batches of 16 over 2 ranks" in second and "changed: batch" not in second
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("alphazero.training.engine.training_module") is None,
+    reason="DeepSpeed's timers need a module that returns a plain loss",
+)
+def test_deepspeeds_own_times_and_profile_are_printed_and_change_nothing(tmp_path, random_store, write):
+    profile = {"enabled": True, "profile_step": 2, "output_file": str(tmp_path / "profile.txt")}
+    table = {"wall_clock_breakdown": True, "flops_profiler": profile, "steps_per_print": 5}
+    given = ("--data", str(random_store), "--batch-size", "32")
+    said = run_plain(tmp_path / "timed", *given, "--deepspeed_config", str(write(table)), ranks=1)
+    run_plain(tmp_path / "plain", *given, ranks=1)
+    assert "fwd_microstep" in said and "params per GPU" in (tmp_path / "profile.txt").read_text()
+    timed, plain = (checkpoint_of(tmp_path / name, 20).weights for name in ("timed", "plain"))
+    assert all(torch.equal(timed[name], plain[name]) for name in plain)
+
+
+def run_plain(directory, *arguments, ranks=2):
+    """A job whose settings are these alone; what it printed."""
+    directory.mkdir(exist_ok=True)
+    argv = command(ranks, [*OF_A_JOB, *arguments])
+    done = subprocess.run(
+        argv, cwd=directory, env=environment(), capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr + done.stdout
+
+
+def stages_of(name):
+    return ZERO.get(name) or ZERO[f"{name}.device"]
+
+
+def checkpoint_of(directory, step=3):
+    return checkpoint.load(directory / "runs" / "job" / "checkpoints" / f"step-{step:08}")

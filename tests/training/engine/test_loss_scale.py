@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from alphazero.config import TrainingConfig
 from alphazero.errors import CheckpointError
 from alphazero.training.engine.loss_scale import MAXIMUM, LossScale
 
@@ -87,6 +88,78 @@ def test_a_smaller_window_after_a_resume_still_grows():
     assert shorter.scale == 8.0
 
 
+def deepspeeds_scale(overflows, **options):
+    """The scale after each step by DeepSpeed's own class, its log kept back."""
+    import logging
+
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
+    from deepspeed.utils import logger
+
+    scaler = DynamicLossScaler(raise_error_at_min_scale=False, dtype=None, **options)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        scales = []
+        for overflow in overflows:
+            scaler.update_scale(overflow)
+            scales.append(scaler.cur_scale)
+        return scales
+    finally:
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize("consecutive", [False, True])
+@pytest.mark.parametrize("hysteresis", [1, 2, 3])
+@pytest.mark.parametrize("minimum", [1, 128])
+def test_overflows_are_counted_as_deepspeed_counts_them(monkeypatch, consecutive, hysteresis, minimum):
+    """Over a window that never ends: what doubles the scale is compared with torch's, above."""
+    monkeypatch.setattr("deepspeed.comm.get_rank", lambda: 1)
+    chance = random.Random(5)
+    overflows = [chance.random() < 0.3 for _ in range(40)]
+    ours = LossScale(2.0**16, 10**6, minimum=minimum, hysteresis=hysteresis, consecutive=consecutive)
+    seen = []
+    for overflow in overflows:
+        ours.update(overflow)
+        seen.append(ours.scale)
+    assert seen == deepspeeds_scale(
+        overflows,
+        init_scale=2.0**16,
+        scale_window=10**6,
+        min_scale=minimum,
+        delayed_shift=hysteresis,
+        consecutive_hysteresis=consecutive,
+    )
+
+
+def test_the_count_of_overflows_begins_anew_where_the_scale_doubles():
+    ours = LossScale(8.0, window=2, hysteresis=2)
+    seen = []
+    for overflow in (1, 0, 0, 1, 1, 1):
+        ours.update(bool(overflow))
+        seen.append(ours.scale)
+    assert seen == [8, 8, 16, 16, 8, 4]
+
+
+def test_the_count_of_overflows_goes_on_after_a_resume_and_begins_in_an_older_checkpoint():
+    ours = LossScale(8.0, window=9, hysteresis=2)
+    ours.update(True)
+    again, older = (LossScale(2.0, window=9, hysteresis=2) for _ in range(2))
+    again.load(ours.state())
+    older.load({"scale": 8.0, "good_steps": 0.0})
+    for one in (again, older):
+        one.update(True)
+    assert (again.scale, older.scale) == (4.0, 8.0)
+
+
+def test_a_scale_that_a_user_fixed_stays_and_leaves_nothing_to_resume():
+    config = TrainingConfig(precision="fp16", fixed_loss_scale=100.0)
+    ours = LossScale.of(config)
+    for overflow in (True, False):
+        ours.update(overflow)
+    assert ours.scale == 100.0 and ours.at_minimum and ours.state() == {}
+    assert LossScale.of(TrainingConfig(fixed_loss_scale=100.0)).scale == 1.0  # fp32
+
+
 @pytest.mark.parametrize(
     "state",
     [
@@ -97,6 +170,7 @@ def test_a_smaller_window_after_a_resume_still_grows():
         {"scale": 2.0**30, "good_steps": 0.0},
         {"scale": 4.0, "good_steps": float("inf")},
         {"scale": 4.0, "good_steps": float("nan")},
+        {"scale": 4.0, "good_steps": 0.0, "overflows_left": 0.0},
     ],
 )
 def test_a_state_that_cannot_be_is_refused(state):

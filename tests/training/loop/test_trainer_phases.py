@@ -23,7 +23,7 @@ CONFIG = load_config("", {"batch_size": "8", "validation_interval": "0"})
 class FakeEngine:
     """Takes micro-batches of up to four positions."""
 
-    loss_scale = SimpleNamespace(scale=1.0, state=dict)
+    loss_scale = SimpleNamespace(scale=1.0, at_minimum=True, state=dict)
 
     def accumulate(self, micro_batch: Any, count: int) -> SimpleNamespace:
         if count < 2:
