@@ -37,7 +37,7 @@ from alphazero.run.run_directory import RunDirectory
 from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.batch_plan import BatchPlan, plan_batches
 from alphazero.training.checkpoint.checkpoint import Checkpoint
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import SourceState, Weights

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from alphazero.cli.command_table import build_parser
+from alphazero.cli.command_table import COMMANDS, build_parser
+from alphazero.cli.commands.train import deepspeed_config_file
 from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError
 
@@ -25,9 +26,58 @@ def test_the_number_of_gpus_is_known_by_each_of_its_spellings(spelling):
     assert build_parser("train").with_dashes(rest) == ["--fresh-start", "--run-name", "a_b"]
 
 
-def test_what_launchers_of_deepspeed_add_is_understood():
-    args = build_parser("train").parse_args(["--local_rank=1", "--deepspeed", "--deepspeed_config", "a.json"])
-    assert (args.local_rank, args.deepspeed_config) == (1, "a.json")
+@pytest.mark.parametrize("spelling", ["--gpus", "--num-gpus", "--num_gpus", "--world_size"])
+def test_the_trainer_alone_knows_the_number_of_gpus_too(spelling):
+    assert build_parser("train").parse_args([spelling, "2"]).world_size == 2
+
+
+@pytest.mark.parametrize("spelling", ["--nodes", "--num_nodes", "--nnodes"])
+def test_the_number_of_nodes_is_known_by_each_of_its_spellings(spelling):
+    assert build_parser("launch").parse_args([spelling, "2", "--nproc_per_node", "3"]).nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "value"),
+    [
+        (["--gradient-accumulation-steps", "4"], "gradient_accumulation_steps", "4"),
+        (["--gradient_accumulation_steps=4"], "gradient_accumulation_steps", "4"),
+        (["--train_batch_size", "64"], "batch_size", "64"),
+        (["--train_micro_batch_size_per_gpu", "8"], "micro_batch_size", "8"),
+    ],
+)
+def test_the_numbers_of_the_batch_are_known_by_deepspeeds_names(typed, name, value):
+    assert getattr(build_parser("train").parse_args(typed), name) == value
+
+
+@pytest.mark.parametrize(
+    ("typed", "file"),
+    [
+        (["--local_rank=1", "--deepspeed", "--deepspeed_config", "a.json"], "a.json"),
+        (["--deepspeed", "a.json", "--local_rank", "1"], "a.json"),
+        (["--deepspeed_config=a.json", "--deepspeed=a.json", "--local-rank=1"], "a.json"),
+        (["--deepspeed", "--local_rank=1"], ""),
+    ],
+)
+def test_what_launchers_and_scripts_of_deepspeed_add_is_understood(typed, file):
+    args = build_parser("train").parse_args(typed)
+    assert (args.local_rank, deepspeed_config_file(args)) == (1, file)
+
+
+def test_two_files_for_deepspeed_contradict_each_other():
+    args = build_parser("train").parse_args(["--deepspeed", "a.json", "--deepspeed_config", "b.json"])
+    with pytest.raises(ConfigError, match=r"--deepspeed a\.json: contradicts --deepspeed-config b\.json"):
+        deepspeed_config_file(args)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_mistyped_flag_suggests_the_near_one_on_every_command(command):
+    """Also where something is missing, which may be what was meant by it."""
+    parser = build_parser(command)
+    flags = [flag for flag in parser.flags() if len(flag) > 6 and flag != "--elastic"]
+    for flag in flags[:3] + flags[-3:]:
+        wrong = flag[:-1] + "q"
+        with pytest.raises(ConfigError, match=f"unknown flag {wrong}; did you mean "):
+            parser.parse_args([f"{wrong}=1"])
 
 
 def test_an_underscore_in_a_value_stays():

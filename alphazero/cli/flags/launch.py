@@ -34,6 +34,7 @@ def _add_process_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus",
         "--num-gpus",
+        "--nproc-per-node",
         type=numbers.whole(-1, MOST_PROCESSES),
         metavar="N",
         help="processes on each machine: N, or -1 for one per GPU (default); without a GPU N CPU ranks "
@@ -55,7 +56,12 @@ def _add_process_flags(group: argparse._ArgumentGroup) -> None:
 
 def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--nodes", type=numbers.whole(1, MOST_NODES), metavar="N", help="machines of the job (default: 1)"
+        "--nodes",
+        "--num-nodes",
+        "--nnodes",
+        type=numbers.whole(1, MOST_NODES),
+        metavar="N",
+        help="machines of the job (default: 1)",
     )
     group.add_argument(
         "--node-rank",

@@ -17,9 +17,19 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._arguments: list[str] = []
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing usage: one line for one mistake."""
+        """Raise instead of printing usage: one line for one mistake.
+
+        A flag that is mistyped comes first: what is missing may be what was meant by it.
+        """
+        known = {*self.flags(), "--"}
+        words = self._arguments[: [*self._arguments, "--"].index("--")]
+        flags = [word for word in words if re.match(r"--[a-z]", word)]
+        mistyped = [word for word in flags if word.partition("=")[0] not in known]
+        if mistyped and message.startswith("the following arguments are required"):
+            raise self.unknown_error(mistyped)
         raise ConfigError(in_our_words(message))
 
     def parse_known_args(  # type: ignore[override]  # narrower than argparse's overloads
@@ -27,7 +37,8 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """As argparse, with --any_flag for --any-flag."""
         assert args is not None, "arguments are passed, not read from sys.argv"
-        return super().parse_known_args(self.with_dashes(args), namespace)
+        self._arguments = self.with_dashes(args)
+        return super().parse_known_args(self._arguments, namespace)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

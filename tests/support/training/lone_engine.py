@@ -13,7 +13,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.batch_plan import plan_batches
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
 

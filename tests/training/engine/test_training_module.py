@@ -5,7 +5,7 @@ import torch
 
 from alphazero.network.planes import to_device
 from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.engine.deepspeed_config import DeepSpeedSettings
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from tests.support.training.lone_engine import POSITIONS, SPEC
 
 
