@@ -44,7 +44,9 @@ setup: .venv/core.stamp
 	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
 	@# torch first: DeepSpeed's build imports it, and without the pin pip would take the newest version.
 	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
+	@# Its setup.py looks for a CUDA toolkit where torch sees a GPU, and fails without one. Nothing here compiles
+	@# with nvcc, so a GPU machine needs none.
+	DS_IGNORE_CUDA_DETECTION=1 $(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
 	@touch $@
 
 .venv/core.stamp: .venv/dependencies.stamp $(CORE_SOURCES)
