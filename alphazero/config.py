@@ -386,6 +386,13 @@ class Config:
     set_by_flag: frozenset[str] = frozenset()
     set_by_file: frozenset[str] = frozenset()
     set_by_json: frozenset[str] = frozenset()
+    # Fields of the network that a preset gave which the user named: what one asks for with its name.
+    set_by_preset: frozenset[str] = frozenset()
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Field names asked for at this start; a resume takes all others from its checkpoint."""
+        return self.set_by_flag | self.set_by_file | self.set_by_json | self.set_by_preset
 
 
 SECTIONS: dict[str, type] = {
@@ -407,14 +414,16 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
 
 
-def load_config(source: str, flags: Mapping[str, object]) -> Config:
+def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
     """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
 
-    Raises ConfigError naming file, line and key, or the flag, with the value got and the value expected.
+    is_named: by the user, and not chosen for the machine. Raises ConfigError naming file, line and key, or
+    the flag, with the value got and the value expected.
     """
     file = read_toml(find_config(source)) if source else None
     sections: dict[str, Any] = {}
     set_by_file: set[str] = set()
+    set_by_preset: frozenset[str] = frozenset()
     for name, section in SECTIONS.items():
         values: dict[str, Any] = {}
         if file is not None and name in file.table:
@@ -426,12 +435,24 @@ def load_config(source: str, flags: Mapping[str, object]) -> Config:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
                 refuse_section(file, name, SECTIONS)
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
+    if file is not None and is_preset(file.path):
+        if is_named:
+            set_by_preset = frozenset({entry.name for entry in fields(NetworkConfig)} & set_by_file)
+        set_by_file = set()
     return Config(
         **sections,
         preset=file.path.stem if file else "",
         set_by_file=frozenset() if file is None or is_preset(file.path) else frozenset(set_by_file),
         set_by_flag=frozenset(known & flags.keys()),
+        set_by_preset=set_by_preset,
     )
+
+
+def with_named_rate(config: Config) -> Config:
+    """`config` with a learning rate that somebody named as it is: presets scale no rate but their own."""
+    if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
+        return config
+    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
 
 
 def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:

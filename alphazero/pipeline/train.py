@@ -18,6 +18,7 @@ from alphazero.pipeline.sources.given_games import GivenGames
 from alphazero.pipeline.sources.loading import loader_threads
 from alphazero.pipeline.start.agreement import compare_data, compare_ranks
 from alphazero.pipeline.start.data_check import DataCheck
+from alphazero.pipeline.start.kept_settings import Kept, kept_settings
 from alphazero.pipeline.start.open_data import open_data
 from alphazero.pipeline.start.open_services import in_service, keep_weights, open_services
 from alphazero.pipeline.start.precision_choice import choose_precision
@@ -86,9 +87,10 @@ def _train(
 ) -> int:
     started = time.monotonic()
     saved = start.resumed.state if start.resumed else None
-    notices = [*request.notices, *apply_device_settings(config.training, runtime.device)]
-    config, batch_lines = fix_batch(config, runtime.world_size, saved_batch(saved), places(settings))
-    notices += [*decided(config, settings), *batch_lines]
+    kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
+    config, batch_lines = fix_batch(kept.config, runtime.world_size, saved_batch(saved), places(settings))
+    notices = [*request.notices, *kept.told(), *decided(config, settings), *batch_lines]
+    notices += apply_device_settings(config.training, runtime.device)
     changes = check_same_run(start.run, saved, config) if saved else []
     network = build_network(config.network, config.training.seed, start.resumed)
     precision = choose_precision(
@@ -98,6 +100,7 @@ def _train(
         saved.precision if saved else "",
         lambda names: seconds_per_pass(network, config, names, runtime.world_size),
         exchange,
+        keep_saved="precision" not in config.asked,
     )
     config = dataclasses.replace(config, training=precision.training)
     plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)

@@ -10,11 +10,15 @@ from alphazero.config import AUTO
 from alphazero.errors import ConfigError
 from alphazero.text import counted
 
-# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches;
-# CUDA: fills an 80 GB device with room to spare at 20x256. See docs/performance.md.
-LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 1024}
+# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
+# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
+# smaller one is found by trying.
+LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
+# Positions per GPU and step below which people are told: the device then needs less time for a pass of 20
+# blocks than the CPU for its launches (15 to 18 ms).
+FULL_SHARE = 512
 # Share of the ranks' time that may be idle before people are told.
 IDLE_SHARE = 0.05
 # Batch sizes looked at in each direction for one that keeps all ranks busy.
@@ -190,10 +194,32 @@ def idle_notice(
     if plan.idle_share <= IDLE_SHARE:
         return ""
     text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
-    sizes = () if batch_is_fixed else busy_batch_sizes(plan, device_type, micro_batch_size)
+    if batch_is_fixed:
+        size = _choose_size(plan.batch_size, plan.weights, device_type, plan.micro_batch_size)
+        if not size or plan.with_micro_batch_size(size).idle_share > IDLE_SHARE:
+            return text
+        return f"{text}; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
+    sizes = busy_batch_sizes(plan, device_type, micro_batch_size)
     if not sizes:
         return text
     return f"{text}; --batch-size {' or '.join(map(str, sizes))} keeps all busy"
+
+
+def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:
+    """What people should know where the batch leaves each GPU too little work, else "".
+
+    batch_is_fixed: of a run that goes on.
+    """
+    share = plan.batch_size // plan.world_size
+    if device_type == "cpu" or share >= FULL_SHARE:
+        return ""
+    text = (
+        f"{counted(share, 'position')} per GPU and step: below {FULL_SHARE} a GPU spends much of its time "
+        "waiting for its launches"
+    )
+    if batch_is_fixed:
+        return text
+    return f"{text}; expected --batch-size {FULL_SHARE * plan.world_size} or more, or fewer GPUs"
 
 
 def micro_batch_sizes(batch_size: int) -> list[int]:

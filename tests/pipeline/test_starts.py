@@ -100,6 +100,18 @@ def test_changed_settings_are_said_one_by_one(zygote, copied, random_store):
     ]
 
 
+def test_a_run_is_continued_by_its_name_alone_with_all_its_settings(zygote, copied, random_store):
+    """The preset of this machine has another network, optimizer, batch and rate; nothing of it counts."""
+    weights = copied / RUN / "checkpoints" / "step-00000004" / "weights.safetensors"
+    expected = weights.read_bytes()
+    job = zygote.start(copied, 1, ["--run-name", "job", "--data", str(random_store), "--resume", "2"])
+    assert job.wait(120.0) == [0], job.output()
+    assert weights.read_bytes() == expected
+    said = job.output()
+    assert "changed" not in said
+    assert re.search(r"^as in the checkpoint: blocks 2 \(not 6\), .*batch_size 128 \(not 256\)", said, re.M)
+
+
 def test_a_changed_network_is_told_by_its_field(zygote, copied, random_store):
     before = files_in(copied / RUN)
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", "--blocks", "1", status=2)

@@ -8,6 +8,7 @@ from alphazero.training.batch_plan import (
     busy_batch_sizes,
     idle_notice,
     plan_batches,
+    share_notice,
 )
 
 
@@ -23,7 +24,11 @@ def chosen(batch_size: int, ranks: int, device_type: str = "cpu", **rest: bool) 
         (512, 1, "cpu", 256),  # connect4
         (512, 2, "cpu", 256),
         (1024, 1, "cpu", 256),
-        (1024, 1, "cuda", 1024),  # chess_20x256
+        (1024, 1, "cuda", 1024),
+        (4096, 1, "cuda", 4096),  # chess_20x256
+        (4096, 8, "cuda", 512),
+        (16384, 1, "cuda", 8192),
+        (16384, 16, "cuda", 1024),
         (1024, 2, "cuda", 512),
         (2048, 8, "cuda", 256),
         (1024, 8, "cuda", 128),  # the share of a rank: the number of ranks asks for it
@@ -60,7 +65,8 @@ def test_the_choice_never_falls_below_the_least():
         (1021, 4, "cpu", "1020 or 1024"),
         (257, 1, "cpu", "256 or 258"),
         (1021, 1, "cuda", None),  # one pass
-        (2053, 1, "cuda", "2052 or 2055"),
+        (2053, 1, "cuda", None),
+        (8209, 1, "cuda", "8208 or 8210"),
         (31, 2, "cpu", "30 or 32"),
         (1000, 3, "cuda", "999 or 1002"),
     ],
@@ -118,6 +124,23 @@ def test_a_named_micro_batch_stays_named_in_the_advice():
 def test_a_run_that_goes_on_is_told_without_advice_it_could_not_follow():
     plan = plan_batches(1024, 256, [1.0] * 3, "cpu")
     assert idle_notice(plan, "cpu", batch_is_fixed=True) == f"33 % of the ranks' time is idle: {plan}"
+
+
+def test_a_run_that_goes_on_on_more_ranks_is_told_the_micro_batch_that_keeps_them_busy():
+    plan = plan_batches(4096, 4096, [1.0] * 8, "cuda")
+    assert idle_notice(plan, "cuda", batch_is_fixed=True) == (
+        f"88 % of the ranks' time is idle: {plan}; "
+        "--micro-batch-size 512 keeps all busy, and changes the arithmetic"
+    )
+
+
+def test_gpus_that_get_few_positions_are_told_with_a_batch_that_is_enough():
+    plan = plan_batches(4096, 0, [1.0] * 16, "cuda")
+    said = "256 positions per GPU and step: below 512 a GPU spends much of its time waiting for its launches"
+    assert share_notice(plan, "cuda") == f"{said}; expected --batch-size 8192 or more, or fewer GPUs"
+    assert share_notice(plan, "cuda", batch_is_fixed=True) == said
+    assert share_notice(plan, "cpu") == ""
+    assert share_notice(plan_batches(4096, 0, [1.0] * 8, "cuda"), "cuda") == ""
 
 
 def test_unlike_ranks_are_idle_by_their_weights():

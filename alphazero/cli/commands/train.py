@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.cli.flags import numbers
-from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names
+from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names, with_named_rate
 from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path
 from alphazero.host.listener import names_loopback
@@ -136,7 +136,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
     if args.resume and args.fresh_start:
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
-    config = load_config(args.config or default_preset, flags)
+    config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
     settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or SHIPPED_DEEPSPEED_CONFIG))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
@@ -144,7 +144,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
             raise DataError(
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
-    return merge(config, settings), settings
+    return with_named_rate(merge(config, settings)), settings
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:

@@ -16,6 +16,8 @@ from alphazero.training.exchange import Exchange
 # Times a pass in each of the precisions named, on this rank.
 TimePasses = Callable[[Sequence[str]], dict[str, float]]
 
+AS_SAVED = "auto: as in the checkpoint"
+
 
 @dataclass(frozen=True)
 class PrecisionChoice:
@@ -33,11 +35,14 @@ def choose_precision(
     saved: str,
     time_passes: TimePasses,
     exchange: Exchange,
+    *,
+    keep_saved: bool = False,
 ) -> PrecisionChoice:
     """`auto` becomes the fastest precision for all ranks' devices that is not switched off. Collective.
 
     switched_off: by ds_config.json. saved: the precision of the checkpoint that the run goes on from, "" for
-    none: CPU ranks keep it. time_passes: called on every rank at the same moment, or on none.
+    none: CPU ranks keep it, others with keep_saved, where nobody asked for `auto` at this start. time_passes:
+    called on every rank at the same moment, or on none.
     """
     if training.precision != "auto":
         return PrecisionChoice(training)
@@ -48,6 +53,8 @@ def choose_precision(
     chosen, reason = allowed[0], ""
     if all(rank["device"] == "cpu" for rank in by_rank):
         chosen, reason = _on_cpus(allowed, saved, time_passes, exchange)
+    elif keep_saved and saved in allowed:
+        chosen, reason = saved, AS_SAVED
     if "bf16" not in common:
         notices = (f"a device of this job has no fast bf16: training in {chosen}",)
     return PrecisionChoice(dataclasses.replace(training, precision=chosen), reason, notices)
@@ -58,7 +65,7 @@ def _on_cpus(
 ) -> tuple[str, str]:
     """The precision and why: the checkpoint's, the only one, or the fastest on the slowest rank."""
     if saved in allowed:
-        return saved, "auto: as in the checkpoint"
+        return saved, AS_SAVED
     if len(allowed) == 1:
         return allowed[0], ""
     exchange.barrier()

@@ -21,7 +21,7 @@ from alphazero.training.batch.memory_probe import (
     largest_that_fits,
     reserve_bytes,
 )
-from alphazero.training.batch_plan import BatchPlan, idle_notice, plan_batches
+from alphazero.training.batch_plan import BatchPlan, idle_notice, plan_batches, share_notice
 from alphazero.training.checkpoint.checkpoint import TrainingState
 from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.exchange import Exchange
@@ -103,8 +103,10 @@ def choose_plan(
     if runtime.device.type == "cpu":
         notices += _changed_threads(torch.get_num_threads(), saved)
     named = max(training.micro_batch_size, 0)
-    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=saved is not None)
-    return plan, (*notices, *_changes(plan, training, saved), *filter(None, [idle]))
+    is_fixed = saved is not None
+    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=is_fixed)
+    small = share_notice(plan, runtime.device.type, batch_is_fixed=is_fixed)
+    return plan, (*notices, *_changes(plan, training, saved), *filter(None, [idle, small]))
 
 
 def _cut_to_fit(

@@ -21,6 +21,7 @@ def choice(
     off: frozenset[str] = frozenset(),
     saved: str = "",
     times: tuple[dict[str, float], ...] = (),
+    keep_saved: bool = False,
 ) -> PrecisionChoice:
     """On ranks whose devices have these precisions; those without fp16 are CPUs, which take `times`."""
     devices = [{"device": "cuda" if "fp16" in names else "cpu", "fast": list(names)} for names in ranks]
@@ -34,7 +35,8 @@ def choice(
 
     exchange = SimpleNamespace(gather=lambda own: next(answers), barrier=lambda: None)
     cpu = torch.device("cpu")
-    found = choose_precision(TrainingConfig(precision=asked), off, cpu, saved, time_passes, exchange)
+    training = TrainingConfig(precision=asked)
+    found = choose_precision(training, off, cpu, saved, time_passes, exchange, keep_saved=keep_saved)
     assert len(timed) == bool(times)
     return found
 
@@ -92,8 +94,14 @@ def test_a_precision_of_the_checkpoint_that_is_not_to_be_had_is_not_kept():
     assert choice("auto", (NEW_CPU,), saved="fp16", times=times).training.precision == "bf16"
 
 
-def test_on_gpus_the_checkpoint_does_not_decide():
+def test_on_gpus_the_checkpoint_does_not_decide_where_auto_was_asked_for():
     assert choice("auto", (NEW_GPU,), saved="fp32").training.precision == "bf16"
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [((NEW_GPU,), "fp16"), ((NEW_CPU, NEW_GPU), "bf16")])
+def test_on_gpus_the_checkpoint_decides_where_nobody_asked(ranks, expected):
+    found = choice("auto", ranks, saved="fp16", keep_saved=True)
+    assert found.training.precision == expected
 
 
 def test_what_ds_config_switches_off_is_not_taken():

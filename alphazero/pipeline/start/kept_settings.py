@@ -1,0 +1,89 @@
+"""Settings that a resumed run takes from its checkpoint: all that nobody asked for otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from alphazero.config import AUTO, SECTIONS, Config, json_ready
+from alphazero.pipeline.start.changed_settings import OF_A_START, Change
+from alphazero.settings import checked
+
+# Where a run is, what it reads and what it reports is a matter of each start.
+SECTIONS_OF_A_START = ("data", "run")
+# Asking for one of these lengths means that it counts, and not the steps that the run began with.
+OTHER_LENGTHS = frozenset({"epochs", "generations"})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The settings to go on with, and those among them that presets and defaults would have otherwise."""
+
+    config: Config
+    changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
+
+    def told(self) -> list[str]:
+        """A line for people, or none."""
+        if not self.changes:
+            return []
+        listed = ", ".join(f"{change.name} {change.now} (not {change.before})" for change in self.changes)
+        return [f"as in the checkpoint: {listed}"]
+
+
+def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
+    """`config` with the values of `saved`, a checkpoint's settings by section, but for what was asked for.
+
+    Presets and defaults change from version to version, and a run must not change with them. What was asked
+    for (Config.asked) stays, and is compared with the checkpoint afterwards. A field that the checkpoint's
+    program did not have counts as that field's default. saved_micro_batch_size: in use when it was saved.
+    """
+    changes: list[Change] = []
+    sections = {}
+    for name, kind in SECTIONS.items():
+        current = getattr(config, name)
+        of_section = saved.get(name)
+        before = of_section if isinstance(of_section, Mapping) else {}
+        values = _kept_values(name, kind, before, config, saved_micro_batch_size)
+        changes += [
+            Change(name, key, json_ready(getattr(current, key)), json_ready(value))
+            for key, value in values.items()
+            if getattr(current, key) != value
+        ]
+        sections[name] = dataclasses.replace(current, **values)
+    return Kept(dataclasses.replace(config, **sections), tuple(changes))
+
+
+def _kept_values(
+    name: str, section: type, saved: Mapping[str, Any], config: Config, micro_batch_size: int
+) -> dict[str, Any]:
+    """The values that section `name` takes from the checkpoint, by field."""
+    of_a_start = OF_A_START.get(name, frozenset()) if name in SECTIONS_OF_A_START else frozenset()
+    kinds = typing.get_type_hints(section)
+    values: dict[str, Any] = {}
+    for entry in fields(section):
+        key = entry.name
+        if key in config.asked or key in of_a_start or _follows_another(key, config):
+            continue
+        value = saved.get(key, json_ready(entry.default))
+        if key == "micro_batch_size":
+            # Memory may have forced a smaller one than was asked for.
+            values[key] = value if value in (0, AUTO) else micro_batch_size
+        elif key == "steps" and config.asked & OTHER_LENGTHS:
+            values[key] = 0
+        else:
+            values[key] = checked(f"checkpoint: {key}", value, kinds[key], entry)
+    return values
+
+
+def _follows_another(key: str, config: Config) -> bool:
+    """True for what is chosen elsewhere.
+
+    `auto` knows the checkpoint's precision, a rate that is named is not scaled, and the number of passes
+    follows from the batch and the ranks.
+    """
+    if key == "precision":
+        return config.training.precision == "auto"
+    return key == "gradient_accumulation_steps" or (key == "lr_scaling" and "learning_rate" in config.asked)
