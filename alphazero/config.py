@@ -213,6 +213,7 @@ class TrainingConfig:
         10, "steps between log lines and TensorBoard points", minimum=1, maximum=MOST_STEPS
     )
     channels_last: bool = setting(True, "use the memory layout that convolutions are fastest in")
+    pin_ranks: bool = setting(True, "keep the rank of a GPU on processors near it")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from alphazero.pipeline.start.data_check import DataCheck
 from alphazero.pipeline.start.kept_settings import Kept, kept_settings
 from alphazero.pipeline.start.open_data import open_data
 from alphazero.pipeline.start.open_services import in_service, keep_weights, open_services
+from alphazero.pipeline.start.pinning import pin_ranks
 from alphazero.pipeline.start.precision_choice import choose_precision
 from alphazero.pipeline.start.resume_checks import (
     check_nothing_else_is_asked,
@@ -106,6 +107,8 @@ def _train(
     plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
     window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
+    # Not before: raw games are imported on all processors.
+    notices += pin_ranks(runtime, exchange, enabled=config.training.pin_ranks)
     job = make_job(config, runtime, start.run, window)
     if saved:
         accept, mode = request.accept_new_data, config.self_play.mode

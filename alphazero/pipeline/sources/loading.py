@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import torch
+
 from alphazero.config import DataConfig
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.spec import GameSpec
 from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.runtime import Runtime, default_threads
+from alphazero.training.runtime import Runtime
 
 
 def make_loader(
@@ -43,4 +45,4 @@ def loader_threads(data: DataConfig, runtime: Runtime) -> int:
         return max(1, data.num_workers)
     if runtime.device.type == "cpu":
         return 1
-    return max(1, min(8, default_threads(runtime.local_world_size) // 2))
+    return max(1, min(8, torch.get_num_threads() // 2))

@@ -52,16 +52,20 @@ def start_process_group(runtime: Runtime) -> Exchange:
         os.environ["DS_ACCELERATOR"] = "cpu"
     with _quiet_stderr():
         import deepspeed
-        from deepspeed.ops import __compatible_ops__ as compatible_ops
         from deepspeed.utils import logger
+
+        if runtime.device.type == "cpu":
+            # Read first: it asks compilers what they can, and on GPUs prints what each op lacks.
+            from deepspeed.ops import __compatible_ops__ as compatible_ops
+
+            # init_distributed compiles a shared-memory kernel that gloo does not need.
+            compatible_ops["deepspeed_shm_comm"] = False
 
     logger.setLevel(logging.ERROR)
     # DeepSpeed 0.19.8 calls it by the name that torch 2.13 is about to drop: no news to a user.
     warnings.filterwarnings(
         "ignore", message=r".*(all_gather_into|reduce_scatter)_tensor", category=FutureWarning
     )
-    # On the CPU init_distributed compiles a shared-memory kernel that gloo does not need.
-    compatible_ops["deepspeed_shm_comm"] = False
     if runtime.device.type == "cuda":
         torch.cuda.set_device(runtime.device)
     with served_store(os.environ):

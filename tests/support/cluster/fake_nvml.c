@@ -118,6 +118,17 @@ int nvmlDeviceGetUUID(void *handle, char *out, unsigned size) {
   Device *device = handle;
   return text_of(device->index, device->is_mig ? "mig" : "gpu", "!2", out, size);
 }
+int nvmlDeviceGetCpuAffinity(void *handle, unsigned size, unsigned long *set) {
+  char value[LINE];
+  int status = text_of(((Device *)handle)->index, "cpus", "!3", value, sizeof value);
+  memset(set, 0, size * sizeof *set);
+  if (status == SUCCESS) set[0] = strtoul(value, NULL, 16);
+  return status;
+}
+int nvmlDeviceGetPciInfo_v3(void *handle, char *info) {
+  /* The new bus id stands after the old one (16 bytes) and five numbers. */
+  return text_of(((Device *)handle)->index, "pci", "!3", info + 16 + 5 * sizeof(unsigned), 32);
+}
 int nvmlDeviceGetName(void *handle, char *out, unsigned size) {
   return text_of(((Device *)handle)->index, "name", "NVIDIA Test", out, size);
 }
