@@ -177,6 +177,9 @@ class TrainingConfig:
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
     compile: bool = setting(False, "compile the network with torch.compile")
+    cuda_graphs: bool = setting(
+        True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stage 0)"
+    )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
     ema_decay: float = setting(

@@ -25,6 +25,14 @@ def fast_precisions(device: torch.device) -> tuple[str, ...]:
     return ("bf16", "fp32") if has_onednn_bf16() else ("fp32",)
 
 
-def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """Autocast where precision asks for it; weights, BatchNorm and loss stay fp32."""
-    return torch.autocast(device.type, dtype=DTYPES[precision], enabled=precision != "fp32")
+def autocast(
+    device: torch.device, precision: str, *, keep_casts: bool = True
+) -> contextlib.AbstractContextManager[Any]:
+    """Autocast where precision asks for it; weights, BatchNorm and loss stay fp32.
+
+    keep_casts: of weights, for a second use within the context; a CUDA graph must cast them itself.
+    """
+    enabled = precision != "fp32"
+    return torch.autocast(
+        device.type, dtype=DTYPES[precision], enabled=enabled, cache_enabled=enabled and keep_casts
+    )

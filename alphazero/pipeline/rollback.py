@@ -75,7 +75,8 @@ class PersistentTraining:
 
     def _engine(self, plan: BatchPlan, network: AlphaZeroNet) -> Engine:
         job = self.job
-        return Engine(network, network.spec, job.config, self.settings, plan, job.runtime)
+        say = self.services.console.alarm
+        return Engine(network, network.spec, job.config, self.settings, plan, job.runtime, say)
 
     def _last_checkpoint(self) -> Checkpoint | None:
         services = self.services

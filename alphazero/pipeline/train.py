@@ -43,6 +43,7 @@ from alphazero.training.checkpoint.files import LATEST
 from alphazero.training.deepspeed_json.merge import decided, places
 from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import end_process_group, start_process_group
+from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.device_settings import apply_device_settings, use_huge_pages
@@ -129,6 +130,7 @@ def _train(
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
     notices += [*precision.notices, *changes, *plan_changes]
+    notices += graph_notices(config.training, settings.passed_on, runtime.device)
     console.say(banner(job, plan, network, window, held_out, notices, devices, threads, precision.reason))
     outcome: Outcome | None = None
     try:

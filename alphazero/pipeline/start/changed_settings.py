@@ -39,7 +39,7 @@ class Change:
     now: Any
 
     def __str__(self) -> str:
-        return f"{self.name} {_shown(self.before)} -> {_shown(self.now)}"
+        return f"{self.name} {shown(self.before)} -> {shown(self.now)}"
 
 
 def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
@@ -67,9 +67,10 @@ def told_changes(changes: list[Change]) -> list[str]:
     ]
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value for people."""
     if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(shown, value)) + "]"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value) if value != "" else "''"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.config import AUTO, SECTIONS, Config, json_ready
-from alphazero.pipeline.start.changed_settings import OF_A_START, Change
+from alphazero.errors import ConfigError
+from alphazero.pipeline.start.changed_settings import OF_A_START, Change, shown
 from alphazero.settings import checked
 
 # Where a run is, what it reads and what it reports is a matter of each start.
@@ -27,10 +28,12 @@ class Kept:
 
     def told(self) -> list[str]:
         """A line for people, or none."""
-        if not self.changes:
-            return []
-        listed = ", ".join(f"{change.name} {change.now} (not {change.before})" for change in self.changes)
-        return [f"as in the checkpoint: {listed}"]
+        listed = [
+            f"{change.name} {shown(change.now)} (not {shown(change.before)})"
+            for change in self.changes
+            if change.name not in OF_A_START.get(change.section, frozenset())
+        ]
+        return [f"as in the checkpoint: {', '.join(listed)}"] if listed else []
 
 
 def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
@@ -74,8 +77,16 @@ def _kept_values(
         elif key == "steps" and config.asked & OTHER_LENGTHS:
             values[key] = 0
         else:
-            values[key] = checked(f"checkpoint: {key}", value, kinds[key], entry)
+            values[key] = _checked(value, kinds[key], entry)
     return values
+
+
+def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - as kind
+    """A value of the checkpoint, which all ranks have alike, as the field's type."""
+    try:
+        return checked(f"checkpoint: {entry.name}", value, kind, entry)
+    except ConfigError as error:
+        raise ConfigError(str(error), found_by_all_ranks=True) from error
 
 
 def _follows_another(key: str, config: Config) -> bool:

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 import torch
@@ -33,6 +33,7 @@ from alphazero.training.engine.deepspeed_config import engine_config, prints, re
 from alphazero.training.engine.ema import WeightAverage
 from alphazero.training.engine.flat_gradients import FlatGradients
 from alphazero.training.engine.gradient_guard import GradientGuard
+from alphazero.training.engine.graphed_network import CudaRecorder, tell_stderr, uses_graphs
 from alphazero.training.engine.loss_scale import LossScale
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
@@ -118,7 +119,9 @@ class Engine:
         settings: DeepSpeedSettings,
         plan: BatchPlan,
         runtime: Runtime,
+        say: Callable[[str], None] = tell_stderr,
     ) -> None:
+        """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
 
         training = config.training
@@ -159,6 +162,11 @@ class Engine:
         self._verdict = GOOD
         self._max_norm = config.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
+        if runtime.device.type == "cuda" and uses_graphs(training, settings.passed_on):
+            # After initialize: from here on weights stay where they are.
+            self._module.use_graphs(
+                CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")
+            )
         self._statistics = RunningStatistics(network, self._sums)
         self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
         self.loss_scale = LossScale.of(training)

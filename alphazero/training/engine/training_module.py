@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.network.planes import DeviceBatch, expand_planes
 from alphazero.network.precision import autocast
+from alphazero.training.engine.graphed_network import GraphedNetwork, Recorder
 
 
 class TrainingModule(nn.Module):
@@ -34,14 +36,17 @@ class TrainingModule(nn.Module):
         self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
         # A function, not the module: validation keeps the plain network, names stay as they are.
         self._run = torch.compile(self._run_network) if config.compile else self._run_network
+        self._graphed: GraphedNetwork | None = None
         self._last_terms: LossTerms | None = None
+
+    def use_graphs(self, recorder: Recorder, say: Callable[[str], None]) -> None:
+        """From the next pass on, run the network as recordings, the loss beside them; `say` gets why not."""
+        self._graphed = GraphedNetwork(self._pass, self.network.parameters(), recorder, say)
 
     def forward(self, batch: DeviceBatch) -> torch.Tensor:
         """Mean loss of the micro-batch, 0-d; the network in its precision, the loss in fp32."""
-        planes_BCHW = expand_planes(batch.packed_BN, self._spec, self._memory_format)
-        with autocast(planes_BCHW.device, self._precision):
-            output = self._run(planes_BCHW)
-        terms = self._loss(output, batch)
+        run = self._graphed or self._pass
+        terms = self._loss(run(batch.packed_BN), batch)
         # Without the graph: what is kept here would hold the activations of a pass that failed.
         self._last_terms = dataclasses.replace(terms, total=terms.total.detach())
         return terms.total
@@ -51,6 +56,11 @@ class TrainingModule(nn.Module):
         """The terms of the last forward pass, without gradients."""
         assert self._last_terms is not None, "no forward pass was made"
         return self._last_terms
+
+    def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
+        planes_BCHW = expand_planes(packed_BN, self._spec, self._memory_format)
+        with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
+            return self._run(planes_BCHW)
 
     def _run_network(self, planes_BCHW: torch.Tensor) -> NetworkOutput:
         output: NetworkOutput = self.network(planes_BCHW)

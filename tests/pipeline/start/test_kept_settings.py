@@ -134,6 +134,16 @@ def test_a_checkpoint_with_an_impossible_setting_is_an_error_of_one_line(value):
         kept(typed(), saved)
 
 
+def test_what_differs_is_shown_as_people_write_it_and_logging_is_not_worth_a_word():
+    saved = json.loads(json.dumps(OLD_RUN))
+    saved["optimizer"]["lr_milestones"] = [10, 20]
+    saved["optimizer"]["learning_rate"] = 0.0005
+    saved["training"]["log_interval"] = 3
+    assert kept(typed("--batch-size", "1024", "--lr-scaling", "none"), saved).told() == [
+        "as in the checkpoint: learning_rate 0.0005 (not 0.001), lr_milestones [10, 20] (not [])"
+    ]
+
+
 def test_a_learning_rate_that_somebody_names_is_not_scaled_by_a_preset(tmp_path: Path):
     assert typed().optimizer.lr_scaling == "sqrt"
     assert typed("--batch-size", "1024").optimizer.lr_scaling == "sqrt"

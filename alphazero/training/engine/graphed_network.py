@@ -1,0 +1,247 @@
+"""The network's passes in training as CUDA graphs: two launches instead of thousands.
+
+With few positions a GPU is done with each kernel of a pass before the CPU has launched the next one.
+`torch.cuda.make_graphed_callables` records passes too, but hands out gradients in memory that the next pass
+writes over: autograd makes that memory the parameters' `grad` and then adds it to itself. Here a pass adds to
+a `grad` that is there. And other threads of the process, as the writer of checkpoints, may use the device
+while a pass is recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from alphazero.config import TrainingConfig
+from alphazero.network.model.resnet import NetworkOutput
+
+# Shapes: B positions, N bytes of a packed position.
+
+Pass = Callable[[Tensor], NetworkOutput]
+Work = Callable[[], None]
+WARM_UP_PASSES = 3  # before a recording, as torch.cuda.make_graphed_callables does
+# In torch's own "global" mode a recording fails when any thread of the process allocates or copies.
+CAPTURE_ERROR_MODE = "thread_local"
+
+
+class Recorder(Protocol):
+    """Records work on a device, to be done again on the same memory."""
+
+    def warm_up(self, work: Work) -> None:
+        """Do the work a few times, so that kernels are chosen and libraries have their memory."""
+
+    def record(self, work: Work) -> Work:
+        """What does `work` again at little cost. Raises RuntimeError where it cannot be recorded."""
+
+
+class CudaRecorder:
+    """Records CUDA graphs; those after one warm-up share memory and run in the order of their recording."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, work: Work) -> None:
+        """See Recorder."""
+        # Not one pool for all: torch cannot take up one whose graphs are gone.
+        self._pool = torch.cuda.graph_pool_handle()
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UP_PASSES):
+                work()
+        current.wait_stream(self._stream)
+
+    def record(self, work: Work) -> Work:
+        """See Recorder."""
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        try:
+            with torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode=CAPTURE_ERROR_MODE
+            ):
+                work()
+        finally:
+            torch.cuda.set_stream(current)  # torch leaves its own where the end of a capture fails
+        replay: Work = graph.replay
+        return replay
+
+
+class GraphedNetwork:
+    """Runs passes of a network as recordings, made anew where the number of positions changes.
+
+    Each pass adds to the parameters' `grad`, as always; whoever takes them away after each pass saves a copy.
+    Where recording fails, passes run as they are from then on.
+    """
+
+    def __init__(
+        self,
+        run: Pass,
+        parameters: Iterable[nn.Parameter],
+        recorder: Recorder,
+        say: Callable[[str], None],
+    ) -> None:
+        self._run = run
+        self._parameters = list(parameters)
+        self._recorder = recorder
+        self._say = say
+        self._recording: _Recording | None = None
+        self._has_failed = False
+        # An input that takes a gradient, so that autograd comes back to a recorded pass.
+        self._token = torch.zeros((), device=self._parameters[0].device, requires_grad=True)
+
+    def __call__(self, packed_BN: Tensor) -> NetworkOutput:
+        """The outputs for packed positions. Their backward pass must come before the next call."""
+        if not torch.is_grad_enabled():
+            return self._run(packed_BN)
+        if not self._has_failed and (self._recording is None or not self._recording.takes(packed_BN)):
+            self._record(packed_BN)
+        if self._recording is None:
+            return self._run(packed_BN)
+        outputs = _Replay.apply(self._token, self._recording, packed_BN)  # type: ignore[no-untyped-call]
+        return NetworkOutput(*outputs)
+
+    def _record(self, packed_BN: Tensor) -> None:
+        self._recording = None  # first: its memory is needed
+        try:
+            _require_no_hooks(self._parameters)
+            self._recording = _Recording(self._run, packed_BN, self._parameters, self._recorder)
+        except RuntimeError as error:
+            if memory := _out_of_memory(error):
+                raise memory from error
+            self._has_failed = True
+            self._say(f"training without CUDA graphs: {str(error).strip().splitlines()[0]}")
+
+
+class _Recording:
+    """Forward and backward pass of one number of positions."""
+
+    def __init__(
+        self,
+        run: Pass,
+        packed_BN: Tensor,
+        parameters: Sequence[nn.Parameter],
+        recorder: Recorder,
+    ) -> None:
+        self._run = run
+        self._packed_BN = packed_BN.clone()
+        self._parameters = list(parameters)
+        # In each parameter's own layout, as autograd gives them.
+        self._made = [torch.zeros_like(parameter) for parameter in parameters]
+        self._has: list[bool] = []  # which outputs there are
+        self._outputs: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        recorder.warm_up(self._both)
+        self._replay_forward = recorder.record(self._forward)
+        self._replay_backward = recorder.record(self._backward)
+
+    def takes(self, packed_BN: Tensor) -> bool:
+        """Whether these positions are as many as were recorded."""
+        return packed_BN.shape == self._packed_BN.shape
+
+    def forward(self, packed_BN: Tensor) -> tuple[Tensor | None, ...]:
+        """The outputs, in memory that the next pass writes over."""
+        self._packed_BN.copy_(packed_BN)
+        self._replay_forward()
+        outputs = iter(self._outputs)
+        return tuple(next(outputs).detach() if has else None for has in self._has)
+
+    def backward(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add to the parameters' `grad`, or make it where there is none."""
+        # A `grad` that nobody took away would be written over.
+        held = [
+            made.clone() if parameter.grad is made else parameter.grad
+            for parameter, made in zip(self._parameters, self._made, strict=True)
+        ]
+        torch._foreach_copy_(self._gradients, [gradient for gradient in gradients if gradient is not None])
+        self._replay_backward()
+        there = [(own, made) for own, made in zip(held, self._made, strict=True) if own is not None]
+        if there:
+            torch._foreach_add_([own for own, _ in there], [made for _, made in there])
+        for parameter, own, made in zip(self._parameters, held, self._made, strict=True):
+            parameter.grad = made if own is None else own
+
+    def _forward(self) -> None:
+        with torch.enable_grad():
+            outputs = self._run(self._packed_BN)
+        self._has = [output is not None for output in outputs]
+        self._outputs = [output for output in outputs if output is not None]
+
+    def _backward(self) -> None:
+        gradients = torch.autograd.grad(self._outputs, self._parameters, self._gradients)
+        torch._foreach_copy_(self._made, list(gradients))
+
+    def _both(self) -> None:
+        self._forward()
+        self._gradients = [torch.zeros_like(output) for output in self._outputs]
+        self._backward()
+
+
+class _Replay(torch.autograd.Function):
+    """A recorded pass as one operation of autograd."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - whatever autograd passes
+        token: Tensor,
+        recording: _Recording,
+        packed_BN: Tensor,
+    ) -> tuple[Tensor | None, ...]:
+        """The network's outputs."""
+        ctx.recording = recording
+        return recording.forward(packed_BN)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, None, None]:  # noqa: ANN401
+        """Parameters get their gradients by the recording itself."""
+        ctx.recording.backward(gradients)
+        return None, None, None
+
+
+def uses_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> bool:
+    """Whether passes on a GPU are recorded. deepspeed: what ds_config.json hands on to DeepSpeed."""
+    return config.cuda_graphs and not why_no_graphs(config, deepspeed)
+
+
+def why_no_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> str:
+    """Why passes with these settings cannot be recorded; "" where they can. deepspeed: as in uses_graphs."""
+    if config.zero_stage:
+        return f"ZeRO stage {config.zero_stage} takes each gradient as it is made"
+    if (deepspeed.get("flops_profiler") or {}).get("enabled"):
+        return "flops_profiler counts operations as they are called"
+    return ""
+
+
+def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: torch.device) -> list[str]:
+    """What the start banner says of it. deepspeed: as in uses_graphs."""
+    if device.type != "cuda" or not config.cuda_graphs:
+        return []
+    reason = why_no_graphs(config, deepspeed)
+    return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]
+
+
+def tell_stderr(text: str) -> None:
+    """A line for people, from a process that has no console."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:
+    """Raise RuntimeError where somebody waits for gradients one by one: a recording calls nobody."""
+    for parameter in parameters:
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise RuntimeError("hooks wait for each gradient")
+
+
+def _out_of_memory(error: BaseException | None) -> torch.OutOfMemoryError | None:
+    """The error of memory behind `error`: where a recording is broken off, its end fails as well."""
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
