@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults.faulty_job import LIMIT_S, error_line
+from tests.support.faults.faulty_job import LIMIT_S
 from tests.support.hosts.hosts import Host
+from tests.support.hosts.real_job import error_line
 from tests.support.paths import REPOSITORY
 
 

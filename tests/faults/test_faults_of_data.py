@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults.faulty_job import error_line
+from tests.support.hosts.real_job import error_line
 
 
 @pytest.fixture

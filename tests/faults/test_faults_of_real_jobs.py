@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.support.hosts.hosts import Host
-from tests.support.hosts.real_job import Job, write_hostfile
+from tests.support.hosts.real_job import Job, error_line, write_hostfile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LIMIT_S = 30.0
@@ -29,27 +29,29 @@ def rank_pid(host: Host, rank: int) -> int:
 
 
 def end_within_limit(job: Job) -> tuple[int, str]:
-    """Exit status and last line; nothing left on either host."""
+    """Exit status and what was said; nothing left on either host."""
     begun = time.monotonic()
     status, said = job.end()
     assert time.monotonic() - begun < LIMIT_S, said
     for host in job.hosts:
         host.wait_until_idle(limit_s=LIMIT_S)
-    return status, said.splitlines()[-1]
+    return status, said
 
 
 def test_a_killed_rank(job):
     job.hosts[1].run("kill", "-9", str(rank_pid(job.hosts[1], 3)))
-    status, line = end_within_limit(job)
+    status, said = end_within_limit(job)
     assert status == 137
-    assert re.match(r"alphazero: error: rank 3 on host2 \(pid \d+\) was killed by SIGKILL", line)
+    assert re.match(r"alphazero: error: rank 3 on host2 \(pid \d+\) was killed by SIGKILL", error_line(said))
 
 
 def test_a_stopped_rank_and_the_stacks_of_all(job, tmp_path):
     job.hosts[1].run("kill", "-STOP", str(rank_pid(job.hosts[1], 2)))
-    status, line = end_within_limit(job)
+    status, said = end_within_limit(job)
     assert status == 124
-    assert re.match(r"alphazero: error: rank 2 on host2 .* stands still in step \d+ .*is stopped", line)
+    assert re.match(
+        r"alphazero: error: rank 2 on host2 .* stands still in step \d+ .*is stopped", error_line(said)
+    )
     for rank in range(4):
         log = tmp_path / "runs" / "job" / "logs" / f"host{rank // 2 + 1}-rank{rank}.log"
         assert "most recent call first" in log.read_text()
@@ -58,9 +60,9 @@ def test_a_stopped_rank_and_the_stacks_of_all(job, tmp_path):
 
 def test_a_host_cut_off(job):
     job.hosts[1].cut_off()
-    status, line = end_within_limit(job)
+    status, said = end_within_limit(job)
     assert status == 1
-    assert line.startswith("alphazero: error: host2 is lost: ")
+    assert error_line(said).startswith("alphazero: error: host2 is lost: ")
 
 
 @pytest.mark.parametrize("part", ["node_agent", "ranks.torchrun"])
@@ -68,9 +70,9 @@ def test_an_agent_killed(job, part: str):
     host = job.hosts[1]
     pid = min(pid for pid, line in host.python_processes().items() if part in line)
     host.run("kill", "-9", str(pid))
-    status, line = end_within_limit(job)
+    status, said = end_within_limit(job)
     assert status == (1 if part == "node_agent" else 137)
-    assert line.startswith("alphazero: error: host2 ")
+    assert error_line(said).startswith("alphazero: error: host2 ")
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.support.faults.faulty_job import FaultyJob, error_line
+from tests.support.faults.faulty_job import FaultyJob
+from tests.support.hosts.real_job import error_line
 
 # What the ranks of fake_rank.py sum up over so many steps, whatever their number.
 ITEMS = sum(range(12))

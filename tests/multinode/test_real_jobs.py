@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hosts.hosts import Network
-from tests.support.hosts.real_job import STEPS, Job, assert_idle, rank_names, write_hostfile
+from tests.support.hosts.real_job import STEPS, Job, assert_idle, error_line, rank_names, write_hostfile
 from tests.support.jobs.jobs import run_job, step_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -97,7 +97,7 @@ def test_by_hand_the_death_of_one_host_ends_the_other(network, tmp_path, random_
     assert time.monotonic() - begun < 30, said
     # The connections of a killed host are reset or fall silent, as the kernel has it.
     assert status in ((1, 124) if is_powered_off else (124,)), said
-    assert re.search("error: rank [01] on host1", said.splitlines()[-1])
+    assert re.search("error: rank [01] on host1", error_line(said))
     hosts.hosts[0].wait_until_idle(limit_s=15)
     second.process.wait(15)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.cli.main import main
 from tests.support.jobs.jobs import TINY, environment, step_lines
 from tests.support.paths import REPOSITORY
 
@@ -88,9 +89,7 @@ def assert_whole(directory: Path, name: str) -> int:
     lines = (directory / "runs" / name / "metrics.jsonl").read_text().splitlines()
     assert sum('"kind": "step"' in line for line in lines) == len(steps)
     assert (directory / "runs" / name / "checkpoints" / f"step-{len(steps):08d}").is_dir()
-    verify = [sys.executable, "-m", "alphazero", "checkpoint", "verify", f"runs/{name}"]
-    done = subprocess.run(verify, cwd=directory, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert main(["checkpoint", "verify", str(directory / "runs" / name)]) == 0
     return len(steps)
 
 

@@ -106,10 +106,3 @@ class FaultyJob:
 
     def assert_decoys_live(self) -> None:
         assert all(decoy.poll() is None for decoy in self.decoys)
-
-
-def error_line(said: str) -> str:
-    """The head's last word, which names the culprit."""
-    lines = said.splitlines()
-    assert lines[-1].startswith("alphazero: error: "), said
-    return lines[-1]

@@ -57,6 +57,13 @@ def write_hostfile(directory: Path, num_hosts: int) -> None:
     (directory / "hostfile").write_text("".join(lines))
 
 
+def error_line(said: str) -> str:
+    """The head's last word, which names the culprit; only the line to continue with may follow it."""
+    lines = [line for line in said.splitlines() if not line.startswith("alphazero: continue with: ")]
+    assert lines[-1].startswith("alphazero: error: "), said
+    return lines[-1]
+
+
 def rank_names(num_hosts: int) -> list[str]:
     return [f"host{rank // 2 + 1}-rank{rank}.log" for rank in range(2 * num_hosts)]
 
