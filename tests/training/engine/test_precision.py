@@ -71,12 +71,12 @@ def test_the_moving_average_is_that_of_the_weights_of_every_step(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.timeout(600)
 def test_a_compiled_network_trains_the_same(zygote, tmp_path, random_store, stage):
     arguments = ("--steps", "10", "--zero-stage", str(stage))
     zygote.run_job(tmp_path / "plain", random_store, 1, *arguments)
-    zygote.run_job(
-        tmp_path / "compiled", random_store, 1, *arguments, "--compile", "--validation-interval", "5"
-    )
+    compiled = ("--compile", "--validation-interval", "5")
+    zygote.run_job(tmp_path / "compiled", random_store, 1, *arguments, *compiled, timeout_s=280)
     plain, compiled = (
         [line["loss"] for line in step_lines(tmp_path / name)] for name in ("plain", "compiled")
     )
