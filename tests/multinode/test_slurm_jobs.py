@@ -149,8 +149,13 @@ def scancel(*options: str) -> Callable[[SlurmCluster], None]:
 
 def assert_stopped(slurm: SlurmCluster, directory: Path, job: Job, expected: int) -> None:
     """Ended with a checkpoint of the step in which the wish came; nothing runs any more."""
-    status, said = job.end()
+    status, _ = job.end()
     slurm.wait_until_free()
+    said = job.output.read_text()
+    # `sbatch --wait` takes a cancelled job for ended, with status 0, where its script still runs.
+    typed = (directory / f"said-{slurm.login.name}").read_text()
+    if submitted := re.search(r"Submitted batch job (\d+)", typed):
+        status = slurm.exit_status(submitted[1])
     assert status == expected, said
     step = re.search(r"stopping: a signal came during step (\d+)", said)
     assert step, said

@@ -6,6 +6,7 @@ slurm-wlm-basic-plugins, libhwloc15. Daemons, and what they start, end with thei
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ DAEMONS = {
     "slurmd": ("slurmd", "slurmd-wlm"),
     "slurmstepd": ("slurmstepd", "slurmstepd-wlm"),
 }
-COMMANDS = ("salloc", "sbatch", "scancel", "sinfo", "squeue", "srun")
+COMMANDS = ("salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
 LIMIT_S = 60.0
 CONFIG = """
 ClusterName=tests
@@ -200,6 +201,14 @@ class SlurmCluster:
         for host in self.network.hosts:
             host.wait_until_idle(limit_s=30)
         self.wait_until(self.is_idle, "end of all jobs")
+
+    def exit_status(self, job_id: str) -> int:
+        """Of a job that has ended; 128 + N for signal N."""
+        shown = self.run("scontrol", "show", "job", job_id, cwd=self.directory).stdout
+        found = re.search(r" ExitCode=(\d+):(\d+)", shown)
+        assert found, shown
+        code, number = map(int, found.groups())
+        return code or (128 + number if number else 0)
 
     def logs(self) -> str:
         """The ends of all logs."""
