@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.support.hosts.real_job import LAUNCH
-from tests.support.jobs.jobs import TINY, environment, free_port, step_lines
+from tests.support.jobs.jobs import TINY, environment, free_port, one_core_in_turn, step_lines
 from tests.support.paths import REPOSITORY
 
 LIMIT_S = 300
@@ -23,9 +23,9 @@ class Started:
     """A command in `directory`, its output in a file: a full pipe would hold it."""
 
     def __init__(
-        self, directory: Path, store: Path, name: str, *arguments: str, program: tuple[str, ...] = (LAUNCH,)
+        self, directory: Path, store: Path, number: int, *arguments: str, program: tuple[str, ...] = (LAUNCH,)
     ) -> None:
-        self.output = directory / f"said-{name}"
+        self.output = directory / f"said-{number}"
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
                 [*program, *NO_RUN_NAME, "--data", str(store), "--steps", "2", *arguments],
@@ -33,6 +33,7 @@ class Started:
                 env={**environment(), "VIRTUAL_ENV": sys.prefix},
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                preexec_fn=one_core_in_turn(number),
             )
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -70,11 +71,13 @@ def somebody_listens_on(port: int) -> bool:
 
 
 def test_launches_at_the_same_moment_all_train(tmp_path, random_store):
-    names = [f"r{number}" for number in range(3)]
-    jobs = [Started(tmp_path, random_store, name, "--gpus", "1", "--run-name", name) for name in names]
-    for name, said in zip(names, said_by(jobs), strict=True):
+    jobs = [
+        Started(tmp_path, random_store, number, "--gpus", "1", "--run-name", f"r{number}")
+        for number in range(3)
+    ]
+    for number, said in enumerate(said_by(jobs)):
         assert "Traceback" not in said
-        assert len(step_lines(tmp_path, name)) == 2
+        assert len(step_lines(tmp_path, f"r{number}")) == 2
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_one_machine_plays_two_nodes(tmp_path, random_store, address: str, later
     def node(rank: int) -> Started:
         place = ("--nodes", "2", "--node-rank", str(rank), "--master-addr", address)
         words = ("--gpus", "1", *place, "--master-port", str(port), "--run-name", "job")
-        return Started(tmp_path, random_store, str(rank), *words)
+        return Started(tmp_path, random_store, rank, *words)
 
     if later is None:
         nodes = [node(0), node(1)]
@@ -116,7 +119,7 @@ def test_ranks_by_hand_take_torchrun_s_variables(tmp_path, random_store):
 
     def rank(number: int) -> Started:
         words = ("--rank", str(number), "--world-size", "2", "--run-name", "job")
-        return Started(tmp_path, random_store, str(number), *words, program=program)
+        return Started(tmp_path, random_store, number, *words, program=program)
 
     assert "on 2 ranks" in said_by([rank(1), rank(0)])[1]
     assert len(step_lines(tmp_path)) == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.cli.main import main
-from tests.support.jobs.jobs import TINY, environment, step_lines
+from tests.support.jobs.jobs import TINY, environment, one_core_in_turn, step_lines
 from tests.support.paths import REPOSITORY
 
 LAUNCH = str(REPOSITORY / "launch_distributed_training.sh")
@@ -24,8 +24,8 @@ REFUSAL = re.compile(r"runs/one: in use \(training, process \d+ on \S+, since")
 class Start:
     """A start as a user types it."""
 
-    def __init__(self, directory: Path, store: Path, run: str, steps: int, output: Path) -> None:
-        self.output = output
+    def __init__(self, directory: Path, store: Path, run: str, steps: int, number: int) -> None:
+        self.output = directory / f"said-{number}"
         self.process = subprocess.Popen(
             [
                 *(LAUNCH, *TINY, "--data", str(store), "--steps", str(steps), "--checkpoint-interval", "4"),
@@ -33,8 +33,9 @@ class Start:
             ],
             cwd=directory,
             env={**environment(), "VIRTUAL_ENV": sys.prefix},
-            stdout=output.open("w"),
+            stdout=self.output.open("w"),
             stderr=subprocess.STDOUT,
+            preexec_fn=one_core_in_turn(number),
         )
 
     @property
@@ -52,7 +53,7 @@ def start(tmp_path: Path, random_store: Path) -> Iterator[Callable[[str, int], S
     starts: list[Start] = []
 
     def begin(run: str, steps: int) -> Start:
-        starts.append(Start(tmp_path, random_store, run, steps, tmp_path / f"said-{len(starts)}"))
+        starts.append(Start(tmp_path, random_store, run, steps, len(starts)))
         return starts[-1]
 
     yield begin

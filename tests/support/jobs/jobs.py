@@ -54,6 +54,13 @@ def one_core_a_rank(ranks: int) -> Callable[[], None]:
     return lambda: os.sched_setaffinity(0, cores)
 
 
+def one_core_in_turn(number: int) -> Callable[[], None]:
+    """Bind start number `number` of several at once to one core: threads of one rank on cores that others
+    use as well wait for each other most of the time."""
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
 def run_job(
     directory: Path,
     store: Path,
