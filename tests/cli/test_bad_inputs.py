@@ -102,7 +102,7 @@ TABLE = [
     ("import of nothing", ["data", "import", "{tmp}/none.pgn", "--store", "{tmp}/s"], ["none.pgn"]),
     ("import of damaged gzip", ["data", "import", "{gzip}", "--store", "{tmp}/s"], ["cut.pgn.gz"]),
     ("info of no store", ["data", "info", "{tmp}"], ["manifest.json"]),
-    ("weights that are not there", ["analyse", "--weights", "{tmp}/no.pt"], ["no.pt", "no such file", "a run"]),
+    ("weights that are not there", ["analyse", "--weights", "{tmp}/no.pt"], ["no.pt", "no such file"]),
     ("weights that are text", ["analyse", "--weights", "{text}"], ["text.pgn", "no weights file"]),
     ("weights cut short", ["analyse", "--weights", "{cut_pt}"], ["cut.pt"]),
     ("a pickle from outside", ["analyse", "--weights", "{pickle_pt}"], ["pickle.pt"]),

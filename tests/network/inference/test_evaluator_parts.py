@@ -158,7 +158,8 @@ def cuda_log(monkeypatch) -> tuple[list[str], BatchProgram]:
         run(num_moves)
 
     @contextlib.contextmanager
-    def capture(graph, stream):
+    def capture(graph, stream, capture_error_mode):
+        assert capture_error_mode == "thread_local"  # a checkpoint may be written meanwhile
         log.append("capture")
         yield
         log.append("captured")
@@ -208,7 +209,7 @@ def test_where_no_graph_can_be_captured_the_runner_says_why(cuda_log, monkeypatc
     log, program = cuda_log
 
     @contextlib.contextmanager
-    def no_capture(graph, stream):
+    def no_capture(graph, stream, capture_error_mode):
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
         yield
 

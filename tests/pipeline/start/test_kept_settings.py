@@ -43,8 +43,10 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     changed = {}
     for name, kind in SECTIONS.items():
         section = kind()
-        names = [entry.name for entry in dataclasses.fields(kind)]
-        values = {name: LISTS.get(name) or other_than(getattr(section, name)) for name in names}
+        values = {
+            entry.name: LISTS.get(entry.name) or other_than(getattr(section, entry.name), entry.metadata)
+            for entry in dataclasses.fields(kind)
+        }
         changed[name] = dataclasses.replace(section, **values)
     saved = to_table(Config(**changed))
     saved["self_play"]["mode"] = "mixed"
@@ -52,6 +54,7 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     assert told_changes(changed_settings(saved, result.config)) == []
     left = {change.name for change in changed_settings(saved, result.config)}
     of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval"}
+    of_a_start |= {"wandb_project", "wandb_team", "wandb_group", "gradient_accumulation_steps"}
     of_a_start |= {"data", "validation_data", "num_workers", "cache_dir", "verify_data"}
     assert left == of_a_start
 
@@ -59,17 +62,19 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
 LISTS = {"lr_milestones": (3,), "host_weights": ("a=2",)}
 
 
-def other_than(value):
+def other_than(value, metadata):
     """Another one of its kind that is allowed."""
-    words = {"chess": "connect4", "fen_only": "no", "adamw": "sgd", "none": "sqrt", "cosine": "step"}
-    words |= {"fp32": "bf16", "1000": "2000", "puct": "gumbel", "supervised": "mixed", "training": "fp32"}
     if isinstance(value, bool):
         return not value
     if isinstance(value, str):
-        return words.get(value, value + "x")
+        words = {"1000": "2000"}
+        return next((other for other in metadata["choices"] if other != value), words.get(value, value + "x"))
     if isinstance(value, tuple):
         return ("x",)
-    return value + 1 if isinstance(value, int) else value / 2 + 0.125
+    if isinstance(value, int):
+        return value + 1
+    other, low = value / 2 + 0.125, metadata["minimum"]
+    return other if low is None or other >= low else value + 1.0
 
 
 @pytest.mark.parametrize(
