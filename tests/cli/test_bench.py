@@ -1,12 +1,16 @@
 """`alphazero bench`: every benchmark runs and gives figures."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from alphazero.cli.commands import bench
 from alphazero.cli.main import main
 
+# These make an engine in their own process.
+ENGINES = ("engine", "device_work")
 SMALL = {
     "launcher": ["--rounds", "1"],
     "device_work": ["--config", "chess_cpu", "--micro-batches", "1"],
@@ -46,7 +50,15 @@ def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_benchmark_prints_one_json_object_of_figures(name, capsys):
-    assert main(["bench", name, "--json", *SMALL[name]]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    argv = ["bench", name, "--json", *SMALL[name]]
+    if name in ENGINES:  # DeepSpeed keeps the first process group for good, and other tests have theirs
+        done = subprocess.run(
+            [sys.executable, "-m", "alphazero", *argv], capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stderr
+        figures = json.loads(done.stdout)
+    else:
+        assert main(argv) == 0
+        figures = json.loads(capsys.readouterr().out)
     assert figures["bench"] == name
     assert any(isinstance(value, (int, float)) and value > 0 for value in figures.values())

@@ -94,7 +94,7 @@ class SlowJob:
                 self.takes("gradients", None)
 
         return SimpleNamespace(
-            loss_scale=SimpleNamespace(scale=1.0, state=dict),
+            loss_scale=SimpleNamespace(scale=1.0, at_minimum=True, state=dict),
             accumulate=lambda batch, count: self.takes("passes", SimpleNamespace(sums=sums)),
             gradients_are_finite=lambda: True,
             finish_step=finish_step,
