@@ -35,7 +35,8 @@ def reason(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text for people, cut where it is long."""
+    """A text from outside for a message of one line: cut where it is long, what cannot be printed escaped."""
+    text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
     if len(text) <= REASON_WIDTH:
         return text
     return f"{text[:REASON_WIDTH]}... ({len(text):,} characters)"

@@ -1,6 +1,6 @@
 """Text for people."""
 
-from alphazero.text import counted, near_match, one_of, quoted, reason, table
+from alphazero.text import counted, near_match, one_of, quoted, reason, shortened, table
 
 
 def test_nouns_are_counted():
@@ -40,3 +40,9 @@ def test_columns_are_as_wide_as_their_widest_cell_and_nothing_trails():
     rows = [("name", "count", "note"), ("a", "1,024", ""), ("longer", "7", "x")]
     assert table(rows, "lr") == ["name    count  note", "a       1,024", "longer      7  x"]
     assert table([]) == []
+
+
+def test_a_text_from_outside_stays_on_one_line():
+    assert shortened("a key\nwith\x1b[31m colours\udc80") == "a key\\nwith\\x1b[31m colours\\udc80"
+    assert shortened("naïve") == "naïve"
+    assert shortened("z" * 500).endswith("... (500 characters)")

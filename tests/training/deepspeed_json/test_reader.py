@@ -21,6 +21,7 @@ def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
         ({"train_batch_size": 0}, "train_batch_size = 0: expected a whole number of at least 1|from 1 to"),
         ({"train_batch_size": "64"}, 'train_batch_size = "64": expected a whole number'),
         ({"zero_optimisation": {}}, "no such key; expected zero_optimization$"),
+        ({"zero_optimizatio\n": {}}, r"zero_optimizatio\\n = .*: no such key; expected zero_optimization$"),
         ({"fp16.enabled": True}, "fp16.enabled = true: no such key"),
         (
             '{"compression_training": ' + '{"a": ' * 900 + '{"enabled": true}' + "}" * 901,
