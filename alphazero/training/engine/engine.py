@@ -43,6 +43,8 @@ from alphazero.training.exchange import Exchange
 from alphazero.training.rendezvous import served_store
 from alphazero.training.runtime import Runtime
 
+# The buffers of a BatchNorm: a counter comes last, and is not there in training (batch_norm.py).
+LAST_STATISTIC, COUNTER = "running_var", "num_batches_tracked"
 # A rank that is gone is noticed after this long; start-up on slow disks must fit in it.
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
@@ -308,15 +310,20 @@ class Engine:
             self.network.train()
 
     def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every parameter and buffer of the network, whole; collective."""
+        """Every parameter and buffer of the network, whole and in the network's order; collective.
+
+        The checksum that a run tells depends on the order.
+        """
         self._hear()
         self._statistics.publish()
         yield from self._state.weights()
         persistent = self.network.state_dict().keys()
+        counters = self._statistics.counters()
         for name, buffer in self.network.named_buffers():
             if name in persistent:
                 yield name, buffer
-        yield from self._statistics.counters().items()
+            if (counter := name.replace(LAST_STATISTIC, COUNTER)) in counters:
+                yield counter, counters[counter]
 
     def averaged_tensors(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
         """`tensors` (of `named_tensors`) with the moving averages in place; None without any. Collective."""

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import to_device
 from alphazero.training.batch.memory_probe import random_batch
 from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
@@ -81,4 +82,15 @@ def test_deepspeed_waits_for_no_device_in_a_step(lone_engine, monkeypatch):
     for number in range(5):
         lone_engine.step(engine, number, num_micro_batches=2)
     assert not waits
+    engine.close()
+
+
+def test_tensors_come_in_the_order_of_the_network_on_which_its_checksum_depends(lone_engine):
+    engine = lone_engine.make()
+    names = [name for name, _ in engine.named_tensors()]
+    fresh = AlphaZeroNet(engine.network.config, engine.network.spec)
+    state = fresh.state_dict()
+    buffers = [name for name, _ in fresh.named_buffers() if name in state]
+    assert names == [*(name for name, _ in fresh.named_parameters()), *buffers]
+    assert sum(name.endswith("num_batches_tracked") for name in names) > 2
     engine.close()
