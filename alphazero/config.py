@@ -17,6 +17,7 @@ from alphazero.optimizer_settings import OptimizerConfig as OptimizerConfig  # a
 from alphazero.settings import (
     MOST_SEED,
     MOST_STEPS,
+    json_ready,
     read_toml,
     refuse_section,
     setting,
@@ -427,7 +428,6 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
     file = read_toml(find_config(source)) if source else None
     sections: dict[str, Any] = {}
     set_by_file: set[str] = set()
-    set_by_preset: frozenset[str] = frozenset()
     for name, section in SECTIONS.items():
         values: dict[str, Any] = {}
         if file is not None and name in file.table:
@@ -439,16 +439,14 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
                 refuse_section(file, name, SECTIONS)
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
-    if file is not None and is_preset(file.path):
-        if is_named:
-            set_by_preset = frozenset({entry.name for entry in fields(NetworkConfig)} & set_by_file)
-        set_by_file = set()
+    shipped = file is not None and is_preset(file.path)
+    of_network = {entry.name for entry in fields(NetworkConfig)}
     return Config(
         **sections,
         preset=file.path.stem if file else "",
-        set_by_file=frozenset() if file is None or is_preset(file.path) else frozenset(set_by_file),
+        set_by_file=frozenset() if shipped else frozenset(set_by_file),
         set_by_flag=frozenset(known & flags.keys()),
-        set_by_preset=set_by_preset,
+        set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
     )
 
 
@@ -496,12 +494,3 @@ def is_preset(path: Path) -> bool:
 def to_table(config: Config) -> dict[str, Any]:
     """The settings as plain tables (JSON and TOML know no tuples)."""
     return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}
-
-
-def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of containers
-    """`value` with tuples as lists, as JSON and TOML would give it back."""
-    if isinstance(value, dict):
-        return {key: json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_ready(item) for item in value]
-    return value

@@ -278,3 +278,12 @@ def _convert(value: object, kind: type) -> object | None:
         return None
     is_exact = isinstance(value, str) or kind is str or converted == value
     return converted if is_number and is_exact else None
+
+
+def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of containers
+    """`value` with tuples as lists, as JSON and TOML would give it back."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return value

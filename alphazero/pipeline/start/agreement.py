@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from alphazero.config import Config, json_ready
+from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.errors import ConfigError, DataError
 from alphazero.host.checkout import commit_of, version_of
+from alphazero.settings import json_ready
 from alphazero.text import counted
 from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.exchange import Exchange

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from alphazero.config import SECTIONS, Config, json_ready
+from alphazero.config import SECTIONS, Config
+from alphazero.settings import json_ready
 
 # Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
 OF_A_START: Mapping[str, frozenset[str]] = {

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from alphazero.config import AUTO, SECTIONS, Config, json_ready
+from alphazero.config import AUTO, SECTIONS, Config
 from alphazero.errors import ConfigError
 from alphazero.pipeline.start.changed_settings import OF_A_START, Change, shown
-from alphazero.settings import checked
+from alphazero.settings import checked, json_ready
 
 # Where a run is, what it reads and what it reports is a matter of each start.
 SECTIONS_OF_A_START = ("data", "run")

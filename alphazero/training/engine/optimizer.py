@@ -22,8 +22,8 @@ STATE_KEYS = {
 MANY_STEPS = 1e9
 
 
-class SkippableAdamW(torch.optim.AdamW):
-    """AdamW that leaves weights and moments alone while `skips` is set.
+class SkippableAdam(torch.optim.Adam):
+    """Adam and AdamW (decoupled_weight_decay) that leave weights and moments alone while `skips` is set.
 
     DeepSpeed's engine calls `step` itself, in parts above ZeRO 0, and must do all else it does after a
     step: clear gradients and count. So a step over bad gradients is made and changes nothing. `found_inf`
@@ -42,23 +42,8 @@ class SkippableAdamW(torch.optim.AdamW):
             return super().step(closure)
 
 
-class SkippableAdam(torch.optim.Adam):
-    """Adam, its decay a part of the gradient, that leaves weights and moments alone while `skips` is set."""
-
-    skips = False
-    found_inf: torch.Tensor | None = None
-    corrects_bias = True
-
-    def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        """torch's step, or nothing."""
-        if self.skips:
-            return None
-        with _counts_of(self):
-            return super().step(closure)
-
-
 class SkippableSGD(torch.optim.SGD):
-    """SGD that leaves weights and momentum alone while `skips` is set; see SkippableAdamW."""
+    """SGD that leaves weights and momentum alone while `skips` is set; see SkippableAdam."""
 
     skips = False
     found_inf: torch.Tensor | None = None
@@ -69,7 +54,7 @@ class SkippableSGD(torch.optim.SGD):
 
 
 @contextlib.contextmanager
-def _counts_of(optimizer: SkippableAdamW | SkippableAdam) -> Iterator[None]:
+def _counts_of(optimizer: SkippableAdam) -> Iterator[None]:
     """Where the bias is not to be corrected, a step within sees very many steps behind it.
 
     torch's Adam always corrects; so its own kernels do without, and the true counts stay in the state.
@@ -87,7 +72,7 @@ def _counts_of(optimizer: SkippableAdamW | SkippableAdam) -> Iterator[None]:
         count.copy_(known + 1 - left_out)
 
 
-Skippable = SkippableAdamW | SkippableAdam | SkippableSGD
+Skippable = SkippableAdam | SkippableSGD
 
 
 def runs_fused(network: nn.Module) -> bool:
@@ -112,8 +97,13 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
         return SkippableSGD(
             groups, lr=config.learning_rate, momentum=config.momentum, nesterov=nesterov, fused=fused
         )
-    kind = SkippableAdam if config.optimizer == "adam" else SkippableAdamW
-    betas = (config.adam_beta1, config.adam_beta2)
-    optimizer = kind(groups, lr=config.learning_rate, betas=betas, eps=config.adam_eps, fused=fused)
+    optimizer = SkippableAdam(
+        groups,
+        lr=config.learning_rate,
+        betas=(config.adam_beta1, config.adam_beta2),
+        eps=config.adam_eps,
+        decoupled_weight_decay=config.optimizer == "adamw",
+        fused=fused,
+    )
     optimizer.corrects_bias = config.adam_bias_correction
     return optimizer
