@@ -65,8 +65,9 @@ def test_an_error_of_gloo_is_known_by_the_place_where_it_was_raised(tmp_path: Pa
     with pytest.raises(RuntimeError) as caught:
         module["all_reduce"]()
     assert account_of(caught.value, tmp_path).kind == "lost connection"
-    with pytest.raises(ValueError, match="not been initialized") as caught_misuse:
-        dist.barrier()
+    # Whether or not an earlier test has left a process group.
+    with pytest.raises(ValueError, match="must be string") as caught_misuse:
+        dist.Backend(5)
     assert account_of(caught_misuse.value, tmp_path).kind == "crash"
 
 
