@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import resource
 import statistics
@@ -28,7 +27,6 @@ from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.loop.device_settings import use_huge_pages
 from alphazero.training.runtime import default_threads, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
 from benchmarks.measuring.trainer import Bench, wait
@@ -81,8 +79,6 @@ def measure_rank(rank: int, args: argparse.Namespace, port: str, directory: str)
     torch.set_num_threads(default_threads(args.gpus))
     flags = {"blocks": str(args.blocks), "filters": str(args.filters), "precision": args.precision}
     config = load_config("", {**flags, "batch_size": str(args.batch)})
-    # As a run at ZeRO 1 does; for all contenders, who share this process.
-    use_huge_pages(dataclasses.replace(config.training, zero_stage=1), runtime.device)
     exchange = start_process_group(runtime)
     plan = plan_batches(args.batch, args.micro_batch, [1.0] * args.gpus, runtime.device.type)
     bench = Bench.make(config, runtime, plan, exchange)

@@ -46,7 +46,7 @@ from alphazero.training.engine.engine import end_process_group, start_process_gr
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.data_source import DataSource
-from alphazero.training.loop.device_settings import apply_device_settings, use_huge_pages
+from alphazero.training.loop.device_settings import apply_device_settings
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.position import Outcome
 from alphazero.training.loop.services import RankServices
@@ -58,7 +58,6 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     """Train as one rank of the job; returns the process's exit status."""
     stop = StopRequest()
     torch.set_num_threads(default_threads(runtime.local_world_size))
-    use_huge_pages(config.training, runtime.device)
     exchange = start_process_group(runtime)
     console = Console(runtime.is_main)
     try:

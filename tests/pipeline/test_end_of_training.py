@@ -22,7 +22,6 @@ def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     monkeypatch.setattr(module, "compare_ranks", lambda *args, check: ())
     monkeypatch.setattr(module, "find_run", lambda *args: contextlib.nullcontext())
     monkeypatch.setattr(module, "_train", work)
-    monkeypatch.setattr(module, "use_huge_pages", lambda training, device: None)
     config: Any = SimpleNamespace(run=None, preset="", training=None)
     settings: Any = None
     with contextlib.suppress(TrainingError):

@@ -15,17 +15,6 @@ DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 TF32_CAPABILITY = (8, 0)  # Ampere
 
 
-def use_huge_pages(config: TrainingConfig, device: torch.device) -> None:
-    """Have torch ask for huge pages where ZeRO runs on the CPU; before this process makes its first tensor.
-
-    DeepSpeed makes buffers as large as the network anew at every step, and the kernel clears their pages one
-    by one: 120,000 page faults a step for 20x256 at ZeRO 1, more time than all of the arithmetic of the step
-    but the passes (docs/performance.md). What the user has set stays.
-    """
-    if device.type == "cpu" and config.zero_stage > 0:
-        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-
-
 def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple[str, ...]:
     """Set what `config` asks for, before the first use of `device`; lines for the banner say what holds.
 

@@ -63,6 +63,6 @@ def lone_runtime(lone_group: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtim
 
 @pytest.fixture
 def lone_engine(lone_runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> LoneEngine:
-    """Makes engines within it. An engine of ZeRO 3 replaces torch's linear function for good; its test must not."""
+    """Makes engines within it. One of ZeRO 3 replaces torch's linear function: for this test alone."""
     monkeypatch.setattr(torch.nn.functional, "linear", torch.nn.functional.linear)
     return LoneEngine(lone_runtime)

@@ -4,12 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 # Of each case: the banner's lines and every switch, or what ConfigError said.
 PROGRAM = """
@@ -119,40 +116,3 @@ def test_deterministic_on_the_cpu_is_true_there_too(found):
 def test_on_a_real_gpu_the_switches_take_without_a_warning():
     switches = run_cases({"real": ["cuda", {"deterministic": True}, None, ""]})["real"]
     assert switches["deterministic"] and switches["cudnn_tf32"] == switches["matmul"]
-
-
-# Page faults of making, filling and dropping 64 MiB, twice; and what stands in the environment.
-FAULTS = """
-import os, resource, sys
-os.environ.pop("THP_MEM_ALLOC_ENABLE", None)
-import torch
-from alphazero.config import load_config
-from alphazero.training.loop.device_settings import use_huge_pages
-
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.empty(1 << 24).fill_(1.0)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-use_huge_pages(load_config("", {"zero_stage": sys.argv[1]}).training, torch.device("cpu"))
-faults()
-print(faults() + faults(), os.environ.get("THP_MEM_ALLOC_ENABLE"))
-"""
-
-
-@pytest.mark.skipif(
-    not HUGE_PAGES.exists() or "[madvise]" not in HUGE_PAGES.read_text(),
-    reason="the kernel gives none on request",
-)
-def test_large_buffers_of_zero_on_a_cpu_cost_few_page_faults():
-    told = {}
-    for stage in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-c", FAULTS, stage], capture_output=True, text=True, check=True, timeout=120
-        )
-        faults, variable = done.stdout.split()
-        told[stage] = (int(faults), variable)
-    assert told["0"][1] == "None"
-    assert told["1"][1] == "1"
-    assert told["0"][0] > 30_000
-    assert told["1"][0] < 3_000
