@@ -1,6 +1,7 @@
 """Hosts with private and shared directories: who writes, and where all go on from."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,16 +16,23 @@ ARGUMENTS = ("--checkpoint-interval", "4", "--optimizer", "adamw", "--run-name",
 
 
 def run_hosts(directories: list[Path], store: Path, steps: int) -> list[str]:
-    """One rank a host, each started by hand in its own directory; what each printed."""
+    """One rank a host, each started by hand in its own directory; what each printed.
+
+    Each has a processor of its own: a rank that is alone on its host takes a thread for every one it may use.
+    """
     port = free_port()
+    processors = sorted(os.sched_getaffinity(0))
     ranks = []
     for rank, directory in enumerate(directories):
         directory.mkdir(parents=True, exist_ok=True)
         place = ["--rank", str(rank), "--world-size", str(len(directories)), "--master-port", str(port)]
         argv = [sys.executable, str(REPOSITORY / "train_distributed.py"), *TINY, "--data", str(store)]
         argv += [*ARGUMENTS, "--steps", str(steps), *place, "--master-addr", "127.0.0.1"]
+        alone = ["taskset", "--cpu-list", str(processors[rank % len(processors)])]
         ranks.append(
-            subprocess.Popen(argv, cwd=directory, env=environment(), stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [*alone, *argv], cwd=directory, env=environment(), stderr=subprocess.PIPE, text=True
+            )
         )
     outputs = [rank.communicate(timeout=240)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * len(ranks), outputs
