@@ -57,6 +57,7 @@ def rehearsed(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_rehearsal_runs_every_kind_of_row_without_an_error(rehearsed):
     found = json.loads(rehearsed.read_text())
     assert found["bench"] == "gpu" and found["rehearsal"] is True and found["machine"]["commit"] == "a-name"
@@ -71,6 +72,7 @@ def test_the_rehearsal_runs_every_kind_of_row_without_an_error(rehearsed):
     assert first["figures"]["positions_per_s"] > 0 and first["figures"]["share_of_bf16_matmul"] > 0
 
 
+@pytest.mark.slow
 def test_the_tables_are_made_from_the_document_and_put_into_a_page(rehearsed, tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- bench gpu: begin -->\nold\n<!-- bench gpu: end -->\nafter\n")

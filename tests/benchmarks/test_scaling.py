@@ -67,6 +67,7 @@ def measured(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_measured_and_predicted_stand_side_by_side(measured):
     found = json.loads(measured.read_text())
     rows = {(row["kind"], row["ranks"]): row for row in found["scaling"]}
@@ -79,6 +80,7 @@ def test_measured_and_predicted_stand_side_by_side(measured):
     assert "no_model" in found and found["assumptions"]
 
 
+@pytest.mark.slow
 def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(measured, tmp_path, capsys):
     """Of a document of bench gpu, here made up."""
     rows = [

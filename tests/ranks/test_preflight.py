@@ -120,11 +120,11 @@ def test_a_rank_with_another_version_is_named_and_nothing_is_measured(tmp_path: 
 
 def test_a_rank_that_never_comes_is_named_with_its_host(tmp_path: Path):
     begin = time.monotonic()
-    results = run(tmp_path, [0, 1], "none", 0, timeout_s=8)
+    results = run(tmp_path, [0, 1], "none", 0, timeout_s=5)
     assert time.monotonic() - begin < 60
     assert [results[rank][0] for rank in (0, 1)] == [2, 2]
     said = results[0][2] + results[1][2]
-    assert said.count("rank 2 (node2) did not come to step 'start' within 8 s") == 1, said
+    assert said.count("rank 2 (node2) did not come to step 'start' within 5 s") == 1, said
     assert "Traceback" not in said
 
 
