@@ -20,9 +20,10 @@ import chess.pgn
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
 from alphazero.cli.flags.numbers import count
 from alphazero.cli.flags.parser import Parser
+from alphazero.data.importing.stream import ParsedChunk
 from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.source import find_sources
-from alphazero.data.pgn.stream import ParsedChunk, parse_sources
+from alphazero.data.pgn.stream import parse_sources
 from alphazero.errors import ConfigError
 
 # What an engine writes beside its moves in TCEC's files: some 200 bytes per ply.

@@ -1,63 +1,19 @@
-"""Import of PGN into a game store: all cores, broken off and continued, the same bytes in any case.
-
-While it runs, <store>.importing/ (working_directory.py) holds `lock`, `journal.json` and the unfinished store
-in `store/`; the last step renames that to <store>.
-"""
+"""Import of PGN into a game store."""
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from tqdm import tqdm
-
-from alphazero._core import PgnFault, PgnGames
-from alphazero.data.pgn.journal import Journal, Place, Tally
-from alphazero.data.pgn.lock import ImportLock
-from alphazero.data.pgn.quarantine import MOST_LINES, Quarantine
+from alphazero._core import PgnFault
+from alphazero.data.importing.importer import Format, ImportReport, import_sources, to_stderr
+from alphazero.data.importing.quarantine import MOST_LINES
 from alphazero.data.pgn.rows import GAME, rows_of
-from alphazero.data.pgn.source import Source, find_sources
-from alphazero.data.pgn.stream import CHUNK_BYTES, ParsedChunk, SourceEnd, parse_sources
-from alphazero.data.pgn.working_directory import MARKER, WorkingDirectory
-from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
-from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
-from alphazero.errors import DataError
+from alphazero.data.pgn.source import find_sources
+from alphazero.data.pgn.stream import CHUNK_BYTES, parse_sources
+from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES
 from alphazero.files import sha256_of
-from alphazero.text import printable
-
-_ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What an import did. was_there: the store held these sources already and nothing was done."""
-
-    store: Path
-    manifest: Manifest
-    was_there: bool
-    continued: bool
-    seconds: float
-
-    @property
-    def games_read(self) -> int:
-        """Games found in the sources: imported and quarantined."""
-        return sum(source.games for source in self.manifest.sources)
-
-
-def working_directory(store: Path) -> Path:
-    """Where the import of `store` is at work."""
-    return WorkingDirectory(store).path
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def import_pgn(
@@ -70,225 +26,26 @@ def import_pgn(
     chunk_bytes: int = CHUNK_BYTES,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
     most_quarantine_lines: int = MOST_LINES,
-    say: Callable[[str], None] = _to_stderr,
+    say: Callable[[str], None] = to_stderr,
 ) -> ImportReport:
-    """Read PGN files and directories (find_sources) into the game store `store`.
+    """Read PGN files and directories (find_sources) into the game store `store`, as import_sources does.
 
-    workers: threads that parse, and as many that decompress. progress: a bar on stderr.
-    wait: for another import of the same store, instead of refusing. shard_limits: games, plies of a
-    full shard. most_quarantine_lines: of the store; more faulty games are only counted. say: told of what is
-    passed over. Raises DataError; what was finished by then is kept for the next call.
+    chunk_bytes: of text that a thread parses at once. say: told of what is passed over. Raises DataError.
     """
-    begin = time.monotonic()
-    found = find_sources(sources, say)
-    store = store.resolve()
-    work = WorkingDirectory(store)
-    while True:
-        if (manifest := _present_manifest(found, store)) is not None:
-            work.remove()  # of a run killed in its last step
-            return ImportReport(store, manifest, True, False, time.monotonic() - begin)
-        work.make()
-        with ImportLock(work.lock, wait=wait, marker=MARKER) as lock:
-            # Another import may have finished while this one waited.
-            if not lock.is_current() or (store / MANIFEST_NAME).exists():
-                continue
-            run = _ImportRun(found, store, shard_limits, most_quarantine_lines)
-            with tqdm(
-                total=sum(source.size_bytes for source in found),
-                unit="B",
-                unit_scale=True,
-                desc=f"import {printable(store.name)}",
-                disable=not progress,
-            ) as bar:
-                manifest = run.run(workers, chunk_bytes, bar)
-            work.remove()
-        return ImportReport(store, manifest, False, run.continued, time.monotonic() - begin)
-
-
-def _present_manifest(found: Sequence[Source], store: Path) -> Manifest | None:
-    """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
-    if not store.exists():
-        return None
-    if not (store / MANIFEST_NAME).exists():
-        if store.is_dir() and not any(store.iterdir()):
-            return None
-        raise DataError(f"{store}: is there and is no game store; name another or remove it")
-    manifest = Manifest.from_json(store / MANIFEST_NAME)
-    here = [(source.name, source.size_bytes) for source in found]
-    there = [(entry.name, entry.size_bytes) for entry in manifest.sources]
-    same = here == there and all(
-        sha256_of(source.path) == entry.sha256 for source, entry in zip(found, manifest.sources, strict=True)
+    pgn = Format(
+        game=GAME,
+        parse=partial(parse_sources, chunk_bytes=chunk_bytes),
+        rows=rows_of,
+        name_of_fault=lambda fault: PgnFault(fault).name.lower(),
+        sha256=lambda source: sha256_of(source.path),
     )
-    if not same:
-        raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
-    return manifest
-
-
-class _ImportRun:
-    """One run of an import: reads from the journal's place on, adds rows, keeps the journal."""
-
-    def __init__(
-        self, sources: Sequence[Source], store: Path, shard_limits: tuple[int, int], most_lines: int
-    ) -> None:
-        self.sources = sources
-        self.store = store
-        self.work = WorkingDirectory(store)
-        self.work.check()
-        fresh = Journal.begin(sources, shard_limits)
-        journal = Journal.load(self.work.journal)
-        self.continued = journal is not None
-        self.journal = journal or fresh
-        if (self.journal.sources, self.journal.shard_limits) != (fresh.sources, fresh.shard_limits):
-            raise DataError(
-                f"{self.work.path}: holds an unfinished import of other sources, or of these before"
-                " they changed; remove it to start anew"
-            )
-        self.finished = list(self.journal.finished)
-        self.place = self.journal.place
-        known = {shard.name: shard.size_bytes for shard in self.journal.shards}
-        self.work.clean_store({**known, QUARANTINE_NAME: self.journal.quarantine_size_bytes})
-        self.quarantine = Quarantine(self.work.store / QUARANTINE_NAME, most_lines)
-        self.writer = StoreWriter(
-            self.work.store,
-            GAME,
-            shards=self.journal.shards,
-            shard_games=shard_limits[0],
-            shard_plies=shard_limits[1],
-        )
-
-    def run(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
-        """Read all sources and finish the store."""
-        with closing(self.quarantine):
-            self._read(workers, chunk_bytes, bar)
-            self.quarantine.finish(sum(entry.num_quarantined for entry in self.finished))
-        if not any(entry.imported for entry in self.finished):
-            raise self._nothing_imported()
-        return self.writer.finish(self.store, self.finished)
-
-    def _nothing_imported(self) -> DataError:
-        """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
-        read = sum(entry.games for entry in self.finished)
-        reason = self.quarantine.first_reason()
-        first = f"; the first: {reason}" if reason else ""
-        self.work.remove_store()
-        return DataError(
-            f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
-            f" ({read} games found{first})"
-        )
-
-    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> None:
-        bytes_read = _ByteCount()
-        bytes_read.add(sum(source.size_bytes for source in self.sources[: self.place.source_index]))
-        items = parse_sources(
-            self.sources,
-            workers=workers,
-            count_bytes=bytes_read.add,
-            first_source=self.place.source_index,
-            skip_bytes=self.place.offset,
-            chunk_bytes=chunk_bytes,
-        )
-        begin, games_at_begin = time.monotonic(), self._games_read()
-        with closing(items):
-            while (item := self._next(items)) is not None:
-                if isinstance(item, SourceEnd):
-                    self._end_source(item)
-                else:
-                    self._take(item)
-                games = self._games_read()
-                per_second = (games - games_at_begin) / (time.monotonic() - begin)
-                bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
-                bar.update(bytes_read.take())
-
-    def _next(self, items: Iterator[ParsedChunk | SourceEnd]) -> ParsedChunk | SourceEnd | None:
-        try:
-            return next(items, None)
-        except DataError as error:
-            raise DataError(f"{error} ({self.place.tally.games} games of it read before)") from error
-
-    def _games_read(self) -> int:
-        return sum(entry.games for entry in self.finished) + self.place.tally.games
-
-    def _take(self, chunk: ParsedChunk) -> None:
-        """Rows to the writer, faults to the quarantine; a full shard is made durable with the journal."""
-        games = chunk.games
-        name = self.sources[chunk.source_index].name
-        self.place = replace(self.place, offset=chunk.offset)
-        done = self.place.tally.games - self.place.games  # by the run before; else 0
-        num_rows = len(games.game)
-        row = int(np.searchsorted(games.game, done))
-        while True:
-            rows = rows_of(games, name, row, min(row + _ROWS_AT_ONCE, num_rows))
-            end_row = row + self.writer.add(rows)
-            is_full = self.writer.is_full
-            is_end = end_row == num_rows and not is_full
-            end = games.games_read if is_end else int(games.game[end_row - 1]) + 1
-            self._note(games, slice(row, end_row), range(done, end))
-            if is_end:
-                break
-            if is_full:
-                self.writer.close_shard()
-                self._save_journal()
-            row, done = end_row, end
-        self.place = replace(
-            self.place, games=self.place.games + games.games_read, lines=self.place.lines + games.lines
-        )
-
-    def _note(self, games: PgnGames, rows: slice, read: range) -> None:
-        """Count the games `read` of a chunk, which are `rows` and the quarantined ones among them."""
-        source = self.sources[self.place.source_index]
-        first, last = (int(np.searchsorted(games.faulty_game, game)) for game in (read.start, read.stop))
-        self.quarantine.add(games, range(first, last), source.name, self.place.games, self.place.lines)
-        kinds, counts = np.unique(games.fault[first:last], return_counts=True)
-        tally = Tally(
-            games=len(read),
-            imported=rows.stop - rows.start,
-            plies=int(games.moves_offset[rows.stop] - games.moves_offset[rows.start]),
-            contradictions=int(np.count_nonzero(games.contradiction[rows])),
-            quarantined={
-                PgnFault(kind).name.lower(): count
-                for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)
-            },
-        )
-        self.place = replace(self.place, tally=self.place.tally.plus(tally))
-
-    def _end_source(self, end: SourceEnd) -> None:
-        source, tally = self.sources[end.source_index], self.place.tally
-        entry = SourceEntry(
-            name=source.name,
-            size_bytes=source.size_bytes,
-            sha256=end.sha256,
-            games=tally.games,
-            imported=tally.imported,
-            plies=tally.plies,
-            quarantined=tally.quarantined,
-            contradictions=tally.contradictions,
-        )
-        self.finished.append(entry)
-        self.place = Place(source_index=end.source_index + 1)
-
-    def _save_journal(self) -> None:
-        self.journal = replace(
-            self.journal,
-            shards=tuple(self.writer.shards),
-            finished=tuple(self.finished),
-            place=self.place,
-            quarantine_size_bytes=self.quarantine.make_durable(),
-        )
-        self.journal.save(self.work.journal)
-
-
-class _ByteCount:
-    """Bytes that many threads report and one thread shows."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._num_bytes = 0
-
-    def add(self, num_bytes: int) -> None:
-        with self._lock:
-            self._num_bytes += num_bytes
-
-    def take(self) -> int:
-        with self._lock:
-            taken, self._num_bytes = self._num_bytes, 0
-        return taken
+    return import_sources(
+        pgn,
+        find_sources(sources, say),
+        store,
+        workers=workers,
+        progress=progress,
+        wait=wait,
+        shard_limits=shard_limits,
+        most_quarantine_lines=most_quarantine_lines,
+    )

@@ -24,7 +24,7 @@ from alphazero.data.store.store import (
     shard_name,
     view_of,
 )
-from alphazero.data.store.writer import encode_shard, write_whole
+from alphazero.data.store.writer import encode_shard, version_of_shards, write_whole
 from alphazero.errors import DataError
 from alphazero.files import fsync_directory, remove_unfinished, sha256_of
 
@@ -66,7 +66,7 @@ class GrowingStore:
         return self.manifest.shards if self.manifest else ()
 
     def append(self, rows: pa.RecordBatch) -> ShardEntry:
-        """Add a shard of these rows (ROW_SCHEMA), as `append_shard` does. Raises DataError."""
+        """Add a shard of these rows (ROW_SCHEMA or row_schema), as `append_shard` does. Raises DataError."""
         return self.append_shard(bytes(encode_shard([rows])))
 
     def append_shard(self, content: bytes) -> ShardEntry:
@@ -119,6 +119,7 @@ class GrowingStore:
             quarantine_games=0,
             quarantine_size_bytes=0,
             quarantine_sha256=hashlib.sha256(b"").hexdigest(),
+            version=version_of_shards(self.path, shards),
         )
         self._attempted = manifest
         write_whole(self.path / MANIFEST_NAME, manifest.to_json().encode())

@@ -1,7 +1,7 @@
 """The game store: a directory of immutable Arrow shards, a row a game, under one manifest.
 
 DIR/manifest.json    magic, version, shards with row counts and sha256, sources, totals
-DIR/shard-*.arrow    Arrow IPC files, uncompressed, one record batch each (SCHEMA)
+DIR/shard-*.arrow    Arrow IPC files, uncompressed, one record batch each (schema.py)
 DIR/quarantine.jsonl a line for each game that could not be imported, and why
 
 Shards are memory-mapped; C++ reads them through the numpy views of ShardView. Lengths, offsets and words are
@@ -28,14 +28,15 @@ import pyarrow as pa
 
 from alphazero import _core
 from alphazero.data.store.arrow_views import buffer_values, list_view, validity
+from alphazero.data.store.schema import OLDEST_VERSION, VERSION, is_shard_schema, version_of
 from alphazero.data.store.search_columns import SearchView, check_values, search_view
+from alphazero.data.store.version_2 import check_note_lengths, check_notes
 from alphazero.errors import DataError
 from alphazero.files import sha256_of
 from alphazero.games.registry import game_names, get_game
 from alphazero.text import quoted, reason
 
 MAGIC = "alphazero-game-store"
-VERSION = 1
 MANIFEST_NAME = "manifest.json"
 QUARANTINE_NAME = "quarantine.jsonl"
 
@@ -46,40 +47,6 @@ _SHARD_NAME = re.compile(r"shard-\d{5,}\.arrow", re.ASCII)
 def shard_name(number: int) -> str:
     """File name of a store's shard, counted from 0."""
     return f"shard-{number:05d}.arrow"
-
-
-_WORDS = pa.dictionary(pa.int32(), pa.utf8())  # few distinct values: 4 bytes per game
-
-# result: +1 the first player (white) won, 0 drawn, -1 lost, null unknown. moves: csrc/games/game.hpp.
-# From flags on, what a search knew, one entry a ply; null where no search made the game:
-#   root_q, best_q: W - L for the side to move; root_d: chance of a draw; visits: of the root;
-#   policy of ply i: policy_move and policy_prob (1/65535) [policy_offsets[i]:policy_offsets[i + 1]].
-SCHEMA = pa.schema(
-    [
-        pa.field("game", _WORDS, nullable=False),
-        pa.field("variant", _WORDS, nullable=False),
-        pa.field("start_fen", pa.utf8()),  # null: the game's usual start
-        pa.field("moves", pa.list_(pa.field("item", pa.uint16(), nullable=False)), nullable=False),
-        pa.field("result", pa.int8()),
-        pa.field("termination", _WORDS),
-        pa.field("white", _WORDS),
-        pa.field("black", _WORDS),
-        pa.field("white_elo", pa.int32()),
-        pa.field("black_elo", pa.int32()),
-        pa.field("event", _WORDS),
-        pa.field("date", _WORDS),
-        pa.field("source", _WORDS, nullable=False),
-        pa.field("flags", pa.list_(pa.uint8())),
-        pa.field("root_q", pa.list_(pa.float32())),
-        pa.field("root_d", pa.list_(pa.float32())),
-        pa.field("best_q", pa.list_(pa.float32())),
-        pa.field("visits", pa.list_(pa.uint32())),
-        pa.field("policy_offsets", pa.list_(pa.uint32())),
-        pa.field("policy_move", pa.list_(pa.uint16())),
-        pa.field("policy_prob", pa.list_(pa.uint16())),
-        pa.field("target_kind", _WORDS),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -173,6 +140,7 @@ class Manifest:
     quarantine_games: int
     quarantine_size_bytes: int
     quarantine_sha256: str
+    version: int = OLDEST_VERSION
 
     @property
     def games(self) -> int:
@@ -196,7 +164,7 @@ class Manifest:
         """The JSON form without its own checksum."""
         return {
             "magic": MAGIC,
-            "version": VERSION,
+            "version": self.version,
             "game": self.game,
             "games": self.games,
             "plies": self.plies,
@@ -237,9 +205,11 @@ class Manifest:
             raise DataError(f"{path}: no manifest of a game store: {reason(error)}") from error
         if not isinstance(body, dict) or body.get("magic") != MAGIC:
             raise DataError(f"{path}: no manifest of a game store; expected magic {MAGIC!r}")
-        if body.get("version") != VERSION:
+        version = body.get("version")
+        if type(version) is not int or not OLDEST_VERSION <= version <= VERSION:
             raise DataError(
-                f"{path}: version {quoted(body.get('version'))}; this program reads version {VERSION}"
+                f"{path}: version {quoted(version)} of the game store; this program reads versions"
+                f" {OLDEST_VERSION} to {VERSION}"
             )
         recorded = body.pop("manifest_sha256", None)
         if recorded != _digest(body):
@@ -255,6 +225,7 @@ class Manifest:
                 quarantine_games=quarantine["games"],
                 quarantine_size_bytes=quarantine["size_bytes"],
                 quarantine_sha256=quarantine["sha256"],
+                version=version,
             )
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: damaged: {reason(error)}") from error
@@ -291,9 +262,14 @@ class ShardView:
 
     @cached_property
     def table(self) -> pa.Table:
-        """All columns (SCHEMA), memory-mapped."""
+        """All columns (schema.py), memory-mapped."""
         assert self.batch is not None
         return pa.Table.from_batches([self.batch])
+
+    @property
+    def version(self) -> int:
+        """The version of store that its columns need."""
+        return OLDEST_VERSION if self.batch is None else version_of(self.batch.schema)
 
     def check_size(self) -> None:
         """Raises DataError where the file became shorter: reading beyond its end would kill the process."""
@@ -320,8 +296,10 @@ def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
     """
     try:
         reader = pa.ipc.open_file(source)
-        if not reader.schema.equals(SCHEMA):
-            raise DataError(f"{path}: its columns are not those of a version {VERSION} shard")
+        if not is_shard_schema(reader.schema):
+            raise DataError(
+                f"{path}: its columns are not those of a shard of version {OLDEST_VERSION} or {VERSION}"
+            )
         if reader.num_record_batches != 1:
             raise DataError(f"{path}: {reader.num_record_batches} record batches; expected 1")
         batch = reader.get_batch(0)
@@ -337,6 +315,7 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
     result, fen = batch.column("result"), batch.column("start_fen")
     try:
         moves = list_view(batch, "moves", np.uint16)
+        check_note_lengths(batch, moves.offset)
         plies = len(moves.values)
         fen_offset = buffer_values(fen.buffers()[1], np.int32, games + 1)
         if fen.null_count and np.any(np.diff(fen_offset)[~validity(fen)] != 0):
@@ -360,10 +339,12 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
         raise DataError(f"{path}: no readable shard: {reason(error)}") from error
 
 
-def _map_shard(directory: Path, entry: ShardEntry) -> ShardView:
+def _map_shard(directory: Path, entry: ShardEntry, version: int) -> ShardView:
     path = directory / entry.name
     mapping = _map(path, entry.size_bytes)
     view = view_of(shard_batch(pa.py_buffer(mapping), path), path, mapping)
+    if view.version > version:
+        raise DataError(f"{path}: columns of version {view.version}; the manifest says version {version}")
     if (view.num_games, view.num_plies) != (entry.games, entry.plies):
         raise DataError(
             f"{path}: {view.num_games} games with {view.num_plies} plies; "
@@ -399,7 +380,7 @@ class GameStore:
                 raise DataError(f"{path / name}: is no file; expected one of {size_bytes} bytes")
             if found.st_size != size_bytes:
                 raise DataError(f"{path / name}: {found.st_size} bytes; the manifest says {size_bytes}")
-        return cls(path, manifest, [_map_shard(path, entry) for entry in manifest.shards])
+        return cls(path, manifest, [_map_shard(path, entry, manifest.version) for entry in manifest.shards])
 
     @property
     def num_games(self) -> int:
@@ -467,6 +448,8 @@ def verify_shard(shard: ShardView, game: str) -> None:
         shard.table.validate(full=True)
         if shard.search is not None:
             check_values(shard.search)
+        if shard.batch is not None:
+            check_notes(shard.batch)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{shard.path}: {reason(error)}") from error
     if game not in game_names():

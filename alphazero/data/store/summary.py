@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from alphazero.data.store.schema import VERSION_2_FIELDS
 from alphazero.data.store.store import GameStore, SourceEntry
 
 
@@ -20,7 +21,7 @@ class StoreSummary:
     results: games by '1-0', '1/2-1/2', '0-1', '*' (unknown). contradictions: games whose result differs
     from the mate or stalemate they end in. searched_games: made by a search; full_searches: their plies that
     count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
-    player, if any is given.
+    player, if any is given. columns: those of version 2.
     """
 
     game: str
@@ -40,6 +41,8 @@ class StoreSummary:
     quarantined: Mapping[str, int]
     sources: tuple[SourceEntry, ...]
     manifest_sha256: str
+    version: int
+    columns: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -86,4 +89,10 @@ def summarize(store: GameStore) -> StoreSummary:
         quarantined=manifest.quarantined,
         sources=manifest.sources,
         manifest_sha256=manifest.sha256,
+        version=manifest.version,
+        columns=tuple(
+            field.name
+            for field in VERSION_2_FIELDS
+            if any(field.name in shard.table.schema.names for shard in store.shards)
+        ),
     )

@@ -6,7 +6,7 @@ Where a shard ends depends on the rows alone, so that equal rows make equal byte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alphazero.data.store.schema import (
+    OLDEST_VERSION,
+    SCHEMA,
+    as_rows,
+    columns_used,
+    schema_with,
+    version_of,
+)
 from alphazero.data.store.store import (
     MANIFEST_NAME,
     QUARANTINE_NAME,
-    SCHEMA,
     Manifest,
     ShardEntry,
     SourceEntry,
@@ -26,16 +33,21 @@ from alphazero.data.store.store import (
 )
 from alphazero.errors import DataError
 from alphazero.files import fsync_directory, replacing, sha256_of
+from alphazero.text import reason
 
 # A shard is full at the first of these: some 20 MB of a game file, and offsets far below 2**31.
 SHARD_GAMES = 1 << 16
 SHARD_PLIES = 1 << 23
 SHARD_TEXT_BYTES = 1 << 28  # names, events and the like, as they come: 4 KiB a game
 
-# What a writer of rows hands over: SCHEMA with plain words instead of dictionaries.
-ROW_SCHEMA = pa.schema(
-    [field.with_type(pa.utf8()) if pa.types.is_dictionary(field.type) else field for field in SCHEMA]
-)
+# What a writer of rows hands over: SCHEMA with plain words instead of dictionaries. Columns of version 2 may
+# follow it (row_schema).
+ROW_SCHEMA = as_rows(SCHEMA)
+
+
+def row_schema(names: Iterable[str]) -> pa.Schema:
+    """ROW_SCHEMA and these columns of version 2, in their order."""
+    return as_rows(schema_with(names))
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
@@ -139,6 +151,7 @@ class StoreWriter:
             quarantine_games=sum(source.num_quarantined for source in sources),
             quarantine_size_bytes=quarantine_path.stat().st_size,
             quarantine_sha256=sha256_of(quarantine_path),
+            version=version_of_shards(self.directory, self.shards),
         )
         write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
         try:
@@ -159,15 +172,44 @@ def _text_bytes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return total
 
 
+def version_of_shards(directory: Path, shards: Sequence[ShardEntry]) -> int:
+    """The version of a store of these shards, by the columns that they have. Raises DataError."""
+    version = OLDEST_VERSION
+    for entry in shards:
+        path = directory / entry.name
+        try:
+            with path.open("rb") as file:
+                version = max(version, version_of(pa.ipc.open_file(file).schema))
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path}: no readable shard: {reason(error)}") from error
+    return version
+
+
 def encode_shard(rows: Sequence[pa.RecordBatch]) -> memoryview:
-    """The bytes of one shard: equal rows give equal bytes, however they are cut into batches."""
-    table = pa.Table.from_batches(rows, ROW_SCHEMA)
+    """The bytes of one shard: equal rows give equal bytes, however they are cut into batches.
+
+    It has the columns of version 2 that hold anything; without any it is a shard of version 1.
+    """
+    schema = schema_with(columns_used(rows))
+    wanted = as_rows(schema)
+    table = pa.Table.from_batches([_with_columns(batch, wanted) for batch in rows], wanted)
     columns = []
-    for field, column in zip(SCHEMA, table.columns, strict=True):
+    for field, column in zip(schema, table.columns, strict=True):
         whole = pa.concat_arrays(column.chunks)
         columns.append(whole.dictionary_encode() if pa.types.is_dictionary(field.type) else whole)
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, SCHEMA) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)
     return memoryview(sink.getvalue())
+
+
+def _with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with exactly these columns: what they lack is null."""
+    if rows.schema.equals(schema):
+        return rows
+    columns = [
+        rows.column(field.name) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

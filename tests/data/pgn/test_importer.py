@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from alphazero import _core
+from alphazero.data.importing.importer import working_directory
 from alphazero.data.pgn import importer as pgn
-from alphazero.data.pgn.importer import import_pgn, working_directory
+from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.open import open_or_import
 from alphazero.data.pgn.rows import rows_of
 from alphazero.data.pgn.source import find_sources

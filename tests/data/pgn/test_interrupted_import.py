@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.data.pgn.importer import ImportReport, working_directory
-from alphazero.data.pgn.lock import ImportLock
+from alphazero.data.importing.importer import ImportReport, working_directory
+from alphazero.data.importing.lock import ImportLock
 from alphazero.errors import DataError
 from tests.support.data.pgn_sources import content, run
 

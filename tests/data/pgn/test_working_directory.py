@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.data.pgn.importer import import_pgn, working_directory
+from alphazero.data.importing.importer import working_directory
+from alphazero.data.pgn.importer import import_pgn
 from alphazero.errors import DataError
 
 GAME = '[Event "e"]\n\n1. e4 e5 1-0\n\n'

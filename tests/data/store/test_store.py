@@ -199,7 +199,7 @@ def test_a_manifest_that_does_not_fit_its_shards_is_refused(store_path: Path):
 
 def test_other_formats_and_versions_are_refused(store_path: Path):
     for change, words in (
-        ({"version": 2}, "version 2; this program reads version 1"),
+        ({"version": 3}, "version 3 of the game store; this program reads versions 1 to 2"),
         ({"magic": "x"}, "no manifest of a game store"),
     ):
         rewrite_manifest(store_path, **change)

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from alphazero import _core
+from alphazero.data.importing.stream import DescribedFault, ParsedGames
 from alphazero.errors import DataError
 
 MOST_LINES = 100_000  # some 20 MB: what is beyond it no person reads
@@ -28,7 +28,7 @@ class Quarantine:
             raise self._fault(error) from error
 
     def add(
-        self, games: _core.PgnGames, faulty: range, source_name: str, games_before: int, lines_before: int
+        self, games: ParsedGames, faulty: range, source_name: str, games_before: int, lines_before: int
     ) -> None:
         """Lines for the games `faulty` of all that are faulty in a text, as long as there is room.
 
@@ -81,9 +81,7 @@ class Quarantine:
         return DataError(f"{self._path}: cannot write: {error.strerror}")
 
 
-def quarantine_line(
-    game: _core.PgnQuarantined, source_name: str, games_before: int, lines_before: int
-) -> bytes:
+def quarantine_line(game: DescribedFault, source_name: str, games_before: int, lines_before: int) -> bytes:
     """A line of quarantine.jsonl. Games and lines of the source count from 1, plies are those read before."""
     body = {
         "source": source_name,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from alphazero.data.pgn.journal import Journal
+from alphazero.data.importing.journal import Journal
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME
 from alphazero.errors import DataError
 

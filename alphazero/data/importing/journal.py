@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from alphazero.data.pgn.source import Source
+from alphazero.data.importing.files import Source
 from alphazero.data.store.store import ShardEntry, SourceEntry
 from alphazero.data.store.writer import write_whole
 from alphazero.errors import DataError
