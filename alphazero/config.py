@@ -88,6 +88,13 @@ class DataConfig:
         "where the game begins from a FEN (fen_only)",
         choices=("no", "fen_only"),
     )
+    data_value_q_ratio: float = setting(
+        0.0,
+        "share of the search's value in the value target of given games that a search made (lc0's, "
+        "self-play); the rest is the result",
+        minimum=0,
+        maximum=1,
+    )
     symmetries: bool = setting(True, "show positions rotated or mirrored where the game allows it")
     num_workers: int = setting(
         -1,

@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_chess(module);
   alphazero::bindings::bind_games(module);
   alphazero::bindings::bind_pgn(module);
+  alphazero::bindings::bind_lc0(module);
   alphazero::bindings::bind_loader(module);
   alphazero::bindings::bind_search(module);
   alphazero::bindings::bind_solver(module);

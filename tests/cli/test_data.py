@@ -2,11 +2,13 @@
 
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
 
 from alphazero.cli.main import main
+from tests.support.data.lc0_records import records_of, standard_game, write
 
 GAMES = (
     '[Event "a"]\n[White "w"]\n[WhiteElo "2500"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 1-0\n\n'
@@ -66,6 +68,31 @@ def test_verify_says_that_all_is_well(store: Path, capsys: pytest.CaptureFixture
     assert "2 games, 4 plies: checksums match, every move is legal" in capsys.readouterr().out
 
 
+def test_lc0_data_goes_in_and_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    leela, store = tmp_path / "leela", tmp_path / "store"
+    leela.mkdir()
+    for number in range(3):
+        records = records_of(standard_game(number, 12), 1, random.Random(number))
+        write(leela / f"training.{number}.gz", records)
+    assert main(["data", "import", str(leela), "--store", str(store), "--workers", "1"]) == 0
+    assert f"{store}: 3 games, 36 plies in 1 shard" in capsys.readouterr().out
+    assert main(["data", "info", str(store)]) == 0
+    assert "version       2, with best_d, played_q" in capsys.readouterr().out
+    assert main(["data", "export", str(store), "--to", "lc0", "--out", str(tmp_path / "out")]) == 0
+    assert f"{tmp_path / 'out'}: 3 games, 36 positions" in capsys.readouterr().out
+    pgn = str(tmp_path / "games.pgn")
+    words = ["data", "export", str(store), "--to", "pgn", "--out", pgn, "--first", "1", "--games", "1"]
+    assert main(words) == 0
+    assert f"{pgn}: 1 game, 12 plies" in capsys.readouterr().out
+    assert main(words) == 2
+    (leela / "more.pgn").write_text(GAMES)
+    assert main(["data", "import", str(leela), "--store", str(tmp_path / "other")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "expected" in line] == lines
+    assert "holds lc0 training data and" in lines[-1]
+    assert not (tmp_path / "other").exists()
+
+
 def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys: pytest.CaptureFixture[str]):
     here = games.parent
     (here / "not.pgn").write_text("nothing that is chess")
@@ -103,7 +130,7 @@ def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys:
         (["info", str(games.parent)], "no game store here"),
         (["verify", str(damaged)], "shard-00000.arrow: "),
         (["explode"], "explode"),
-        ([], "{import,info,verify}"),
+        ([], "{import,info,verify,export}"),
     ):
         assert main(["data", *arguments]) == 2, arguments
         shown = capsys.readouterr()

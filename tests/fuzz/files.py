@@ -28,6 +28,7 @@ MODULES = (
     "alphazero.cli.commands.eval",
     "alphazero.cli.commands.import_weights",
     "alphazero.cli.commands.perft",
+    "alphazero.data.lc0.importer",
     "alphazero.data.pgn.importer",
     "alphazero.data.pgn.open",
     "alphazero.data.store.summary",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -32,6 +34,7 @@ from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
 from tests.fuzz import mutation
 from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged
+from tests.support.data.lc0_records import as_v7, records_of, standard_game
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.saving import checkpoint_of
 from tests.support.network.lc0_files import net_file, weights_fields
@@ -203,6 +206,28 @@ def make_lc0(directory: Path, random: Random) -> Path:
     return path
 
 
+def make_lc0_games(directory: Path, random: Random) -> Path:
+    """A game's records, or an archive of two."""
+    seed = random.randrange(1000)
+    packed = []
+    for number in range(2):
+        board = standard_game(seed + number, 12)
+        records = records_of(board, random.choice((1, 0, -1)), random)
+        packed.append(gzip.compress((as_v7(records) if number else records).tobytes(), 1))
+    if random.randrange(2):
+        path = directory / "game_000000.gz"
+        path.write_bytes(packed[random.randrange(2)])
+        return path
+    path = directory / "training-run1--20200101-0000.tar"
+    with tarfile.open(path, "w") as archive:
+        members = {"LICENSE": b"text", "training.1.gz": packed[0], "training.2.gz": packed[1]}
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
 def make_toml(directory: Path, random: Random) -> Path:
     sources = sorted((REPOSITORY / "configs").glob("*.toml"))
     return shutil.copy(random.choice(sources), directory / "settings.toml")
@@ -266,6 +291,12 @@ KINDS = (
         make_lc0,
         ((".gz", mutation.in_gzip),),
         (command("import-weights", "{path}", "{beside}.pt"), command("analyse", "--weights", "{path}")),
+    ),
+    Kind(
+        "lc0_games",
+        make_lc0_games,
+        ((".gz", mutation.in_gzip),),
+        (command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),),
     ),
     Kind("toml", make_toml, (), (lambda path: load_config(str(path), {}) and None,)),
     Kind("ds_config", make_ds_config, (_JSON,), (lambda path: read_deepspeed_settings(path) and None,)),

@@ -1,4 +1,4 @@
-"""`alphazero data`: import PGN into a game store, describe a store, verify a store."""
+"""`alphazero data`: games into a game store and out of it; a store described, a store verified."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli.flags import numbers
+from alphazero.errors import DataError
 from alphazero.files import given_path
 from alphazero.text import counted, printable
 
 if TYPE_CHECKING:
-    from alphazero.data.pgn.importer import ImportReport
+    from alphazero.data.importing.importer import ImportReport
     from alphazero.data.store.summary import StoreSummary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="{import,info,verify}")
-    importer = actions.add_parser("import", help="import PGN files into a game store")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="{import,info,verify,export}")
+    importer = actions.add_parser("import", help="import PGN files or lc0 training data into a game store")
     importer.add_argument(
         "sources",
         nargs="+",
         metavar="SRC",
-        help="PGN file (plain, .gz, .bz2, .zst) or directory of such",
+        help="PGN file (plain, .gz, .bz2, .zst), lc0 training data (.gz, .tar), or directory of such",
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
     importer.add_argument(
@@ -36,6 +37,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     info.add_argument("--json", action="store_true", help="print JSON")
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", metavar="STORE")
+    _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))
+
+
+def _configure_export(exporter: argparse.ArgumentParser) -> None:
+    exporter.add_argument("store", metavar="STORE")
+    exporter.add_argument("--to", required=True, choices=("lc0", "pgn"), help="what to write")
+    exporter.add_argument(
+        "--out",
+        required=True,
+        metavar="PATH",
+        help="a new directory of game_*.gz (lc0), or a new file (PGN; .gz is packed)",
+    )
+    exporter.add_argument(
+        "--first", type=numbers.whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
+    )
+    exporter.add_argument(
+        "--games", type=numbers.whole(1), default=None, metavar="N", help="number of games (default: all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,20 +65,44 @@ def run(args: argparse.Namespace) -> int:
     store = given_path(args.store, "STORE")
     if args.action == "info":
         return _info(store, as_json=args.json)
+    if args.action == "export":
+        return _export(store, args.to, given_path(args.out, "--out"), args.first, args.games)
     return _verify(store)
 
 
 def _import(sources: list[Path], store: Path, workers: int) -> int:
+    from alphazero.data.lc0.importer import import_lc0
     from alphazero.data.pgn.importer import import_pgn
     from alphazero.host.machine import count_processors
 
+    import_games = import_lc0 if _are_lc0(sources) else import_pgn
     try:
-        report = import_pgn(sources, store, workers=workers or count_processors(), progress=True)
+        report = import_games(sources, store, workers=workers or count_processors(), progress=True)
     except KeyboardInterrupt:
         print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
         raise
     print(import_text(report))
     return 0
+
+
+def _are_lc0(sources: list[Path]) -> bool:
+    """Are these lc0's training data, and not PGN? Raises DataError where they are both."""
+    from alphazero.data.importing.files import names_below
+    from alphazero.data.lc0.source import is_lc0
+    from alphazero.data.pgn.source import KIND as PGN
+
+    lc0 = [source for source in sources if is_lc0(source)]
+    others = [
+        source
+        for source in sources
+        if source not in lc0
+        or (source.is_dir() and any(PGN.is_meant(path.name.lower()) for path in names_below(source)))
+    ]
+    if lc0 and others:
+        raise DataError(
+            f"{lc0[0]} holds lc0 training data and {others[0]} PGN; expected one of them for a store"
+        )
+    return bool(lc0)
 
 
 def amount(games: int, plies: int) -> str:
@@ -110,6 +153,8 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f"Elo           {elo}",
         f"quarantined   {sum(summary.quarantined.values())}"
         + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
+        f"version       {summary.version}"
+        + (f", with {', '.join(summary.columns)}" if summary.columns else ""),
         f"manifest      {summary.manifest_sha256}",
         f"sources       {len(summary.sources)}",
     ]
@@ -119,6 +164,23 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         for source in summary.sources
     ]
     return "\n".join(lines)
+
+
+def _export(path: Path, to: str, out: Path, first: int, count: int | None) -> int:
+    from alphazero.data.lc0.export import export_lc0
+    from alphazero.data.pgn.export import export_pgn
+    from alphazero.data.store.store import GameStore
+
+    store = GameStore.open(path)
+    if to == "pgn":
+        written = export_pgn(store, out, first=first, count=count)
+        print(f"{printable(out)}: {amount(written.games, written.plies)}")
+        return 0
+    report = export_lc0(store, out, first=first, count=count)
+    print(f"{printable(out)}: {counted(report.games, 'game')}, {counted(report.positions, 'position')}")
+    for why, number in report.left_out.items():
+        print(f"  {counted(number, 'game')} left out: {why}")
+    return 0
 
 
 def _verify(path: Path) -> int:

@@ -34,7 +34,13 @@ class GivenGames:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
         config = self.job.config
         loader = make_loader(
-            self.window, self.spec, plan, self.job.runtime, config.data, config.training.seed
+            self.window,
+            self.spec,
+            plan,
+            self.job.runtime,
+            config.data,
+            config.training.seed,
+            value_q_ratio=config.data.data_value_q_ratio,
         )
         return loader.iterate(first, last)
 
