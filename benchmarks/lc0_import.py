@@ -18,8 +18,8 @@ from alphazero.cli.flags.parser import Parser
 from alphazero.data.importing.stream import ParsedChunk
 from alphazero.data.lc0.export import export_lc0
 from alphazero.data.lc0.importer import import_lc0
-from alphazero.data.lc0.source import files_of, find_sources, unpacked
-from alphazero.data.lc0.stream import parse_sources
+from alphazero.data.lc0.source import find_sources, unpacked
+from alphazero.data.lc0.stream import CHUNK_BYTES, Lc0Source, PackedChunk, parse_sources
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
 from benchmarks.pgn_import import one_core
@@ -39,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sources", nargs="*", type=Path, help=".gz, .tar or directory; without it, games of random moves"
     )
+    parser.add_argument("--games", type=whole(1, 10**6), default=200, help="games of random moves")
     parser.add_argument("--rounds", type=whole(1, 1000), default=5, help="measurements of each")
 
 
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     configure(parser)
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, one_core():
-        sources = tuple(args.sources) or (write_random_games(Path(folder) / "random"),)
+        sources = tuple(args.sources) or (write_random_games(Path(folder) / "random", args.games),)
         data = _Data(sources, sum(s.size_bytes for s in find_sources(sources)), _num_records(sources))
         rates: dict[str, list[float]] = {"unpack": [], "rebuild": [], "import": []}
         for number in range(args.rounds):
@@ -83,9 +84,13 @@ def _rate(data: _Data, work: Callable[[], object]) -> float:
 
 
 def _unpack(sources: Sequence[Path]) -> int:
-    """Gzip alone; archives count as their members would, which the other figures have."""
-    files = [path for source in find_sources(sources) for path in files_of(source) if path.suffix != ".tar"]
-    return sum(len(piece) for path in files for piece in unpacked(path.read_bytes(), path.name))
+    """Reading and gzip alone."""
+    size = 0
+    for number, source in enumerate(find_sources(sources)):
+        for item in Lc0Source(number, source, 0, CHUNK_BYTES, lambda num_bytes: None).items():
+            games = item.games if isinstance(item, PackedChunk) else ()
+            size += sum(len(piece) for game in games for piece in unpacked(game.content, game.name))
+    return size
 
 
 def _num_records(sources: Sequence[Path]) -> int:
@@ -94,7 +99,7 @@ def _num_records(sources: Sequence[Path]) -> int:
     return sum(len(item.games.games.moves) for item in items if isinstance(item, ParsedChunk))
 
 
-def write_random_games(path: Path, num_games: int = 200) -> Path:
+def write_random_games(path: Path, num_games: int) -> Path:
     """A directory of V6 files: random moves, each the whole policy of its position."""
     rows: dict[str, list[object]] = {name: [None] * num_games for name in ROW_SCHEMA.names}
     rows |= {"game": ["chess"] * num_games, "variant": ["standard"] * num_games}

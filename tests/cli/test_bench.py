@@ -29,6 +29,7 @@ SMALL = {
         *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),
     ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
+    "lc0_import": ["--rounds", "1", "--games", "5"],
 }
 
 

@@ -129,14 +129,14 @@ class _CountedFile:
 
 
 @dataclass(frozen=True)
-class _Lc0Source:
+class Lc0Source:
     """One source to be read, from byte `skip_bytes` on, where a game begins."""
 
     source_index: int
     source: Source
     skip_bytes: int
     chunk_bytes: int
-    count_bytes: Callable[[int], None]
+    count_bytes: Callable[[int], None]  # told what of the files was read
 
     def items(self) -> Generator[PackedChunk | SourceEnd, None, None]:
         """The games in chunks, then the end. Raises DataError."""
@@ -221,7 +221,7 @@ def parse_sources(
 ) -> Generator[ParsedChunk[Lc0Chunk] | SourceEnd, None, None]:
     """The games of sources[first_source:], in order, as importer.Parse says. Raises DataError."""
     readers = [
-        _Lc0Source(index, source, skip_bytes if index == first_source else 0, chunk_bytes, count_bytes)
+        Lc0Source(index, source, skip_bytes if index == first_source else 0, chunk_bytes, count_bytes)
         for index, source in enumerate(sources)
     ][first_source:]
     return parse_in_order(readers, workers)
