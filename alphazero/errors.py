@@ -71,6 +71,12 @@ class BusyError(AlphaZeroError):
     kind = "busy"
 
 
+class PlayerError(AlphaZeroError):
+    """A player of a match that crashes, falls silent or breaks the rules again and again."""
+
+    kind = "player"
+
+
 class LostConnectionError(LaunchError):
     """Another process of the job that went away: the one that says so is not at fault."""
 
@@ -102,6 +108,7 @@ ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
         LaunchError,
         PortInUseError,
         BusyError,
+        PlayerError,
         LostConnectionError,
         TrainingError,
         DivergedRanksError,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964
@@ -13,6 +14,8 @@ Z_95 = 1.959964
 ENOUGH_PAIRS = 30
 DRAWS_OF_POSTERIOR = 50_000
 JEFFREYS = 0.5
+# A normalized Elo is a distance of the mean from 0.5 in standard deviations of a game, times this.
+NELO_PER_SIGMA = 800 / math.log(10)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,48 @@ class MatchScore:
             (lowest, low, even, high, highest),
         )
 
+    def reversed(self) -> MatchScore:
+        """For the other player."""
+        lowest, low, even, high, highest = self.pairs
+        return MatchScore(self.losses, self.draws, self.wins, (highest, high, even, low, lowest))
+
+    def normalized_elo(self) -> tuple[float, float] | None:
+        """The distance of the points per game from 1/2 in standard deviations, and half its 95 % interval.
+
+        As fastchess has it; None where all pairs gave the same.
+        """
+        mean, variance, total = self._moments()
+        if not variance:
+            return None
+        games = 2 if any(self.pairs) else 1  # in what is counted
+        scale = NELO_PER_SIGMA / math.sqrt(games * variance)
+        return (mean - 0.5) * scale, Z_95 * math.sqrt(variance / total) * scale
+
+    def _moments(self) -> tuple[float, float, float]:
+        """Mean, variance and number of the pairs' (else games') points, as shares of a win."""
+        counts = np.array(self.counts, np.float64)
+        total = float(counts.sum())
+        if not total:
+            return 0.5, 0.0, 0.0
+        scores = np.linspace(0, 1, len(counts))
+        mean = float(counts @ scores) / total
+        return mean, float(counts @ (scores - mean) ** 2) / total, total
+
+    def _is_normal(self) -> bool:
+        """Whether the mean's normal interval may be used: many pairs, both its ends within 0 and 1."""
+        mean, variance, total = self._moments()
+        margin = Z_95 * math.sqrt(variance / total) if total else 0.0
+        return total >= ENOUGH_PAIRS and margin > 0 and mean - margin > 0 and mean + margin < 1
+
+    def possible_shares(self, count: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
+        """`count` draws of what the points per game may truly be: normal with many pairs, else Jeffreys'."""
+        if self._is_normal():
+            mean, variance, total = self._moments()
+            drawn = generator.normal(mean, math.sqrt(variance / total), count)
+            return np.clip(drawn, JEFFREYS / total, 1 - JEFFREYS / total)
+        counts = np.array(self.counts, np.float64)
+        return generator.dirichlet(counts + JEFFREYS, count) @ np.linspace(0, 1, len(counts))
+
     def elo(self) -> EloEstimate:
         """With many pairs as fastchess and fishtest compute it; with few, from Jeffreys' prior.
 
@@ -72,18 +117,13 @@ class MatchScore:
         reaches 0 or 1 point per game: median and quantiles of the mean of a Dirichlet posterior, with half a
         pair of every outcome as its prior, which is wide, honest and never infinite.
         """
-        counts = np.array(self.counts, np.float64)
-        scores = np.linspace(0, 1, len(counts))
-        total = float(counts.sum())
-        if total >= ENOUGH_PAIRS:
-            mean = float(counts @ scores) / total
-            variance = float(counts @ (scores - mean) ** 2) / total
+        if self._is_normal():
+            mean, variance, total = self._moments()
             margin = Z_95 * math.sqrt(variance / total)
-            if margin and mean - margin > 0 and mean + margin < 1:
-                superiority = (1 + math.erf((mean - 0.5) / math.sqrt(2 * variance / total))) / 2
-                return EloEstimate(elo_of(mean), elo_of(mean - margin), elo_of(mean + margin), superiority)
+            superiority = (1 + math.erf((mean - 0.5) / math.sqrt(2 * variance / total))) / 2
+            return EloEstimate(elo_of(mean), elo_of(mean - margin), elo_of(mean + margin), superiority)
         generator = np.random.default_rng(0)  # the same games, the same figures
-        means = generator.dirichlet(counts + JEFFREYS, DRAWS_OF_POSTERIOR) @ scores
+        means = self.possible_shares(DRAWS_OF_POSTERIOR, generator)
         low, middle, high = (float(value) for value in np.quantile(means, (0.025, 0.5, 0.975)))
         return EloEstimate(elo_of(middle), elo_of(low), elo_of(high), float((means > 0.5).mean()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,8 +14,37 @@ from alphazero.games.core_types import Line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.search.line_search import search_lines
 
+SOLVED_GAME = "connect4"
+# With fewer stones on the board exact scores take minutes; who wins is known in seconds.
+STONES_FOR_SCORES = 10
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A move to play, and what its player says of the position.
+
+    value: points expected by the side to move, -1 to 1; None where the player has no opinion.
+    nodes: visits of the search, 0 without one.
+    """
+
+    move: int
+    value: float | None = None
+    nodes: int = 0
+
+
 # The move to play at the end of each line; the lines are of one game, and none is over.
 Player: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
+# The same with values and visits, for records of games.
+Thinker: TypeAlias = Callable[[Sequence[Line]], Sequence[Thought]]
+
+
+def without_values(player: Player) -> Thinker:
+    """A player as one that thinks, though it says nothing of its thoughts."""
+
+    def think(lines: Sequence[Line]) -> list[Thought]:
+        return [Thought(move) for move in player(lines)]
+
+    return think
 
 
 def network_player(
@@ -35,6 +65,22 @@ def network_player(
     return choose
 
 
+def search_thinker(
+    evaluator: NetworkEvaluator,
+    settings: _core.SearchSettings,
+    *,
+    num_threads: int = 1,
+    after_batch: Callable[[], None] = lambda: None,
+) -> Thinker:
+    """Plays the search's best move, without noise; after_batch is called after each batch of positions."""
+
+    def think(lines: Sequence[Line]) -> list[Thought]:
+        results = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
+        return [Thought(found.move, found.best_q, found.visits) for found in results]
+
+    return think
+
+
 def search_player(
     evaluator: NetworkEvaluator,
     settings: _core.SearchSettings,
@@ -42,11 +88,11 @@ def search_player(
     num_threads: int = 1,
     after_batch: Callable[[], None] = lambda: None,
 ) -> Player:
-    """Plays the search's best move, without noise; after_batch is called after each batch of positions."""
+    """As search_thinker, the moves alone."""
+    think = search_thinker(evaluator, settings, num_threads=num_threads, after_batch=after_batch)
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        results = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
-        return [found.move for found in results]
+        return [thought.move for thought in think(lines)]
 
     return choose
 
@@ -59,3 +105,19 @@ def random_player(seed: int) -> Player:
         return [generator.choice(line.legal()) for line in lines]
 
     return choose
+
+
+def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
+    """Perfect Connect Four: a move that keeps the exact result, among equals the one nearest to the middle.
+
+    From STONES_FOR_SCORES stones on it also wins as early and loses as late as can be.
+    """
+
+    def think_of(line: Line) -> Thought:
+        assert isinstance(line, _core.Connect4Line)
+        with_scores = line.num_plies >= STONES_FOR_SCORES
+        scores = solver.move_scores(line) if with_scores else solver.move_outcomes(line)
+        best = max(line.legal(), key=lambda column: (scores[column], -abs(column - 3)))
+        return Thought(best, float((scores[best] > 0) - (scores[best] < 0)))
+
+    return lambda lines: [think_of(line) for line in lines]

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alphazero.errors import ConfigError
+from alphazero.evaluation.elo import NELO_PER_SIGMA
 
 Model = Literal["normalized", "logistic"]
 Decision = Literal["H0", "H1", "continue"]
 
-# A normalized Elo is a distance of the mean from 0.5 in standard deviations of a game, times this.
-NELO_PER_SIGMA = 800 / math.log(10)
 EMPTY = 1e-3  # stands for an outcome that has not been seen, as in fastchess
 ROUNDS = 10  # of the normalized model's iteration, which fastchess ends there at the latest
 CLOSE_ENOUGH = 1e-4  # as in fastchess

@@ -31,6 +31,37 @@ def test_figures_are_those_of_fastchess(
     assert estimate.superiority == pytest.approx(superiority, abs=0.0001)
 
 
+@pytest.mark.parametrize(
+    ("score", "elo", "error", "normalized", "normalized_error", "superiority"),
+    [
+        # fastchess's own tests EloWDL 1 to 3 and EloPentanomial 1 to 3; None where they say nothing.
+        (MatchScore(76, 123, 89), None, None, -20.76, 40.13, 0.1553),
+        (MatchScore(136, 111, 96), 40.70, 30.43, 49.77, 36.77, 0.9960),
+        (MatchScore(34, 0, 356), None, None, -508.44, 34.48, None),
+        (MatchScore(0, 0, 0, (34, 54, 63, 64, 75)), 55.58, 27.65, 57.94, 28.28, 1.0),
+        (MatchScore(0, 0, 0, (332, 433, 498, 333, 334)), -8.64, 10.33, -9.17, 10.96, 0.0505),
+        (MatchScore(0, 0, 0, (7895, 8757, 5685, 568, 9999)), -21.04, 2.95, -19.01, 2.65, 0.0),
+    ],
+)
+def test_every_figure_of_fastchess_s_own_tests_is_met(
+    score: MatchScore, elo, error, normalized, normalized_error, superiority
+) -> None:
+    estimate, found = score.elo(), score.normalized_elo()
+    if elo is not None:
+        assert estimate.elo == pytest.approx(elo, abs=0.01)
+        assert (estimate.high - estimate.low) / 2 == pytest.approx(error, abs=0.01)
+    assert found == pytest.approx((normalized, normalized_error), abs=0.01)
+    if superiority is not None:
+        assert estimate.superiority == pytest.approx(superiority, abs=0.0001)
+
+
+def test_the_score_of_the_other_player_is_the_reverse() -> None:
+    score = MatchScore(5, 2, 1, (0, 1, 0, 1, 2))
+    assert score.reversed() == MatchScore(1, 2, 5, (2, 1, 0, 1, 0))
+    assert score.reversed().elo().elo == pytest.approx(-score.elo().elo, abs=3)
+    assert MatchScore(4, 0, 0, (0, 0, 0, 0, 2)).normalized_elo() is None
+
+
 def test_the_interval_narrows_with_the_square_root_of_the_games() -> None:
     few, many = MatchScore(30, 20, 10).elo(), MatchScore(3000, 2000, 1000).elo()
     assert (few.high - few.low) / (many.high - many.low) == pytest.approx(10, rel=0.05)

@@ -1,7 +1,8 @@
 """Matches: every opening with either side, results for the right player."""
 
 from alphazero.evaluation.elo import MatchScore
-from alphazero.evaluation.match import play_match, random_openings
+from alphazero.evaluation.match import play_match
+from alphazero.evaluation.matches.openings import random_openings
 from alphazero.evaluation.players import random_player
 from alphazero.evaluation.sprt import Sprt
 
@@ -26,14 +27,11 @@ def winner(lines):
 
 def test_openings_are_different_not_over_and_the_same_for_a_seed() -> None:
     openings = random_openings("connect4", 40, 4, seed=1)
-    assert len({line.key for line in openings}) == 40
-    assert all(line.num_plies == 4 and not line.outcome().over for line in openings)
-    assert [str(line) for line in openings] == [
-        str(line) for line in random_openings("connect4", 40, 4, seed=1)
-    ]
-    assert [str(line) for line in openings] != [
-        str(line) for line in random_openings("connect4", 40, 4, seed=2)
-    ]
+    lines = [opening.line("connect4") for opening in openings]
+    assert len({line.key for line in lines}) == 40
+    assert all(line.num_plies == 4 and not line.outcome().over for line in lines)
+    assert openings == random_openings("connect4", 40, 4, seed=1)
+    assert openings != random_openings("connect4", 40, 4, seed=2)
 
 
 def test_more_openings_than_there_are_repeat_some() -> None:
@@ -41,7 +39,7 @@ def test_more_openings_than_there_are_repeat_some() -> None:
 
 
 def test_a_player_against_itself_scores_one_half() -> None:
-    score = play_match(first_legal, first_legal, random_openings("connect4", 25, 3, seed=1))
+    score = play_match("connect4", first_legal, first_legal, random_openings("connect4", 25, 3, seed=1))
     assert score.games == 50 and score.wins == score.losses
     # What one game of a pair gives the other one takes.
     assert score.pairs == (0, 0, 25, 0, 0)
@@ -49,26 +47,25 @@ def test_a_player_against_itself_scores_one_half() -> None:
 
 def test_the_points_go_to_the_player_who_won_them() -> None:
     openings = random_openings("connect4", 30, 2, seed=1)
-    score = play_match(winner, random_player(1), openings)
-    turned = play_match(random_player(1), winner, openings)
+    score = play_match("connect4", winner, random_player(1), openings)
+    turned = play_match("connect4", random_player(1), winner, openings)
     assert score.wins > 45 and turned.losses > 45
     assert sum(score.pairs) == 30
     assert sum(place * count for place, count in enumerate(score.pairs)) == 2 * score.wins + score.draws
 
 
 def test_a_long_game_is_drawn() -> None:
-    score = play_match(first_legal, first_legal, random_openings("chess", 2, 2, seed=1), max_plies=6)
+    score = play_match("chess", first_legal, first_legal, random_openings("chess", 2, 2, seed=1), max_plies=6)
     assert score == MatchScore(0, 4, 0, (0, 0, 2, 0, 0))
 
 
 def test_a_match_ends_when_its_test_is_decided() -> None:
     openings = random_openings("connect4", 320, 2, seed=1)
-    told = []
-    score = play_match(
-        winner, random_player(1), openings, test=Sprt(0, 50), after_move=lambda over: told.append(over)
-    )
-    assert score.games == 64 == told[-1] and told == sorted(told)
-    assert Sprt(0, 50).decide(score.pairs) == "H1"
+    score = play_match("connect4", winner, first_legal, openings, test=Sprt(0, 50))
+    assert score.games < 200 and Sprt(0, 50).decide(score.pairs) == "H1"
+    # One pair before it was open: the pairs are counted in the order of their openings.
+    before = play_match("connect4", winner, first_legal, openings[: score.games // 2 - 1], test=Sprt(0, 50))
+    assert Sprt(0, 50).decide(before.pairs) == "continue"
     # A match of equals is decided later than one that is won, if at all.
-    equal = play_match(first_legal, first_legal, openings[:64], test=Sprt(0, 5))
+    equal = play_match("connect4", first_legal, first_legal, openings[:64], test=Sprt(0, 5))
     assert equal.games == 128 and Sprt(0, 5).decide(equal.pairs) != "H1"

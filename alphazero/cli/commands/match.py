@@ -1,173 +1,139 @@
-"""`alphazero match`: two networks, or a network and a random player, against each other."""
+"""`alphazero match`: networks, UCI engines, a random player or a solver against each other."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import contextlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from alphazero.cli.flags import numbers
-from alphazero.cli.flags.network import add_network_flags, add_weights_flag
-from alphazero.config import MOST_LANES as MOST_GAMES
-from alphazero.config import MOST_PLIES, MOST_UNITS, SearchConfig, load_config, preset_names
-from alphazero.errors import ConfigError
-from alphazero.settings import add_flags
+from alphazero.cli.flags.match import add_match_flags, limit_of, openings_of, rules_of
+from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
+from alphazero.errors import ConfigError, PlayerError
 
 if TYPE_CHECKING:
-    from alphazero.evaluation.elo import MatchScore
-    from alphazero.evaluation.players import Player
-    from alphazero.evaluation.sprt import Sprt
+    from collections.abc import Sequence
 
-RANDOM = "random"
+    from alphazero.cli.commands.match_report import MatchReport
+    from alphazero.evaluation.matches.contestants import Contestant
+    from alphazero.evaluation.matches.game import FinishedGame, Pairing
+    from alphazero.evaluation.matches.pgn import PgnFile
+
+LANES = 256  # games of networks side by side
+TERMINATED = 128 + signal.SIGTERM
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments, and the settings of the search of both players."""
-    add_weights_flag(parser, "the first player")
-    parser.add_argument(
-        "--against",
-        required=True,
-        metavar="W",
-        help=f"the second player: as --weights, or {RANDOM} for random moves",
-    )
-    parser.add_argument(
-        "--games",
-        type=numbers.whole(2, MOST_GAMES),
-        default=100,
-        metavar="N",
-        help="games to play, an even number (default: 100)",
-    )
-    parser.add_argument(
-        "--sprt",
-        type=float,
-        nargs=2,
-        metavar=("ELO0", "ELO1"),
-        help="stop when it is decided whether the first player is ELO0 or ELO1 stronger (normalized Elo, "
-        "errors of 5 %%); --games is then the most that are played",
-    )
-    parser.add_argument(
-        "--opening-plies",
-        type=numbers.whole(0, MOST_PLIES),
-        default=4,
-        metavar="N",
-        help="random moves that each game begins with (default: 4)",
-    )
-    parser.add_argument(
-        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
-    )
-    add_network_flags(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=numbers.whole(1, MOST_UNITS),
-        default=64,
-        metavar="N",
-        help="positions per evaluation of the network (default: 64)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=numbers.seed,
-        default=0,
-        metavar="N",
-        help="seed of openings and random moves (default: 0)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_flags(parser, {"search": SearchConfig})
+    """The command's arguments."""
+    add_match_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play the match, print the score."""
+    """Play, tell the score as it grows, print the result."""
     if args.games % 2:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
-    own = ("batch_size", "opening_plies", "seed", "precision")
-    flags = {name: value for name, value in vars(args).items() if name not in own}
-    config = load_config(args.config, {**flags, "noise_epsilon": "0"})
+    players, rules, limit = players_of(args), rules_of(args), limit_of(args)
 
-    from tqdm import tqdm
-
-    from alphazero.evaluation.match import play_match, random_openings
+    from alphazero.cli.commands.match_players import Lineup
+    from alphazero.cli.commands.match_report import MatchReport
+    from alphazero.evaluation.matches.conduct import Conditions
+    from alphazero.evaluation.matches.schedule import ROUND_ROBIN, games_of, meetings
     from alphazero.evaluation.sprt import Sprt
 
-    game, first = network_side(args, config.search, args.weights, "--weights")
-    if args.against == RANDOM:
-        from alphazero.evaluation.players import random_player
-
-        second = random_player(args.seed)
-    else:
-        other, second = network_side(args, config.search, args.against, "--against")
-        if other != game:
-            raise ConfigError(f"--against {args.against}: plays {other}, {args.weights} plays {game}")
-    openings = random_openings(game, args.games // 2, args.opening_plies, args.seed)
-    test = Sprt(*args.sprt) if args.sprt else None
-    with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
-
-        def count(over: int) -> None:
-            bar.update(over - bar.n)
-
-        score = play_match(first, second, openings, test=test, after_move=count)
-    print(to_json(score, test) if args.json else to_text(args, score, test))
+    test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
+    lineup = Lineup(args, limit)
+    game = lineup.game_of(players)
+    if args.pgn_out is not None and game != "chess":
+        raise ConfigError(f"--pgn-out {args.pgn_out}: PGN is of chess; expected no --pgn-out in {game}")
+    contestants = [lineup.contestant(player) for player in players]
+    openings = openings_of(args, game, args.games // 2)
+    met = meetings(len(contestants), args.tournament or ROUND_ROBIN)
+    conditions = Conditions(
+        game,
+        rules,
+        lanes=64 if test else LANES,
+        concurrency=args.concurrency,
+        engine_timeout_s=args.engine_timeout,
+        seed=args.seed,
+    )
+    report = MatchReport([player.name for player in players], test, args.rating_interval)
+    pairings = list(games_of(met, openings))
+    try:
+        with ends_at_sigterm(), report.progress(len(pairings)):
+            conduct(contestants, conditions, pairings, report, args)
+    except (KeyboardInterrupt, PlayerError, SystemExit):
+        if report.board.games:
+            print(report.to_json() if args.json else report.to_text(), flush=True)
+        raise
+    print(report.to_json() if args.json else report.to_text())
     return 0
 
 
-def network_side(args: argparse.Namespace, search: SearchConfig, name: str, flag: str) -> tuple[str, Player]:
-    """The game that the network of that name plays, and its player."""
-    import torch
-
-    from alphazero.evaluation.players import search_player
-    from alphazero.network.device import choose_device
-    from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.search.settings import search_settings
-    from alphazero.training.checkpoint.any_weights import open_network
-
-    device = choose_device(args.device, 0, os.environ)
-    network, _ = open_network(name, device, flag)
-    evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
-    settings = search_settings(search)
-    return network.spec.name, search_player(evaluator, settings, num_threads=torch.get_num_threads())
-
-
-def to_text(args: argparse.Namespace, score: MatchScore, test: Sprt | None) -> str:
-    """For people."""
-    estimate = score.elo()
-    text = (
-        f"{args.weights} against {args.against}: +{score.wins} ={score.draws} -{score.losses}, "
-        f"{score.share:.1%} of the points\n"
-        f"Elo {estimate.elo:+.0f} (95 %: {estimate.low:+.0f} to {estimate.high:+.0f}), "
-        f"the stronger one with a probability of {estimate.superiority:.1%}"
-    )
-    if test is None:
-        return text
-    ratio, (lower, upper) = test.log_likelihood_ratio(score.pairs), test.bounds
-    verdict = {
-        "H1": f"at least {test.elo1:g} Elo accepted",
-        "H0": f"at most {test.elo0:g} Elo accepted",
-        "continue": "not decided; expected more --games",
-    }[test.decide(score.pairs)]
-    return (
-        f"{text}\nSPRT [{test.elo0:g}, {test.elo1:g}]: {ratio:.2f} of ({lower:.2f}, {upper:.2f}): {verdict}"
-    )
+def players_of(args: argparse.Namespace) -> list[PlayerWords]:
+    """All players, --weights first. Raises ConfigError where they make no match."""
+    players = []
+    if args.weights is not None:
+        players.append(PlayerWords(f"--weights {args.weights}", "weights", args.weights, args.weights))
+    if args.against is not None:
+        players.append(read_player([args.against], "--against"))
+    players += [read_player(words, "--player") for words in args.player]
+    if len(players) < 2:
+        told = "--against P or --player ..." if players else "--weights W --against P, or --player ... twice"
+        raise ConfigError(f"a match of {len(players)} player{'s' * (len(players) != 1)}: expected {told}")
+    if len(players) > 2 and args.sprt:
+        raise ConfigError(f"--sprt with {len(players)} players: expected two")
+    return with_own_names(players)
 
 
-def to_json(score: MatchScore, test: Sprt | None) -> str:
-    """For programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
-    estimate = score.elo()
-    sprt = test and {
-        "elo": [test.elo0, test.elo1],
-        "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
-        "bounds": test.bounds,
-        "decision": test.decide(score.pairs),
-    }
-    return json.dumps(
-        {
-            "wins": score.wins,
-            "draws": score.draws,
-            "losses": score.losses,
-            "pairs": score.pairs,
-            "share": score.share,
-            "elo": estimate.elo,
-            "elo_95": [estimate.low, estimate.high],
-            "superiority": estimate.superiority,
-            "sprt": sprt,
-        }
-    )
+def conduct(
+    contestants: Sequence[Contestant],
+    conditions: object,
+    pairings: Sequence[Pairing],
+    report: MatchReport,
+    args: argparse.Namespace,
+) -> None:
+    """Play all games, each to the report and the PGN file."""
+    from alphazero.evaluation.matches.conduct import Conditions, Conductor
+    from alphazero.evaluation.matches.contestants import Engine
+    from alphazero.evaluation.matches.engine_room import EngineRoom
+    from alphazero.evaluation.matches.pgn import PgnFile
+
+    assert isinstance(conditions, Conditions)
+    engines = [player for player in contestants if isinstance(player, Engine)]
+    with contextlib.ExitStack() as stack:
+        pgn: PgnFile | None = None
+        if args.pgn_out is not None:
+            pgn = stack.enter_context(PgnFile(args.pgn_out, "alphazero match"))
+        room = stack.enter_context(EngineRoom()) if engines else None
+        for engine in engines:
+            assert room is not None
+            room.check(engine)
+
+        def on_game(game: FinishedGame) -> bool:
+            if pgn is not None:
+                pgn.add(game, contestants)
+            return report.take(game)
+
+        Conductor(contestants, conditions, engines=room, on_game=on_game, say=report.say).play(pairings)
+
+
+@contextlib.contextmanager
+def ends_at_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block in order, so that engines end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        print("alphazero: terminated", file=sys.stderr)
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

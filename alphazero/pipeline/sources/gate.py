@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 import torch
 
 from alphazero.evaluation.elo import MatchScore
-from alphazero.evaluation.match import play_match, random_openings
+from alphazero.evaluation.match import play_match
+from alphazero.evaluation.matches.openings import random_openings
 from alphazero.evaluation.players import Player, search_player
 from alphazero.games.spec import GameSpec
 from alphazero.pipeline.sources.playing_network import make_evaluator
@@ -70,7 +71,7 @@ class Gate:
 
             beat()
             first, second = self._player(candidate, beat), self._player(champion, beat)
-            score = play_match(first, second, mine, max_plies=own.max_plies)
+            score = play_match(self._spec.name, first, second, mine, max_plies=own.max_plies)
         heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))

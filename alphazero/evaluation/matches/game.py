@@ -1,0 +1,161 @@
+"""One game of a match: under way, and over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+import chess
+
+from alphazero import _core
+from alphazero.evaluation.matches.adjudication import Adjudication, Judge, Score
+from alphazero.evaluation.matches.limits import Clock, Limit
+from alphazero.evaluation.matches.openings import Opening
+from alphazero.games.core_types import Line
+
+CHESS = "chess"
+
+
+class Ending(Enum):
+    """PGN's Termination, in fastchess's words."""
+
+    NORMAL = "normal"
+    ADJUDICATION = "adjudication"
+    TIME = "time forfeit"
+    ILLEGAL = "illegal move"
+    ABANDONED = "abandoned"  # a player crashed or fell silent
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A move as its player gave it; nodes and depth are 0 where it did not say."""
+
+    move: str
+    score: Score | None = None
+    depth: int = 0
+    nodes: int = 0
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A game to be played. first: the contestant who has the first move of the game's rules (white).
+
+    pair: games of the same number and players make a pair; number: counted from 1.
+    """
+
+    number: int
+    pair: int
+    first: int
+    second: int
+    opening: Opening
+
+
+@dataclass(frozen=True)
+class FinishedGame:
+    """points: those of the pairing's first player. decisions: the moves after the opening's."""
+
+    pairing: Pairing
+    points: float
+    ending: Ending
+    reason: str
+    decisions: tuple[Decision, ...]
+    seconds: float
+
+
+@dataclass
+class LiveGame:
+    """A game under way."""
+
+    game: str
+    pairing: Pairing
+    rules: Adjudication
+    line: Line
+    clocks: dict[bool, Clock]  # by whether it is the first player's
+    judge: Judge
+    decisions: list[Decision] = field(default_factory=list)
+    started_s: float = field(default_factory=time.monotonic)
+    is_waiting: bool = False  # for an engine's move
+    _board: chess.Board | None = None
+
+    @classmethod
+    def begin(cls, game: str, pairing: Pairing, rules: Adjudication, limits: tuple[Limit, Limit]) -> LiveGame:
+        """From its opening. limits: of the first and the second player."""
+        clocks = {True: Clock(limits[0]), False: Clock(limits[1])}
+        return cls(game, pairing, rules, pairing.opening.line(game), clocks, Judge(rules))
+
+    @property
+    def to_move(self) -> int:
+        """The contestant whose turn it is."""
+        return self.pairing.first if self.line.first_player_to_move else self.pairing.second
+
+    @property
+    def clock(self) -> Clock:
+        """That of the player whose turn it is."""
+        return self.clocks[self.line.first_player_to_move]
+
+    def board(self) -> chess.Board:
+        """python-chess's board with all moves; the game must be chess."""
+        if self._board is None:
+            opening = self.pairing.opening
+            self._board = chess.Board(opening.start or chess.STARTING_FEN)
+            for move in opening.moves:
+                self._board.push_uci(move)
+        for decision in self.decisions[len(self._board.move_stack) - len(self.pairing.opening.moves) :]:
+            self._board.push_uci(decision.move)
+        return self._board
+
+    def play(self, decision: Decision) -> FinishedGame | None:
+        """Make a legal move; the game where it is over with it."""
+        by_first = self.line.first_player_to_move
+        self.line.push_text(decision.move)
+        self.decisions.append(decision)
+        outcome = self.line.outcome()
+        if outcome.over:
+            for_mover = -outcome.value
+            points = (1 + (for_mover if by_first else -for_mover)) / 2
+            return self.over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
+        if self.judge.asks_for_scores and self.game == CHESS:
+            board = self.board()
+            self.judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
+            verdict = self.judge.result(decision.score, by_first, board.fullmove_number - 1)
+            if verdict is not None:
+                told = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
+                return self.over(verdict, Ending.ADJUDICATION, f"{told} by adjudication")
+        if self.line.num_plies >= self.rules.max_plies:
+            told = f"Draw by adjudication: {self.rules.max_plies} plies"
+            return self.over(0.5, Ending.ADJUDICATION, told)
+        return None
+
+    def forfeit(self, ending: Ending, told: str) -> FinishedGame:
+        """Lost by the player whose turn it is. told: what it did."""
+        first = self.line.first_player_to_move
+        return self.over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {told}")
+
+    def over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
+        """The game, ended."""
+        seconds = time.monotonic() - self.started_s
+        return FinishedGame(self.pairing, points, ending, reason, tuple(self.decisions), seconds)
+
+
+def side(game: str, is_first: bool) -> str:
+    """What people call the side of a game."""
+    if game == CHESS:
+        return "White" if is_first else "Black"
+    return "The first player" if is_first else "The second player"
+
+
+def _words(game: str, termination: _core.Termination, points: float) -> str:
+    """Why a game with these points for its first player is over."""
+    draws = {
+        _core.Termination.STALEMATE: "Draw by stalemate",
+        _core.Termination.REPETITION: "Draw by 3-fold repetition",
+        _core.Termination.FIFTY_MOVES: "Draw by fifty moves rule",
+        _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
+    }
+    if termination is _core.Termination.BOARD_FULL:
+        return "The board is full"
+    if termination is _core.Termination.WIN:
+        return f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
+    return draws[termination]

@@ -1,0 +1,258 @@
+"""`alphazero match`: every kind of player, books, clocks, PGN, tournaments, and what is refused."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import chess.pgn
+import psutil
+import pytest
+
+from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
+from alphazero.cli.main import main
+from alphazero.errors import ConfigError
+from alphazero.evaluation.matches.limits import Limit, TimeControl
+from tests.support.evaluation.small_nets import write_small_net
+from tests.support.paths import REPOSITORY, SUPPORT
+
+FAKE = f"{sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}"
+SMALL = ["--maxmoves", "6", "--nodes", "2"]
+
+
+@pytest.fixture(scope="module")
+def chess_net(tmp_path_factory):
+    return write_small_net(tmp_path_factory.mktemp("weights") / "chess.pt", "chess")
+
+
+@pytest.fixture(scope="module")
+def connect4_net(tmp_path_factory):
+    return write_small_net(tmp_path_factory.mktemp("weights") / "connect4.pt", "connect4")
+
+
+def games_in(path) -> list[chess.pgn.Game]:
+    games = []
+    with path.open() as file:
+        while (game := chess.pgn.read_game(file)) is not None:
+            assert not game.errors
+            games.append(game)
+    return games
+
+
+def test_a_network_and_an_engine_play_from_the_balanced_book_into_pgn(chess_net, tmp_path, capsys) -> None:
+    pgn = tmp_path / "match.pgn"
+    argv = ["match", "--weights", chess_net, "--player", "name=fake", f"cmd={FAKE}", "option.Seed=3"]
+    argv += ["--games", "4", "--concurrency", "4", "--pgn-out", str(pgn), "--json", *SMALL]
+    assert main(argv) == 0
+    score = json.loads(capsys.readouterr().out)
+    assert score["players"] == [chess_net, "fake"] and sum(score["pairs"]) == 2
+    games = games_in(pgn)
+    assert len(games) == 4
+    for game in games:
+        assert {game.headers["White"], game.headers["Black"]} == {chess_net, "fake"}
+        assert game.headers["TimeControl"] == "2 nodes" and game.headers["FEN"]
+        mine, other = [node.comment for node in game.mainline()][:2]
+        if game.headers["Black"] == chess_net:
+            mine, other = other, mine
+        assert re.fullmatch(r"[+-]\d+\.\d\d/0 \d\.\d{3}s, n=2", mine)
+        assert re.fullmatch(r"\+0\.00/3 \d\.\d{3}s, n=77", other)
+    # Pairs begin alike with sides reversed.
+    by_round = {int(game.headers["Round"]): game for game in games}
+    assert by_round[1].headers["FEN"] == by_round[2].headers["FEN"] != by_round[3].headers["FEN"]
+    assert by_round[1].headers["White"] == by_round[2].headers["Black"]
+
+
+def test_a_tournament_has_a_table_with_ratings(chess_net, capsys) -> None:
+    argv = [
+        "match",
+        "--weights",
+        chess_net,
+        "--player",
+        "random",
+        "--player",
+        f"cmd={FAKE} name=fake nodes=1",
+    ]
+    argv += ["--games", "2", *SMALL]
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"rank +name +Elo +95 % +games +score +draws +ptnml", said)
+    assert all(name in said for name in (chess_net, "random", "fake")) and "Bradley-Terry" in said
+    assert main([*argv, "--tournament", "gauntlet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [meeting["players"][0] for meeting in found["meetings"]] == [chess_net] * 2
+    assert [player["wins"] + player["draws"] + player["losses"] for player in found["standings"]] == [4, 2, 2]
+    assert all(len(player["rating_95"]) == 2 for player in found["standings"])
+
+
+def test_the_solver_does_not_lose_connect_four(connect4_net, capsys) -> None:
+    argv = [
+        "match",
+        "--weights",
+        connect4_net,
+        "--against",
+        "solver",
+        "--games",
+        "4",
+        "--nodes",
+        "4",
+        "--json",
+    ]
+    assert main([*argv, "--opening-plies", "14", "--seed", "3"]) == 0
+    pairs = json.loads(capsys.readouterr().out)["pairs"]
+    # Whoever wins the position, the network takes no more of a pair than one game.
+    assert pairs[3] == pairs[4] == 0 and sum(pairs) == 2
+
+
+def test_a_player_that_plays_some_moves_at_random_is_weaker(connect4_net, capsys) -> None:
+    argv = ["match", "--player", f"weights={connect4_net} nodes=60"]
+    argv += ["--player", f"weights={connect4_net} nodes=60 random=0.9 name=drunk", "--games", "40", "--json"]
+    assert main(argv) == 0
+    score = json.loads(capsys.readouterr().out)
+    assert score["share"] > 0.7 and score["players"][1] == "drunk"
+
+
+def test_a_match_with_a_test_prints_its_line_as_fastchess_does(connect4_net, capsys) -> None:
+    argv = ["match", "--weights", connect4_net, "--against", "random", "--nodes", "60", "--sprt", "0", "100"]
+    assert main([*argv, "--games", "400", "--rating-interval", "4"]) == 0
+    captured = capsys.readouterr()
+    line = r"LLR: -?\d+\.\d\d \(-?\d+\.\d%\) \(-2\.94, 2\.94\) \[0\.00, 100\.00\]"
+    assert re.search(line, captured.out) and "at least 100 Elo accepted (H1)" in captured.out
+    told = r"8 games: \+\d+ =\d+ -\d+ \([\d.]+%\), Elo [+-][\d.]+ \+/- [\d.]+, LOS [\d.]+%, Ptnml\(0-2\) \["
+    assert re.search(told, captured.err) and re.search(line, captured.err)
+
+
+def test_three_failures_in_a_row_end_it_with_the_score_so_far_and_exit_code_2(chess_net, capsys) -> None:
+    argv = ["match", "--player", f"cmd='{FAKE} --mode crash' name=bad nodes=1", "--against", "random"]
+    assert main([*argv, "--games", "10"]) == 2
+    captured = capsys.readouterr()
+    assert "+3 =0 -0" in captured.out and "bad lost 3 by abandoned" in captured.out
+    assert "player 'bad' failed in 3 games in a row" in captured.err
+    assert captured.err.count("the game is lost") == 3
+
+
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_path, sign, status) -> None:
+    pids, pgn = tmp_path / "pids", tmp_path / "match.pgn"
+    player = f"cmd='{FAKE} --mode deaf --pid-file {pids}' nodes=1 name=fake"
+    argv = ["--against", "random", "--player", player, "--games", "2000", *SMALL, "--pgn-out", str(pgn)]
+    match = psutil.Popen(
+        [sys.executable, "-m", "alphazero", "match", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+    )
+    deadline = time.monotonic() + 60
+    while not (pgn.exists() and pgn.read_text().count("[Round ") > 2) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    match.send_signal(sign)
+    out, _ = match.communicate(timeout=60)
+    assert match.returncode == status
+    assert re.search(r"random against fake: \+\d+ =\d+ -\d+", out.decode())
+    assert pids.read_text().split() and not any(
+        psutil.pid_exists(int(pid)) for pid in pids.read_text().split()
+    )
+    assert len(games_in(pgn)) > 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "a match of 0 players: expected --weights W --against P"),
+        (["--against", "random"], "a match of 1 player: expected --against P or --player"),
+        (["--player", "random", "--player", "cmd=sleep"], "cmd=.*expected a limit|sleep: expected a limit"),
+        (["--player", "random", "--player", "name=x"], "--player x: expected one of cmd=PROGRAM"),
+        (["--player", "random", "cmd=a"], "expected one of cmd=PROGRAM"),
+        (["--player", "random", "nodse=1"], "'nodse=1': unknown key; did you mean nodes"),
+        (["--player", "cmd=a", "nodes=0"], "nodes= '0': expected a whole number of at least 1"),
+        (["--player", "cmd=a", "proto=xboard"], "proto='xboard': expected uci"),
+        (["--player", "weights=a", "option.X=1"], "option.X: expected it with cmd=PROGRAM alone"),
+        (["--player", "name='x"], "No closing quotation"),
+        (["--player", "random", "random=2"], "random='2': expected a share from 0 to 1"),
+        (
+            ["--player", "random", "--player", "random", "--draw", "score=1"],
+            "--draw score=1: expected movenum",
+        ),
+        (
+            ["--player", "random", "--player", "random", "--resign", "movecount=3", "score=x"],
+            "score='x': expect",
+        ),
+        (["--player", "random", "--player", "random", "--tc", "fast"], "--tc 'fast': expected"),
+        (["--player", "random", "--player", "random", "--openings", "no.epd"], "no.epd: cannot be read"),
+        (
+            ["--player", "random", "--player", "random", "--openings", "b.epd", "--opening-plies", "2"],
+            "--openings and --opening-plies: expected one of the two",
+        ),
+        (
+            ["--player", "random", "--player", "solver", "--pgn-out", "x.pgn"],
+            "expected no --pgn-out in connect4",
+        ),
+        (
+            ["--player", "random", "--player", "solver", "--openings", "x.pgn"],
+            "expected --opening-plies in con",
+        ),
+        (
+            ["--player", "solver", "--player", "cmd=sleep", "nodes=1"],
+            "sleep: plays chess, solver plays connect4",
+        ),
+        (
+            ["--player", "random", "--player", "random", "--player", "random", "--sprt", "0", "5"],
+            "--sprt with 3 players: expected two",
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(argv, told, capsys) -> None:
+    assert main(["match", *argv]) == 2
+    said = capsys.readouterr().err
+    assert re.search(told, said) and said.count("\n") == 1
+
+
+def test_players_are_read_in_one_word_or_many() -> None:
+    words = ["name=sf", "cmd=stockfish", "args=--a 'b c'", "option.Threads=1", "tc=1+0.05", "timemargin=20"]
+    expected = PlayerWords(
+        "--player sf",
+        "engine",
+        "sf",
+        command=("stockfish", "--a", "b c"),
+        options={"Threads": "1"},
+        limit=Limit(control=TimeControl(1, 0.05), margin_s=0.02),
+    )
+    assert read_player(words, "--player") == expected
+    one = "name=sf cmd=stockfish 'args=--a \"b c\"' option.Threads=1 tc=1+0.05 timemargin=20"
+    assert read_player([one], "--player") == expected
+    assert read_player(["runs/x@12000"], "--player").given == "runs/x@12000"
+    assert read_player(["cmd=/usr/games/stockfish nodes=5"], "--player").name == "stockfish"
+    assert read_player(["random"], "--against").kind == "random"
+    assert read_player(["weights=a.pt nodes=5 name=five"], "--player").limit == Limit(nodes=5)
+
+
+def test_nothing_is_a_shell(tmp_path) -> None:
+    player = read_player(["cmd=sf; touch x && $(rm y) | z", "nodes=1"], "--player")
+    assert player.command == ("sf;", "touch", "x", "&&", "$(rm", "y)", "|", "z")
+
+
+def test_two_players_of_one_name_are_told_apart() -> None:
+    players = [read_player(["random"], "--player")] * 3
+    assert [player.name for player in with_own_names(players)] == ["random", "random (2)", "random (3)"]
+
+
+def test_a_clock_is_for_engines(chess_net) -> None:
+    argv = ["match", "--weights", chess_net, "--against", "random", "--tc", "1+0.1"]
+    with pytest.raises(ConfigError, match="a network plays by nodes"):
+        from alphazero.cli.command_table import run_command
+
+        run_command(argv)
+
+
+@pytest.mark.slow
+def test_a_searching_network_is_stronger_than_one_that_hardly_searches_by_the_test(
+    connect4_net, capsys
+) -> None:
+    players = [f"weights={connect4_net} nodes=200 name=deep", f"weights={connect4_net} nodes=4 name=shallow"]
+    argv = ["match", *(word for player in players for word in ("--player", player))]
+    assert main([*argv, "--sprt", "0", "100", "--games", "1000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sprt"]["decision"] == "H1" and found["elo"] > 100
+    assert main([*argv[:3], *argv[1:3], "--sprt", "0", "100", "--games", "2000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sprt"]["decision"] == "H0"

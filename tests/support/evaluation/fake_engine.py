@@ -1,0 +1,88 @@
+"""A UCI engine for tests: plays seeded random legal moves, and fails in the way that it is told to.
+
+python fake_engine.py [--mode MODE] [--from-move N]: crash, hang, illegal, none, slow, deaf or mute, from the
+N-th move of a process on. Every process appends its id to --pid-file.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+import chess
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mode", default="well")
+    parser.add_argument("--from-move", type=int, default=1)
+    parser.add_argument("--score", type=int, default=0)
+    parser.add_argument("--pid-file", type=Path)
+    args = parser.parse_args()
+    if args.pid_file:
+        with args.pid_file.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+    if args.mode == "mute":
+        sys.stderr.write("no licence found\n")
+        return
+    board, seed, moves = chess.Board(), 1, 0
+    for line in iter(sys.stdin.readline, ""):
+        words = line.split()
+        if not words:
+            continue
+        if words[0] == "uci":
+            say(
+                "id name Fake",
+                "id author tests",
+                "option name Seed type spin default 1 min 0 max 999",
+                "uciok",
+            )
+        elif words[0] == "isready":
+            say("readyok")
+        elif words[0] == "setoption" and words[2] == "Seed":
+            seed = int(words[4])
+        elif words[0] == "position":
+            board = read_position(words[1:])
+        elif words[0] == "go":
+            moves += 1
+            answer(args, board, seed, moves)
+        elif words[0] == "quit" and args.mode != "deaf":
+            return
+    while args.mode == "deaf":  # neither quit nor the end of its input ends it
+        time.sleep(60)
+
+
+def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) -> None:
+    fails = moves >= args.from_move
+    if args.mode == "crash" and fails:
+        sys.stderr.write("segmentation fault, or so\n")
+        os._exit(1)
+    if args.mode == "hang" and fails:
+        time.sleep(600)
+    if args.mode == "slow" and fails:
+        time.sleep(0.4)
+    legal = sorted(move.uci() for move in board.legal_moves)
+    move = random.Random(f"{seed}/{board.fen()}").choice(legal)
+    if args.mode == "illegal" and fails:
+        move = "e1e8"
+    if args.mode == "none" and fails:
+        move = "(none)"
+    say(f"info depth 3 nodes 77 score cp {args.score} pv {move}", f"bestmove {move}")
+
+
+def read_position(words: list[str]) -> chess.Board:
+    end = words.index("moves") if "moves" in words else len(words)
+    board = chess.Board() if words[0] == "startpos" else chess.Board(" ".join(words[1:end]))
+    for move in words[end + 1 :]:
+        board.push_uci(move)
+    return board
+
+
+def say(*lines: str) -> None:
+    print(*lines, sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
