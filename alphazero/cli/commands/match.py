@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from alphazero.cli.flags.match import add_match_flags, limit_of, openings_of, rules_of
+from alphazero.cli.flags.match import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
 from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
 from alphazero.errors import ConfigError, PlayerError
 
@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.evaluation.sprt import Sprt
 
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
-    lineup = Lineup(args, limit)
+    has_engines = any(player.kind == "engine" for player in players)
+    side_by_side = args.concurrency if has_engines else min(LANES, args.games)
+    lineup = Lineup(args, limit, batch_size_of(args, side_by_side))
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
         raise ConfigError(f"--pgn-out {args.pgn_out}: PGN is of chess; expected no --pgn-out in {game}")

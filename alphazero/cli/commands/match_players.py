@@ -25,13 +25,14 @@ SOLVER_TABLE_MIB = 256
 class Lineup:
     """Makes the contestants of one match; a network that plays twice is loaded once."""
 
-    def __init__(self, args: argparse.Namespace, limit: Limit) -> None:
-        """limit: of players without one of their own."""
+    def __init__(self, args: argparse.Namespace, limit: Limit, batch_size: int) -> None:
+        """limit: of players without one of their own. batch_size: positions per evaluation of a network."""
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
+        self._batch_size = batch_size
         self._evaluators: dict[str, NetworkEvaluator] = {}
 
     def game_of(self, players: Sequence[PlayerWords]) -> str:
@@ -105,6 +106,6 @@ class Lineup:
             flag = player.place.partition(" ")[0]
             network, _ = open_network(player.given, device, flag)
             self._evaluators[player.given] = NetworkEvaluator(
-                network, network.spec, device, args.precision, args.batch_size
+                network, network.spec, device, args.precision, self._batch_size
             )
         return self._evaluators[player.given]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphazero.cli.flags import numbers
-from alphazero.cli.flags.match import add_book_flags, add_search_flags, book_of
+from alphazero.cli.flags.match import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.flags.network import WEIGHTS_HELP
 from alphazero.cli.flags.players import PlayerWords
 from alphazero.config import MOST_LANES as MOST_GAMES
@@ -88,13 +88,14 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.cli.commands.match_players import Lineup
     from alphazero.evaluation.matches.engine_room import EngineRoom
     from alphazero.evaluation.matches.limits import Limit
+    from alphazero.evaluation.rating.adaptive import PAIRS_AT_ONCE
     from alphazero.evaluation.rating.ladder import find_rungs, read_ladder
 
     candidates = list(candidates_of(args))
     places, lacking = find_rungs(read_ladder(), args.ladder)
     for line in lacking:
         print(line, file=sys.stderr)
-    lineup = Lineup(args, Limit())
+    lineup = Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE))
     found: list[dict[str, Any]] = []
     with ends_at_sigterm(), EngineRoom() as room:
         rater = Rater(args, lineup, places, room)

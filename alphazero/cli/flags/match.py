@@ -22,6 +22,7 @@ from alphazero.text import quoted
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
 MOST_CONCURRENCY = 1024
+MOST_BATCH = 64  # unless another is given
 MOST_CENTIPAWNS = 100_000
 
 
@@ -176,14 +177,19 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
     parser.add_argument(
         "--batch-size",
         type=numbers.whole(1, MOST_UNITS),
-        default=64,
         metavar="N",
-        help="positions per evaluation of the network (default: 64)",
+        help="positions per evaluation of the network (default: what the games side by side fill, at most "
+        f"{MOST_BATCH})",
     )
     parser.add_argument(
         "--seed", type=numbers.seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)"
     )
     add_flags(parser, {"search": SearchConfig})
+
+
+def batch_size_of(args: argparse.Namespace, games: int) -> int:
+    """That of --batch-size, else what so many games side by side fill, searched in two groups by turns."""
+    return args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
 
 
 def limit_of(args: argparse.Namespace) -> Limit:

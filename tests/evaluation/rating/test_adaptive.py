@@ -51,9 +51,9 @@ def test_a_known_start_is_where_the_first_games_are() -> None:
 
 
 def test_who_loses_or_wins_every_game_is_said_to_be_beyond_the_ladder() -> None:
-    lost, _ = rated(-4000.0, 1, most_games=80, width=1)
+    lost = rate(LADDER, lambda opponent, first, pairs: MatchScore(0, 0, 2 * pairs), most_games=80, width=1)
     assert lost.is_beyond == "below" and lost.high < 0 and lost.low >= -800
-    won, _ = rated(6000.0, 1, most_games=80, width=1)
+    won = rate(LADDER, lambda opponent, first, pairs: MatchScore(2 * pairs, 0, 0), most_games=80, width=1)
     assert won.is_beyond == "above" and won.low > 1500
     drawn = estimate([Met(LADDER[0], MatchScore(0, 2, 0, (0, 0, 1, 0, 0)))], LADDER)
     assert drawn.is_beyond == ""

@@ -33,12 +33,9 @@ def main() -> None:
         if not words:
             continue
         if words[0] == "uci":
-            say(
-                "id name Fake",
-                "id author tests",
-                "option name Seed type spin default 1 min 0 max 999",
-                "uciok",
-            )
+            names = ("Seed", "Threads", "Hash")
+            options = [f"option name {name} type spin default 1 min 0 max 999" for name in names]
+            say("id name Fake", "id author tests", *options, "uciok")
         elif words[0] == "isready":
             say("readyok")
         elif words[0] == "setoption" and words[2] == "Seed":

@@ -1,0 +1,124 @@
+"""`alphazero rate`: ratings on a small ladder, over checkpoints, and what is refused."""
+
+import json
+import re
+import stat
+import sys
+
+import pytest
+import torch
+
+from alphazero.cli.main import main
+from alphazero.config import Config, NetworkConfig, to_table
+from alphazero.evaluation.rating import ladder
+from alphazero.evaluation.rating.ladder import Rung, find_rungs, read_ladder
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.training.checkpoint.checkpoint import Checkpoint, TrainingState, save
+from tests.support.evaluation.small_nets import write_small_net
+from tests.support.paths import SUPPORT
+
+RUNGS = [
+    Rung("random", "random", 0.0),
+    Rung("half", "weights", 150.0, nodes=2, file="net.pt", random_share=0.5),
+    Rung("whole", "weights", 300.0, nodes=2, file="net.pt"),
+    Rung("fish", "stockfish", 600.0, nodes=1),
+]
+QUICK = ["--games", "8", "--width", "10", "--simulations", "2", "--seed", "3"]
+
+
+@pytest.fixture
+def small_ladder(tmp_path, monkeypatch):
+    """A directory with the ladder's network, and a fake Stockfish on PATH."""
+    monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS)
+    monkeypatch.setattr("alphazero.cli.commands.rate.MAX_PLIES", 24)
+    write_small_net(tmp_path / "net.pt", "chess")
+    fish = tmp_path / "stockfish"
+    fish.write_text(f"#!/bin/sh\nexec {sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}\n")
+    fish.chmod(fish.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return tmp_path
+
+
+@pytest.fixture
+def chess_run(tmp_path):
+    """A run with checkpoints of four steps."""
+    run, shape = tmp_path / "runs" / "x", NetworkConfig(game="chess", blocks=1, filters=8)
+    for step in (1, 2, 3, 4):
+        network = AlphaZeroNet(shape, get_spec("chess"), torch.Generator().manual_seed(step))
+        state = TrainingState(step, 20, 0, 8, 8, "", 1, to_table(Config(network=shape)))
+        save(run / "checkpoints", Checkpoint(state, network.state_dict(), {}))
+    return run
+
+
+def test_networks_are_rated_with_intervals(small_ladder, tmp_path, capsys) -> None:
+    nets = [write_small_net(tmp_path / f"{seed}.pt", "chess", seed) for seed in (1, 2)]
+    assert main(["rate", *nets, "--ladder", str(small_ladder), *QUICK, "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [rating["weights"] for rating in found] == nets
+    for rating in found:
+        low, high = rating["elo_95"]
+        assert low < rating["elo"] < high and rating["games"] == 8
+        assert sum(met[key] for met in rating["opponents"] for key in ("wins", "draws", "losses")) == 8
+        assert rating["limit"] == "2 nodes"
+    assert re.search(r"1\.pt: 8 games, -?\d+ \(-?\d+ to -?\d+\)", captured.err)
+
+
+def test_a_network_is_not_in_its_own_ladder_whatever_its_file_is_called(
+    small_ladder, tmp_path, capsys
+) -> None:
+    same = write_small_net(tmp_path / "other-name.safetensors", "chess")
+    assert main(["rate", same, "--ladder", str(small_ladder), *QUICK]) == 0
+    said = capsys.readouterr().out
+    assert "other-name" in said and "whole" not in said and "half" not in said
+    assert "the ladder's own scale" in said
+
+
+def test_what_the_machine_lacks_is_left_out_and_said(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ladder, "GAMES", str(tmp_path))
+    monkeypatch.setenv("ALPHAZERO_LADDER", str(tmp_path / "nets"))
+    places, lines = find_rungs(RUNGS, None)
+    assert [place.rung.name for place in places] == ["random"]
+    assert lines == [
+        f"left out of the ladder: net.pt, not in {tmp_path / 'nets'} (--ladder DIR)",
+        "left out of the ladder: Stockfish, no program `stockfish` on PATH",
+    ]
+
+
+def test_checkpoints_of_a_run_are_rated_into_its_directory(small_ladder, chess_run, capsys) -> None:
+    argv = ["rate", str(chess_run), "--checkpoints", "2", "--ladder", str(small_ladder), *QUICK]
+    assert main(argv) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:3]] == ["1", "3"]
+    kept = [json.loads(line) for line in (chess_run / "ratings.jsonl").read_text().splitlines()]
+    assert [rating["step"] for rating in kept] == [1, 3] and all(rating["version"] == 1 for rating in kept)
+
+
+def test_the_ladder_is_whole() -> None:
+    rungs = read_ladder()
+    assert len({rung.name for rung in rungs}) == len(rungs) >= 8
+    assert [rung.rating for rung in rungs] == sorted(rung.rating for rung in rungs)
+    assert {rung.name: rung.rating for rung in rungs}["maia-1100"] == 1100
+    assert rungs[0].name == "random"
+    for rung in rungs:
+        assert (rung.nodes > 0) == (rung.kind in ("weights", "stockfish"))
+        assert bool(rung.file) == (rung.kind == "weights")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["{connect4}"], "connect4.pt: plays connect4; expected a network of chess"),
+        (["{connect4}", "--games", "3"], "--games 3: expected an even number"),
+        (["{connect4}", "--checkpoints"], "connect4.pt: no checkpoints there; --checkpoints expected"),
+        (["{connect4}", "--ladder", "no-such"], "--ladder no-such: expected a directory"),
+        (["no-such.pt"], "no-such.pt: no such file or directory"),
+        ([], "W"),
+    ],
+)
+def test_what_cannot_be_rated_is_one_line(small_ladder, tmp_path, argv, told, capsys) -> None:
+    connect4 = write_small_net(tmp_path / "connect4.pt", "connect4")
+    assert main(["rate", *(word.format(connect4=connect4) for word in argv)]) == 2
+    said = capsys.readouterr().err
+    assert told in said.splitlines()[-1]
