@@ -11,9 +11,13 @@ import chess.pgn
 import psutil
 import pytest
 
+from alphazero.cli.command_table import build_parser
+from alphazero.cli.commands.match import players_of
+from alphazero.cli.commands.match_players import Lineup
+from alphazero.cli.flags.match import limit_of
 from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
 from alphazero.cli.main import main
-from alphazero.errors import ConfigError
+from alphazero.evaluation.matches.contestants import Engine
 from alphazero.evaluation.matches.limits import Limit, TimeControl
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT
@@ -237,12 +241,19 @@ def test_two_players_of_one_name_are_told_apart() -> None:
     assert [player.name for player in with_own_names(players)] == ["random", "random (2)", "random (3)"]
 
 
-def test_a_clock_is_for_engines(chess_net) -> None:
-    argv = ["match", "--weights", chess_net, "--against", "random", "--tc", "1+0.1"]
-    with pytest.raises(ConfigError, match="a network plays by nodes"):
-        from alphazero.cli.command_table import run_command
-
-        run_command(argv)
+def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:
+    parser = build_parser("match")
+    args = parser.parse_args(
+        ["--weights", chess_net, "--against", "random", "--tc", "1+0.1", "--precision", "bf16"]
+    )
+    lineup, players = Lineup(args, limit_of(args), 1), players_of(args)
+    assert lineup.game_of(players) == "chess"
+    player = lineup.contestant(players[0])
+    assert isinstance(player, Engine) and str(player.limit) == "1+0.1"
+    assert player.command[1:] == (
+        *("-m", "alphazero", "uci", "--weights", chess_net),
+        *("--device", "auto", "--precision", "bf16"),
+    )
 
 
 @pytest.mark.slow

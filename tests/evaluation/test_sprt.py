@@ -36,10 +36,12 @@ def test_nothing_is_decided_before_the_first_game() -> None:
     assert Sprt(0, 5).decide((0, 0, 0, 0, 0)) == "continue"
 
 
-def decided(elo: float, generator: np.random.Generator) -> str:
+EXAMPLE = Sprt(-40, 0, model="logistic")
+
+
+def decided(elo: float, generator: np.random.Generator, test: Sprt = EXAMPLE) -> str:
     """A match of a player of this logistic strength, a third of the games drawn, to its decision."""
-    win = expected_score(elo) - 1 / 6
-    test, games = Sprt(-40, 0, model="logistic"), np.zeros(5, int)
+    win, games = expected_score(elo) - 1 / 6, np.zeros(5, int)
     for _ in range(3000):
         points = generator.choice(3, size=(4, 2), p=(1 - win - 1 / 3, 1 / 3, win)).sum(axis=1)
         games += np.bincount(points, minlength=5)
@@ -54,6 +56,13 @@ def test_matches_of_either_strength_are_decided_rightly_nineteen_times_in_twenty
         decisions = [decided(elo, generator) for _ in range(60)]
         assert decisions.count(right) >= 54
     assert decided(200, generator) == "H1"
+
+
+@pytest.mark.parametrize("model", ["normalized", "logistic"])
+def test_a_match_of_equals_stops_at_h0_and_one_of_200_elo_at_h1(model) -> None:
+    generator, test = np.random.default_rng(4), Sprt(0, 40, model=model)
+    assert [decided(0, generator, test) for _ in range(20)].count("H0") >= 18
+    assert [decided(200, generator, test) for _ in range(20)] == ["H1"] * 20
 
 
 @pytest.mark.parametrize(

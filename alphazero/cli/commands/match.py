@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.evaluation.sprt import Sprt
 
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
-    has_engines = any(player.kind == "engine" for player in players)
+    has_engines = limit.is_timed or any(player.kind == "engine" for player in players)
     side_by_side = args.concurrency if has_engines else min(LANES, args.games)
     lineup = Lineup(args, limit, batch_size_of(args, side_by_side))
     game = lineup.game_of(players)

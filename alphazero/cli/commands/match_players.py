@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
@@ -40,8 +41,8 @@ class Lineup:
         found: dict[str, PlayerWords] = {}
         for player in players:
             game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
-            if player.kind == "weights" and not self._is_engine(player):
-                game = self._evaluator(player).spec.name
+            if player.kind == "weights":
+                game = CHESS if self._is_engine(player) else self._evaluator(player).spec.name
             if game:
                 found.setdefault(game, player)
         if len(found) > 1:
@@ -70,9 +71,7 @@ class Lineup:
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)
         if self._is_engine(player):
-            raise ConfigError(
-                f"{player.place}: limit {limit}: a network plays by nodes; expected nodes=N or --nodes N"
-            )
+            return Engine(player.name, self._engine_command(player), limit, random_share=player.random_share)
         simulations = limit.nodes or self._config.search.simulations
         return InProcess(
             player.name,
@@ -82,9 +81,21 @@ class Lineup:
         )
 
     def _is_engine(self, player: PlayerWords) -> bool:
-        """Whether a network plays by a clock or to a depth."""
+        """Whether a network plays by a clock or to a depth: our own UCI engine knows how."""
         limit = player.limit or self._limit
         return limit.is_timed or limit.depth is not None
+
+    def _engine_command(self, player: PlayerWords) -> tuple[str, ...]:
+        """That of `alphazero uci` with the network."""
+        flags = (
+            "--weights",
+            player.given,
+            "--device",
+            self._args.device,
+            "--precision",
+            self._args.precision,
+        )
+        return (sys.executable, "-m", "alphazero", "uci", *flags)
 
     def _search(self, player: PlayerWords, simulations: int) -> Thinker:
         import torch

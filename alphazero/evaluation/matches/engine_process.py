@@ -113,6 +113,11 @@ class EngineProcess:
             except chess.engine.EngineError as error:
                 raise ConfigError(f"{place}={quoted(value)}: {reason(error)}") from error
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return not self._protocol.returncode.done()
+
     async def answer(self, question: Question) -> Decision:
         """The engine's move. Raises ForfeitError."""
         protocol = self._protocol

@@ -65,7 +65,9 @@ class EngineRoom:
     async def _answer(self, engine: Engine, question: Question) -> Decision:
         place = (question.game, engine.name)
         if place not in self._seated:
-            idle = self._idle[engine.name]
+            # One that ended by itself after a game has lost nothing: it is started anew.
+            idle = [process for process in self._idle[engine.name] if process.is_running]
+            self._idle[engine.name] = idle
             try:
                 process = idle.pop() if idle else await EngineProcess.start(engine)
             except ConfigError as error:  # it did start before
