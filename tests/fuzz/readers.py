@@ -23,6 +23,7 @@ from alphazero.cli.main import main
 from alphazero.cluster.plan.hostfile import read_hostfile
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
 from alphazero.errors import CheckpointError
+from alphazero.evaluation.matches.books import BALANCED
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
@@ -102,6 +103,17 @@ def analyse_fen(path: Path) -> int:
 def count_moves(path: Path) -> int:
     fen = path.read_bytes().decode("utf-8", "surrogateescape").replace("\0", "")
     return main(["perft", fen, "2"])
+
+
+def make_book(directory: Path, random: Random) -> Path:
+    if random.randrange(2):
+        path = directory / "book.pgn"
+        path.write_text(embedded_games(random.randint(1, 3)))
+        return path
+    path = directory / "book.epd"
+    lines = BALANCED.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *random.sample(lines[2:], 4), random.choice(FENS)]) + "\n")
+    return path
 
 
 def make_store(directory: Path, random: Random) -> Path:
@@ -260,6 +272,7 @@ def make_hostfile(directory: Path, random: Random) -> Path:
     return path
 
 
+TWO_RANDOM_PLAYERS = (*("--player", "random") * 2, *("--games", "2", "--maxmoves", "3", "--plies", "2"))
 _JSON = (".json", mutation.in_json)
 _SAFETENSORS = (".safetensors", mutation.in_safetensors)
 KINDS = (
@@ -270,6 +283,7 @@ KINDS = (
         (command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),),
     ),
     Kind("fen", make_fen, (), (analyse_fen, count_moves)),
+    Kind("book", make_book, (), (command("match", *TWO_RANDOM_PLAYERS, "--openings", "{path}"),)),
     Kind(
         "store",
         make_store,
