@@ -9,7 +9,7 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from alphazero.errors import DataError
+from alphazero.errors import DataError, GameInputError
 from alphazero.evaluation.matches.openings import Opening
 from alphazero.text import quoted, reason
 
@@ -94,4 +94,10 @@ def _checked(board: chess.Board, place: str) -> Opening:
     if board.is_game_over() or board.is_repetition(3) or board.halfmove_clock >= 100:
         raise DataError(f"{place}: the game is over there; expected a game under way")
     fen = start.fen()
-    return Opening(None if fen == chess.STARTING_FEN else fen, tuple(move.uci() for move in board.move_stack))
+    moves = tuple(move.uci() for move in board.move_stack)
+    opening = Opening(None if fen == chess.STARTING_FEN else fen, moves)
+    try:
+        opening.line("chess")
+    except GameInputError as error:
+        raise DataError(f"{place}: {error}") from error
+    return opening
