@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964
@@ -101,15 +100,6 @@ class MatchScore:
         margin = Z_95 * math.sqrt(variance / total) if total else 0.0
         return total >= ENOUGH_PAIRS and margin > 0 and mean - margin > 0 and mean + margin < 1
 
-    def possible_shares(self, count: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-        """`count` draws of what the points per game may truly be: normal with many pairs, else Jeffreys'."""
-        if self._is_normal():
-            mean, variance, total = self._moments()
-            drawn = generator.normal(mean, math.sqrt(variance / total), count)
-            return np.clip(drawn, JEFFREYS / total, 1 - JEFFREYS / total)
-        counts = np.array(self.counts, np.float64)
-        return generator.dirichlet(counts + JEFFREYS, count) @ np.linspace(0, 1, len(counts))
-
     def elo(self) -> EloEstimate:
         """With many pairs as fastchess and fishtest compute it; with few, from Jeffreys' prior.
 
@@ -123,7 +113,8 @@ class MatchScore:
             superiority = (1 + math.erf((mean - 0.5) / math.sqrt(2 * variance / total))) / 2
             return EloEstimate(elo_of(mean), elo_of(mean - margin), elo_of(mean + margin), superiority)
         generator = np.random.default_rng(0)  # the same games, the same figures
-        means = self.possible_shares(DRAWS_OF_POSTERIOR, generator)
+        counts = np.array(self.counts, np.float64)
+        means = generator.dirichlet(counts + JEFFREYS, DRAWS_OF_POSTERIOR) @ np.linspace(0, 1, len(counts))
         low, middle, high = (float(value) for value in np.quantile(means, (0.025, 0.5, 0.975)))
         return EloEstimate(elo_of(middle), elo_of(low), elo_of(high), float((means > 0.5).mean()))
 

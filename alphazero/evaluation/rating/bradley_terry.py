@@ -1,9 +1,10 @@
 """Ratings of all players of a tournament from their games: Bradley-Terry, a draw being half a win.
 
 The expected points of i against j are 1 / (1 + 10^((r_j - r_i) / 400)); the ratings are those of maximum
-likelihood (Bradley and Terry 1952; Hunter 2004 for that they are unique), with a mean of 0. Intervals come
-from solving the same equations for many draws of what the points per game may truly be (MatchScore), so that
-reversed pairs narrow them as they should and no result makes them infinite.
+likelihood (Bradley and Terry 1952; Hunter 2004) with a wide normal prior around the mean of the field, which
+keeps those finite who won or lost every game. Intervals are those of the likelihood's curvature, scaled by how
+much the points of pairs really vary (the quasi-likelihood of McCullagh and Nelder 1989, 9.2): draws and reversed
+pairs vary less than coins.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.evaluation.elo import MatchScore
+from alphazero.evaluation.elo import ENOUGH_PAIRS, Z_95, MatchScore
 
-# Shapes: D draws, P players, K meetings of two players.
+# Shapes: P players, K meetings of two players.
 
-DRAWS = 2000
-ROUNDS = 60  # of Newton's method, which needs some ten
+ELO_PER_UNIT = 400 / math.log(10)
+PRIOR_ELO = 1000.0  # standard deviation
+ROUNDS = 200  # of Newton's method, which needs some ten
 LONGEST_STEP = 2.0  # in natural units (347 Elo): far from the solution the method would jump
 CLOSE_ENOUGH = 1e-9
-RIDGE = 1e-9  # for players without a game
-ELO_PER_UNIT = 400 / math.log(10)
+DISPERSION = (0.2, 2.0)  # what is believed of an estimate from few surprising games
 
 
 @dataclass(frozen=True)
@@ -39,38 +40,53 @@ class Rating:
 def ratings(num_players: int, scores: Mapping[tuple[int, int], MatchScore]) -> list[Rating]:
     """scores: of the first of each two players who met."""
     met = [pair for pair, score in scores.items() if score.games]
-    if not met:
-        return [Rating(0.0, 0.0, 0.0)] * num_players
-    generator = np.random.default_rng(0)  # the same games, the same figures
-    shares_DK = np.stack([scores[pair].possible_shares(DRAWS, generator) for pair in met], axis=1)
+    sides_KP = np.zeros((len(met), num_players))
+    for row, (first, second) in enumerate(met):
+        sides_KP[row, first], sides_KP[row, second] = 1, -1
     games_K = np.array([scores[pair].games for pair in met], np.float64)
-    elo_DP = ELO_PER_UNIT * _solve(np.array(met), games_K, shares_DK, num_players)
-    low_P, middle_P, high_P = np.quantile(elo_DP, (0.025, 0.5, 0.975), axis=0)
+    points_K = np.array([scores[pair].share * scores[pair].games for pair in met])
+    strength_P = np.zeros(num_players)
+    for _ in range(ROUNDS):
+        slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+        step_P = np.linalg.solve(curve_PP, slope_P)
+        strength_P += np.clip(step_P, -LONGEST_STEP, LONGEST_STEP)
+        if np.abs(step_P).max() < CLOSE_ENOUGH:
+            break
+    _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+    from_mean_PP = np.eye(num_players) - 1 / num_players
+    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
+    spread = _dispersion([scores[pair] for pair in met], expected_K, num_players)
+    variance_P = spread * np.diag(from_mean_PP @ np.linalg.inv(curve_PP) @ from_mean_PP)
+    elo_P, half_P = ELO_PER_UNIT * strength_P, ELO_PER_UNIT * Z_95 * np.sqrt(variance_P)
     return [
-        Rating(float(middle), float(low), float(high))
-        for low, middle, high in zip(low_P, middle_P, high_P, strict=True)
+        Rating(float(elo), float(elo - half), float(elo + half))
+        for elo, half in zip(elo_P, half_P, strict=True)
     ]
 
 
-def _solve(
-    met_K2: npt.NDArray[np.int64],
+def _likelihood(
+    strength_P: npt.NDArray[np.float64],
+    sides_KP: npt.NDArray[np.float64],
     games_K: npt.NDArray[np.float64],
-    shares_DK: npt.NDArray[np.float64],
-    num_players: int,
-) -> npt.NDArray[np.float64]:
-    """Strengths [D, P] in natural units at which the expected points are those of each draw."""
-    sides_KP = np.eye(num_players)[met_K2[:, 0]] - np.eye(num_players)[met_K2[:, 1]]
-    strength_DP = np.zeros((len(shares_DK), num_players))
-    # The equations know differences alone: the ones fix the mean at 0.
-    fixed_PP = np.ones((num_players, num_players)) / num_players + RIDGE * np.eye(num_players)
-    for _ in range(ROUNDS):
-        expected_DK = 1 / (1 + np.exp(-strength_DP @ sides_KP.T))
-        slope_DP = (games_K * (shares_DK - expected_DK)) @ sides_KP
-        weight_DK = games_K * expected_DK * (1 - expected_DK)
-        curve_DPP = np.einsum("dk,kp,kq->dpq", weight_DK, sides_KP, sides_KP) + fixed_PP
-        step_DP = np.linalg.solve(curve_DPP, slope_DP[..., None])[..., 0]
-        strength_DP += np.clip(step_DP, -LONGEST_STEP, LONGEST_STEP)
-        if np.abs(step_DP).max() < CLOSE_ENOUGH:
-            break
-    strength_DP -= strength_DP.mean(axis=1, keepdims=True)
-    return strength_DP
+    points_K: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
+    precision = (ELO_PER_UNIT / PRIOR_ELO) ** 2
+    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
+    slope_P = sides_KP.T @ (points_K - games_K * expected_K) - precision * strength_P
+    weight_K = games_K * expected_K * (1 - expected_K)
+    curve_PP = (sides_KP.T * weight_K) @ sides_KP + precision * np.eye(len(strength_P))
+    return slope_P, curve_PP
+
+
+def _dispersion(met: list[MatchScore], expected_K: npt.NDArray[np.float64], num_players: int) -> float:
+    """The pairs' variance as a share of that of two coins each; 1 while there are few pairs."""
+    pairs = sum(sum(score.pairs) for score in met)
+    if pairs < ENOUGH_PAIRS + num_players:
+        return 1.0
+    squares = 0.0
+    for score, expected in zip(met, expected_K, strict=True):
+        for place, count in enumerate(score.pairs):
+            squares += count * (place / 2 - 2 * expected) ** 2 / (2 * expected * (1 - expected))
+    low, high = DISPERSION
+    return float(min(high, max(low, squares / (pairs - num_players + 1))))

@@ -20,11 +20,11 @@ def played(elo: float, pairs: int, generator: np.random.Generator, draws: float 
 
 
 def test_of_two_players_the_difference_is_the_elo_of_their_match() -> None:
-    score = MatchScore(120, 60, 20, (2, 8, 20, 40, 30))
+    score = MatchScore(114, 60, 26, (2, 8, 20, 40, 30))
     first, second = ratings(2, {(0, 1): score})
     assert first.elo == pytest.approx(-second.elo)
     assert first.elo - second.elo == pytest.approx(score.elo().elo, abs=2)
-    assert first.high - first.low == pytest.approx((score.elo().high - score.elo().low) / 2, rel=0.05)
+    assert first.high - first.low == pytest.approx((score.elo().high - score.elo().low) / 2, rel=0.1)
 
 
 def test_three_players_by_hand() -> None:
@@ -61,5 +61,17 @@ def test_a_gauntlet_and_a_player_who_wins_all_have_finite_ratings() -> None:
     assert found[1].high - found[1].low > found[2].high - found[2].low
 
 
+def test_many_meetings_of_few_games_do_not_press_the_field_together() -> None:
+    """Ten players 200 Elo apart, four games each: nearly all are won, and the chain still has its length."""
+    generator = np.random.default_rng(2)
+    scores = {
+        (i, j): played(200.0 * (i - j), 2, generator, draws=0.0)
+        for i, j in itertools.combinations(range(10), 2)
+    }
+    found = ratings(10, scores)
+    assert 1500 < found[9].elo - found[0].elo < 2300
+
+
 def test_nobody_has_played() -> None:
     assert [rating.elo for rating in ratings(3, {})] == [0, 0, 0]
+    assert all(rating.high > 500 for rating in ratings(3, {}))
