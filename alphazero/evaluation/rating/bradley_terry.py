@@ -2,9 +2,9 @@
 
 The expected points of i against j are 1 / (1 + 10^((r_j - r_i) / 400)); the ratings are those of maximum
 likelihood (Bradley and Terry 1952; Hunter 2004) with a wide normal prior around the mean of the field, which
-keeps those finite who won or lost every game. Intervals are those of the likelihood's curvature, scaled by how
-much the points of pairs really vary (the quasi-likelihood of McCullagh and Nelder 1989, 9.2): draws and reversed
-pairs vary less than coins.
+keeps those finite who won or lost every game. Intervals are those of the likelihood's curvature, scaled by
+how much the points of pairs really vary (quasi-likelihood: McCullagh and Nelder 1989, 9.2): draws and
+reversed pairs vary less than coins.
 """
 
 from __future__ import annotations
