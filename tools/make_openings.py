@@ -1,7 +1,8 @@
 """Makes the balanced openings of matches: short lines of Stockfish's choice, the same file for the same seed.
 
 Every line depends on (seed, its number, engine) only: one thread, a hash table cleared before each line, node
-limits instead of clocks.
+limits instead of clocks. The operations of a line: hmvc and fmvn as in EPD, ce (the engine's score for the side to
+move in centipawns) and c0 (the moves). There are no comments: fastchess reads none.
 """
 
 from __future__ import annotations
@@ -66,12 +67,6 @@ def main() -> None:
     args = parser.parse_args()
     with chess.engine.SimpleEngine.popen_uci(args.engine) as engine:
         engine.configure({"Threads": 1, "Hash": HASH_MIB})
-        head = (
-            f"# Balanced openings drawn from {engine.id['name']}, made by the alphazero project: python "
-            f"tools/make_openings.py {args.output.as_posix()} --count {args.count} --seed {args.seed}\n"
-            "# hmvc, fmvn: as in EPD; ce: the engine's score for the side to move in centipawns; "
-            "c0: the moves.\n"
-        )
         lines = []
         for (board, score), _ in zip(
             balanced_lines(engine, args.seed), tqdm(range(args.count)), strict=False
@@ -80,7 +75,7 @@ def main() -> None:
             evaluation = score if board.turn == chess.WHITE else -score
             counters = f"hmvc {board.halfmove_clock}; fmvn {board.fullmove_number}"
             lines.append(f'{board.epd()} {counters}; ce {evaluation}; c0 "{moves}";\n')
-    args.output.write_text(head + "".join(lines), encoding="ascii")
+    args.output.write_text("".join(lines), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def make_book(directory: Path, random: Random) -> Path:
         return path
     path = directory / "book.epd"
     lines = BALANCED.read_text().splitlines()
-    path.write_text("\n".join([lines[0], *random.sample(lines[2:], 4), random.choice(FENS)]) + "\n")
+    path.write_text("\n".join(["# a comment", *random.sample(lines, 4), random.choice(FENS)]) + "\n")
     return path
 
 
