@@ -164,6 +164,7 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     deadline = time.monotonic() + 60
     while not (pgn.exists() and pgn.read_text().count("[Round ") > 2) and time.monotonic() < deadline:
