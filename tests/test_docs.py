@@ -30,6 +30,7 @@ FOREIGN_FLAGS = {
 PROGRAMS = (
     ROOT / "alphazero" / "ranks" / "preflight.py",
     ROOT / "tools" / "draw_architecture.py",
+    ROOT / "tools" / "make_ladder.py",
     ROOT / "tools" / "gpu_proof.py",
     ROOT / "tools" / "deepspeed_keys_page.py",
 )

@@ -1,8 +1,8 @@
 """Makes the balanced openings of matches: short lines of Stockfish's choice, the same file for the same seed.
 
 Every line depends on (seed, its number, engine) only: one thread, a hash table cleared before each line, node
-limits instead of clocks. The operations of a line: hmvc and fmvn as in EPD, ce (the engine's score for the side
-to move in centipawns) and c0 (the moves). There are no comments: fastchess reads none.
+limits instead of clocks. Operations of a line: hmvc and fmvn as in EPD, ce (the engine's score for the side
+that moves, in centipawns) and c0 (the moves). There are no comments: fastchess reads none.
 """
 
 from __future__ import annotations
