@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "match": "let networks, UCI engines, a random player or a solver play each other",
     "rate": "measure the Elo of networks against a ladder of fixed opponents",
     "analyse": "show what a network says of one position",
+    "uci": "play in chess programs: an engine that speaks UCI",
     "import-weights": "convert an lc0 network to a weights file of this program",
     "export": "write a network for other programs: lc0, ONNX, or a weights file",
     "report": "plot the curves of one or more runs",

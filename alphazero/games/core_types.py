@@ -137,6 +137,22 @@ class SelfPlayType(Protocol):
     ) -> SelfPlay: ...
 
 
+class GameSearch(Protocol):
+    """One tree, kept from move to move, that fills batches (csrc/search/game_search)."""
+
+    def set_line(self, line: Line) -> int: ...
+    def begin(self, only: Sequence[int]) -> None: ...
+    def reset(self, settings: _core.GameSearchSettings) -> None: ...
+    def set_tree_limit(self, bytes: int) -> None: ...
+    def gather(self, slot: int, most_leaves: int, most_visits: int) -> Leaves: ...
+    def apply(
+        self, slot: int, legal_logits: npt.NDArray[np.float32], wdl: npt.NDArray[np.float32]
+    ) -> None: ...
+    def drop(self, slot: int) -> None: ...
+    def progress(self) -> _core.SearchProgress: ...
+    def view(self, num_lines: int) -> _core.SearchView: ...
+
+
 class BatchEncoder(Protocol):
     """Sampled plies of stored games to batches for the network (csrc/data/batch_encoder.hpp)."""
 
@@ -167,11 +183,13 @@ class BatchEncoder(Protocol):
 class CoreTypes:
     """The core's classes and functions of one game.
 
-    search: one tree, step by step. find_illegal_game: the first of some stored games that breaks the rules.
+    search: one tree, step by step. game_search: one for a whole game. find_illegal_game: the first of some
+    stored games that breaks the rules.
     """
 
     line: LineType
     search: Callable[[_core.SearchSettings], Any]
+    game_search: Callable[[_core.GameSearchSettings], GameSearch]
     line_search: LineSearchType
     self_play: SelfPlayType
     batch_encoder: Callable[[int], BatchEncoder]
@@ -192,6 +210,7 @@ def core_types(name: str) -> CoreTypes:
     return CoreTypes(
         line=line,
         search=getattr(_core, f"{prefix}Search"),
+        game_search=getattr(_core, f"{prefix}GameSearch"),
         line_search=getattr(_core, f"{prefix}LineSearch"),
         self_play=getattr(_core, f"{prefix}SelfPlay"),
         batch_encoder=getattr(_core, f"{prefix}BatchEncoder"),

@@ -5,12 +5,13 @@
 
 namespace alphazero::bindings {
 
-void bind_chess(nanobind::module_& module);   // bind_chess.cpp: ChessPosition, perft, SAN
-void bind_games(nanobind::module_& module);   // bind_games.cpp: lines of play, game specs, encoding
-void bind_pgn(nanobind::module_& module);     // bind_pgn.cpp: PGN text to columns
-void bind_lc0(nanobind::module_& module);     // bind_lc0.cpp: lc0's training records
-void bind_loader(nanobind::module_& module);  // bind_loader.cpp: sampled plies to packed batches
-void bind_search(nanobind::module_& module);  // bind_search.cpp: tree search, self-play
-void bind_solver(nanobind::module_& module);  // bind_solver.cpp: exact Connect Four
+void bind_chess(nanobind::module_& module);          // bind_chess.cpp: ChessPosition, perft, SAN
+void bind_games(nanobind::module_& module);          // bind_games.cpp: lines of play, game specs, encoding
+void bind_pgn(nanobind::module_& module);            // bind_pgn.cpp: PGN text to columns
+void bind_lc0(nanobind::module_& module);            // bind_lc0.cpp: lc0's training records
+void bind_loader(nanobind::module_& module);         // bind_loader.cpp: sampled plies to packed batches
+void bind_search(nanobind::module_& module);         // bind_search.cpp: tree search, self-play
+void bind_game_searches(nanobind::module_& module);  // bind_game_search.cpp: one tree for a whole game
+void bind_solver(nanobind::module_& module);         // bind_solver.cpp: exact Connect Four
 
 }  // namespace alphazero::bindings

@@ -13,5 +13,6 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_lc0(module);
   alphazero::bindings::bind_loader(module);
   alphazero::bindings::bind_search(module);
+  alphazero::bindings::bind_game_searches(module);
   alphazero::bindings::bind_solver(module);
 }

@@ -1,0 +1,307 @@
+"""One tree for a whole game: set a line, search it, look at it, stop it from another thread.
+
+The tree is kept where the next line is the last one with more moves. docs/uci.md has the rules and their
+sources; any game of the registry can be searched.
+
+    search = TreeSearch("chess", evaluator)
+    search.set_line(line)
+    found = search.search(SearchLimits(nodes=800))
+    found.best.text, found.best.wdl, found.best.pv
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from alphazero import _core
+from alphazero.games.core_types import GameSearch, Leaves, Line
+from alphazero.games.registry import get_game, make_line
+from alphazero.search.batched import Evaluation, Evaluator, Pending
+from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Batch: TypeAlias = tuple[int, Callable[[], Evaluation]]
+
+__all__ = ["MoveReport", "SearchLimits", "Snapshot", "TreeSearch", "TreeSettings"]
+
+MEGABYTE = 2**20
+MOST_NODES = 2**62
+NUM_SLOTS = 2  # of the core: batches on their way
+# A batch has at most one leaf for so many visits of the root: a small tree of many leaves that do not know
+# of each other is a worse one.
+VISITS_PER_LEAF = 16
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Numbers of the search; the defaults are lc0's for chess (docs/uci.md).
+
+    minibatch_size: the most positions of one evaluation (0: as many as the evaluator takes).
+    in_flight: batches on their way at a time, 1 or 2: with 2 the tree grows while the network computes. The
+    search is a function of line, limits in nodes and these settings; time only decides where it stops.
+    """
+
+    c_puct: float = 1.745
+    c_puct_base: float = 38739.0
+    c_puct_factor: float = 3.894
+    fpu_reduction: float = 0.33
+    policy_temperature: float = 1.359
+    two_fold_draws: bool = True
+    cache_mb: int = 64
+    tree_mb: int = 2048
+    minibatch_size: int = 0
+    in_flight: int = 2
+    fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
+
+    def for_core(self) -> _core.GameSearchSettings:
+        """The same for the core."""
+        settings = _core.GameSearchSettings()
+        settings.c_puct, settings.c_puct_base = self.c_puct, self.c_puct_base
+        settings.c_puct_factor = self.c_puct_factor
+        settings.fpu_reduction = self.fpu_reduction
+        settings.policy_temperature = self.policy_temperature
+        settings.two_fold_draws = self.two_fold_draws
+        settings.fill = self.fill
+        settings.cache_bytes = self.cache_mb * MEGABYTE
+        settings.tree_bytes = self.tree_mb * MEGABYTE
+        return settings
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """Where a search ends; without any it goes on until stop(), a proof or the end of its memory.
+
+    nodes: visits of the root, those kept from before and its own evaluation included.
+    seconds: since start(). depth: mean length of the walks, in plies. moves: the only moves of the root that
+    are looked at (none: all).
+    """
+
+    nodes: int | None = None
+    seconds: float | None = None
+    depth: int | None = None
+    moves: tuple[int, ...] = ()
+
+
+@dataclass
+class _Run:
+    """A search under way, or one that is over."""
+
+    limits: SearchLimits
+    began: float
+    stopped: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+    ended: float = 0.0
+    error: Exception | None = None
+
+    def end(self) -> None:
+        if not self.over.is_set():
+            self.ended = time.monotonic()
+            self.stopped = True
+            self.over.set()
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended if self.over.is_set() else time.monotonic()) - self.began
+
+
+class TreeSearch:
+    """The search of one game at a time, on a thread of its own.
+
+    Functions may be called by any thread; one of them at a time sets lines and starts searches. Nothing here
+    waits for an evaluation but wait() and search(), and these not once stop() was called.
+    """
+
+    def __init__(self, game: str, evaluator: Evaluator, settings: TreeSettings | None = None) -> None:
+        self.game = game
+        self.settings = settings or TreeSettings()
+        self._evaluator = evaluator
+        self._core: GameSearch = get_game(game).core.game_search(self.settings.for_core())
+        self._line = make_line(game)
+        self._gate = threading.Lock()  # held while leaves are gathered, and while lines and limits change
+        self._runs: SimpleQueue[_Run | None] = SimpleQueue()
+        self._worker = _Worker()
+        self._run = _Run(SearchLimits(), time.monotonic())
+        self._run.end()
+        threading.Thread(target=self._drive, name="tree search", daemon=True).start()
+
+    def set_line(self, line: Line) -> int:
+        """The position to search is the end of this line, of which a copy is taken. Ends a search under way.
+
+        Returns how many visits of it are known from before.
+        """
+        self.stop()
+        with self._gate:
+            self._line = line.copy()
+            return self._core.set_line(line)
+
+    def search(
+        self,
+        limits: SearchLimits,
+        *,
+        num_lines: int = 1,
+        on_report: Callable[[Snapshot], None] | None = None,
+        report_every_s: float = 1.0,
+    ) -> Snapshot:
+        """Search until a limit or stop(); what was found, with a line of play for `num_lines` moves.
+
+        on_report gets a snapshot every so many seconds, on the caller's thread.
+        """
+        self.start(limits)
+        while not self.wait(report_every_s):
+            if on_report is not None:
+                on_report(self.snapshot(num_lines))
+        return self.snapshot(num_lines)
+
+    def start(self, limits: SearchLimits) -> None:
+        """Begin to search, and return; a search under way is ended first."""
+        self.stop()
+        with self._gate:
+            self._core.begin(limits.moves)
+            self._run = _Run(limits, time.monotonic())
+        self._runs.put(self._run)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until the search is over (True), or so many seconds. Raises what the evaluator raised."""
+        run = self._run
+        seconds = run.limits.seconds
+        left = None if seconds is None else max(0.0, seconds - run.seconds)
+        waits = [each for each in (left, timeout_s) if each is not None]
+        run.over.wait(min(waits) if waits else None)
+        if seconds is not None and run.seconds >= seconds:
+            run.end()
+        if run.error is not None:
+            raise run.error
+        return run.over.is_set()
+
+    def stop(self) -> None:
+        """End the search; what is on its way to the network is not waited for."""
+        self._run.end()
+
+    @property
+    def is_searching(self) -> bool:
+        """False before the first search, and once a search is over."""
+        return not self._run.over.is_set()
+
+    def snapshot(self, num_lines: int = 1) -> Snapshot:
+        """The search as it stands, or how it ended; lines of play for `num_lines` moves."""
+        return snapshot_of(self._core.view(num_lines), self._line, self._run.seconds)
+
+    def forget(self) -> None:
+        """Forget the tree and what the network said: a new game."""
+        self.reset(self._evaluator, self.settings)
+
+    def reset(self, evaluator: Evaluator, settings: TreeSettings) -> None:
+        """Another network, or other settings; nothing known before is kept. Ends a search under way."""
+        self.stop()
+        with self._gate:
+            self._evaluator, self.settings = evaluator, settings
+            self._core.reset(settings.for_core())
+
+    def close(self) -> None:
+        """End the threads; a batch on its way is not waited for."""
+        self.stop()
+        self._runs.put(None)
+
+    def _drive(self) -> None:
+        while (run := self._runs.get()) is not None:
+            batches: deque[Batch] = deque()
+            try:
+                self._grow(run, batches)
+            except Exception as error:  # an evaluator's, of any kind: told by wait()
+                run.error = error
+            run.end()
+            self._drain(run, batches)
+        self._worker.close()
+
+    def _grow(self, run: _Run, batches: deque[Batch]) -> None:
+        free = list(range(NUM_SLOTS))
+        while True:
+            with self._gate:
+                if run.stopped or _is_reached(self._core, run.limits):
+                    return
+                before = self._core.progress()
+                slot = free[0]
+                leaves = self._core.gather(
+                    slot, self._most_leaves(before.nodes), run.limits.nodes or MOST_NODES
+                )
+                if len(leaves[0]):
+                    free.pop(0)
+                    batches.append((slot, self._submit(leaves)))
+                    if len(batches) < min(self.settings.in_flight, NUM_SLOTS):
+                        continue
+            if batches:
+                slot, evaluate = batches.popleft()
+                self._take(slot, evaluate)
+                free.append(slot)
+            elif self._core.progress().playouts == before.playouts:
+                return  # nothing is left to do, or memory is full
+
+    def _take(self, slot: int, evaluate: Callable[[], Evaluation]) -> None:
+        try:
+            evaluation = evaluate()
+        except Exception:
+            self._core.drop(slot)
+            raise
+        self._core.apply(slot, evaluation.legal_logits, evaluation.wdl)
+
+    def _drain(self, run: _Run, batches: deque[Batch]) -> None:
+        """Take what is still on its way: the evaluator is free for others, and the tree has its use of it."""
+        while batches:
+            try:
+                self._take(*batches.popleft())
+            except Exception as error:
+                run.error = run.error or error
+
+    def _most_leaves(self, visits: int) -> int:
+        asked = self.settings.minibatch_size or self._evaluator.batch_size
+        return max(1, min(asked, self._evaluator.batch_size, 1 + visits // VISITS_PER_LEAF))
+
+    def _submit(self, leaves: Leaves) -> Callable[[], Evaluation]:
+        submit = self._evaluator.submit
+        if self.settings.in_flight == 1:
+            return lambda: submit(*leaves).result()
+        asked = self._worker.call(lambda: submit(*leaves))
+        return lambda: asked.result().result()
+
+
+def _is_reached(core: GameSearch, limits: SearchLimits) -> bool:
+    """Whether a limit other than that of time is reached, or nothing is left to find out."""
+    progress = core.progress()
+    if progress.is_done or progress.is_full or progress.nodes >= (limits.nodes or MOST_NODES):
+        return True
+    return limits.depth is not None and progress.nodes > 1 and core.view(0).mean_depth >= limits.depth
+
+
+class _Worker:
+    """A thread that calls functions one after the other: some evaluators compute where they are asked."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Pending], Future[Pending]] | None] = SimpleQueue()
+        threading.Thread(target=self._serve, name="evaluations", daemon=True).start()
+
+    def call(self, function: Callable[[], Pending]) -> Future[Pending]:
+        """Have the function called; its result, or what it raised, later."""
+        future: Future[Pending] = Future()
+        self._calls.put((function, future))
+        return future
+
+    def close(self) -> None:
+        """End the thread after the calls it was given."""
+        self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future = call
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)

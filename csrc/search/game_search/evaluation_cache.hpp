@@ -1,0 +1,50 @@
+// Evaluations of a network by its exact input, in memory of a fixed size; the oldest make room for new ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace alphazero {
+
+// 128 bits of a packed position: two inputs with one key are not to be expected in the life of a machine.
+struct InputKey {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const InputKey&) const = default;
+};
+
+InputKey key_of_input(std::span<const std::uint8_t> packed);
+
+class EvaluationCache {
+ public:
+  // Win, draw, loss, and a logit for each legal move by ascending policy index. Views, until the next
+  // insert().
+  struct Found {
+    const float* wdl = nullptr;
+    std::span<const float> logits;
+  };
+
+  // Less than a few kilobytes: nothing is kept.
+  explicit EvaluationCache(std::uint64_t size_bytes);
+
+  // wdl is null where nothing is known of the input, or of another number of moves.
+  Found find(const InputKey& key, std::size_t num_moves) const;
+  void insert(const InputKey& key, std::span<const float> logits, const float* wdl);
+  void clear();
+  // How full, in 1/1000.
+  int fill_per_mille() const;
+
+ private:
+  // A record: low, high, the number of moves (8 bytes each), then wdl and logits as floats, to whole words.
+  static std::size_t record_words(std::size_t num_moves);
+  bool is_kept(std::uint64_t position) const;
+
+  std::vector<std::uint64_t> ring_;  // records one after the other; one that does not fit begins anew
+  std::vector<std::uint64_t>
+      position_;               // index: where the record begins, in words ever written, plus 1; 0: none
+  std::uint64_t written_ = 0;  // words since the beginning
+};
+
+}  // namespace alphazero

@@ -1,0 +1,652 @@
+#include "search/game_search/game_search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "games/all_games.hpp"
+
+namespace alphazero {
+namespace {
+
+// Walks of one gather() beside those for each leaf: many may end without the network.
+constexpr std::size_t kWalksBeside = 256;
+constexpr std::size_t kWalksPerLeaf = 8;
+constexpr std::size_t kSweptPerGather = 4096;  // nodes of what was discarded
+constexpr std::uint32_t kMostVisits = 4'000'000'000;
+constexpr std::size_t kLongestPv = 256;
+
+}  // namespace
+
+template <Game G>
+GameSearch<G>::GameSearch(const GameSearchSettings& settings)
+    : settings_(settings), store_(settings.tree_bytes), cache_(settings.cache_bytes) {
+  frames_.push_back({G::initial(), 0});
+  num_line_ = 1;
+  new_root(frames_.back().state, 0);
+}
+
+template <Game G>
+void GameSearch<G>::reset(const GameSearchSettings& settings) {
+  const std::lock_guard lock(mutex_);
+  abandon();
+  for (Batch& batch : batches_) batch.keys.clear();  // another network's: nothing of them is kept
+  if (settings.cache_bytes == settings_.cache_bytes) {
+    cache_.clear();
+  } else {
+    cache_ = EvaluationCache(settings.cache_bytes);
+  }
+  settings_ = settings;
+  store_.set_limit(settings.tree_bytes);
+  frames_.resize(num_line_);
+  new_root(frames_.back().state, frames_.back().repetitions);
+}
+
+template <Game G>
+void GameSearch<G>::set_tree_limit(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  settings_.tree_bytes = bytes;
+  store_.set_limit(bytes);
+  is_full_ = false;
+}
+
+template <Game G>
+void GameSearch<G>::new_root(const State& state, std::uint8_t repetitions) {
+  store_.clear();
+  root_ = store_.make_node(kNoNode);
+  const Frame<State> frame{state, repetitions};
+  GameNode& root = store_.node(root_);
+  root.state = NodeState::kOver;
+  root.proven = G::terminal(FrameSpan<State>(&frame, 1)).value;
+  make_searchable();
+}
+
+// Where the rules leave a move the root is searched, though the game may count as drawn: programs play on.
+template <Game G>
+void GameSearch<G>::make_searchable() {
+  GameNode& root = store_.node(root_);
+  root.parent = kNoNode;
+  if (root.state != NodeState::kOver && root.state != NodeState::kTwoFold) return;
+  const std::int8_t proven = root.proven;
+  root = GameNode{};
+  G::legal(frames_.back().state, legal_);
+  if (!legal_.empty()) return;
+  root.state = NodeState::kOver;
+  root.proven = proven;
+}
+
+template <Game G>
+std::uint64_t GameSearch<G>::set_line(const Line<G>& line) {
+  const std::lock_guard lock(mutex_);
+  abandon();
+  frames_.resize(num_line_);
+  const FrameSpan<State> frames = line.frames();
+  const bool goes_on = frames.size() >= num_line_ &&
+                       std::equal(frames_.begin(), frames_.end(), frames.begin(),
+                                  [](const auto& a, const auto& b) { return a.state == b.state; });
+  bool is_kept = goes_on;
+  for (std::size_t ply = num_line_; is_kept && ply < frames.size(); ++ply) is_kept = descend(frames[ply]);
+  if (!is_kept) {
+    frames_.assign(frames.begin(), frames.end());
+    num_line_ = frames_.size();
+    new_root(frames_.back().state, frames_.back().repetitions);
+  }
+  is_full_ = false;
+  only_.clear();
+  return store_.node(root_).visits;
+}
+
+// To the root's child with this state; false where the tree has none.
+template <Game G>
+bool GameSearch<G>::descend(const Frame<State>& next) {
+  GameNode& old = store_.node(root_);
+  std::uint32_t child = kNoNode;
+  for (const GameEdge& edge : store_.edges(old)) {
+    if (edge.child == kNoNode) continue;
+    State state = frames_.back().state;
+    G::apply(state, edge.move);
+    if (state == next.state) child = edge.child;
+  }
+  if (child == kNoNode) return false;
+  for (GameEdge& edge : store_.edges(old)) {
+    if (edge.child == child) edge.child = kNoNode;
+  }
+  store_.discard(root_);
+  root_ = child;
+  frames_.push_back(next);
+  num_line_ = frames_.size();
+  make_searchable();
+  return true;
+}
+
+template <Game G>
+void GameSearch<G>::begin(std::span<const Move> only) {
+  const std::lock_guard lock(mutex_);
+  only_.assign(only.begin(), only.end());
+  playouts_ = evaluations_ = cache_hits_ = depth_sum_ = 0;
+  deepest_ = 0;
+  is_full_ = false;
+}
+
+// What waits will come too late for this tree.
+template <Game G>
+void GameSearch<G>::abandon() {
+  for (Batch& batch : batches_) {
+    for (std::uint32_t& leaf : batch.leaves) {
+      if (leaf == kNoNode) continue;
+      store_.node(leaf).state = NodeState::kNew;
+      add_waiting(leaf, -1);
+      leaf = kNoNode;
+    }
+  }
+  in_flight_ = 0;
+}
+
+template <Game G>
+void GameSearch<G>::add_waiting(std::uint32_t leaf, std::int32_t count) {
+  for (std::uint32_t id = leaf; id != kNoNode; id = store_.node(id).parent) {
+    store_.node(id).waiting += static_cast<std::uint32_t>(count);
+  }
+}
+
+template <Game G>
+bool GameSearch<G>::may_search(Move move) const {
+  return only_.empty() || std::find(only_.begin(), only_.end(), move) != only_.end();
+}
+
+// The root's value by the moves that may be searched.
+template <Game G>
+void GameSearch<G>::root_proof(std::int8_t& proven, std::uint16_t& plies) const {
+  const GameNode& root = store_.node(root_);
+  proven = root.proven;
+  plies = root.plies;
+  if (only_.empty() || root.state != NodeState::kEvaluated) return;
+  std::int8_t best = -1;
+  std::uint16_t shortest = 0, longest = 0;
+  bool all_proven = true;
+  for (const GameEdge& edge : store_.edges(root)) {
+    if (!may_search(edge.move)) continue;
+    const std::int8_t of_child = edge.child == kNoNode ? kUnproven : store_.node(edge.child).proven;
+    if (of_child == kUnproven) {
+      all_proven = false;
+      continue;
+    }
+    const auto value = static_cast<std::int8_t>(-of_child);
+    const auto length = static_cast<std::uint16_t>(store_.node(edge.child).plies + 1);
+    best = std::max(best, value);
+    if (value == 1) shortest = shortest == 0 ? length : std::min(shortest, length);
+    if (value == -1) longest = std::max(longest, length);
+  }
+  proven = best == 1 || all_proven ? best : kUnproven;
+  plies = proven == 1 ? shortest : proven == -1 ? longest : std::uint16_t{0};
+}
+
+template <Game G>
+bool GameSearch<G>::is_done() const {
+  std::int8_t proven = kUnproven;
+  std::uint16_t plies = 0;
+  root_proof(proven, plies);
+  return proven != kUnproven;
+}
+
+template <Game G>
+GameLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits) {
+  const std::lock_guard lock(mutex_);
+  Batch& batch = batches_[slot];
+  assert(!batch.is_taken);
+  GameLeaves leaves;
+  batch.leaves.clear();
+  batch.keys.clear();
+  collisions_.clear();
+  store_.sweep(kSweptPerGather);
+  const std::uint64_t most = std::min<std::uint64_t>(most_visits, kMostVisits);
+  const std::size_t most_walks = kWalksBeside + kWalksPerLeaf * most_leaves;
+  for (std::size_t walks = 0; walks < most_walks && batch.leaves.size() < most_leaves; ++walks) {
+    if (store_.node(root_).visits + in_flight_ >= most || collisions_.size() >= most_leaves || is_done())
+      break;
+    frames_.resize(num_line_);
+    const Walk how = walk(batch, leaves);
+    if (how == Walk::kFull) is_full_ = true;
+    if (how == Walk::kFull || how == Walk::kNoMove) break;
+  }
+  frames_.resize(num_line_);
+  for (const std::uint32_t id : collisions_) add_waiting(id, -1);
+  batch.is_taken = !batch.leaves.empty();
+  batch.legal_offset = leaves.legal_offset;
+  evaluations_ += batch.leaves.size();
+  return leaves;
+}
+
+template <Game G>
+typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, GameLeaves& leaves) {
+  std::uint32_t id = root_;
+  for (std::size_t depth = 0;; ++depth) {
+    GameNode& node = store_.node(id);
+    if (node.state == NodeState::kTwoFold && depth < node.plies) take_back_visits(id);
+    if (node.state == NodeState::kTwoFold || (node.proven != kUnproven && id != root_)) {
+      depth_sum_ += depth;
+      deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
+      ++playouts_;
+      const bool is_decided = node.state != NodeState::kTwoFold;
+      finish(id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
+      return Walk::kFinished;
+    }
+    if (node.state == NodeState::kWaiting) {
+      collisions_.push_back(id);
+      add_waiting(id, 1);
+      return Walk::kCollision;
+    }
+    if (node.state == NodeState::kNew) {
+      const Walk how = enqueue(id, batch, leaves);
+      if (how == Walk::kFull) return how;
+      depth_sum_ += depth;
+      deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
+      ++playouts_;
+      return how;
+    }
+    const std::span<GameEdge> edges = store_.edges(node);
+    const std::size_t chosen = select(node, edges, id == root_);
+    if (chosen == edges.size()) return Walk::kNoMove;
+    GameEdge& edge = edges[chosen];
+    Frame<State> next{frames_.back().state, 0};
+    G::apply(next.state, edge.move);
+    frames_.push_back(next);
+    const auto key_at = [this](std::size_t ply) { return G::hash(frames_[ply].state); };
+    const int reach = G::can_repeat(next.state);
+    if (reach >= 4) {  // no position comes back in less
+      frames_.back().repetitions = count_repetitions(key_at, frames_.size() - 1, reach);
+    }
+    if (edge.child == kNoNode) {
+      const std::uint32_t child = expand(id, edge, depth + 1);
+      if (child == kNoNode) return Walk::kFull;
+    }
+    id = edge.child;
+  }
+}
+
+// Makes the child at the end of frames_; kNoNode: memory is full.
+template <Game G>
+std::uint32_t GameSearch<G>::expand(std::uint32_t parent, GameEdge& edge, std::size_t depth) {
+  const std::uint32_t id = store_.make_node(parent);
+  if (id == kNoNode) return kNoNode;
+  edge.child = id;
+  if (reach_end(store_.node(id), depth)) prove_parents(id);
+  return id;
+}
+
+// Marks a node whose game is over, or that repeats a position of the tree; true: its value is exact.
+template <Game G>
+bool GameSearch<G>::reach_end(GameNode& node, std::size_t depth) {
+  const Frame<State>& frame = frames_.back();
+  const Outcome outcome = G::terminal(FrameSpan<State>(&frame, 1));
+  if (outcome.over()) {
+    node.state = NodeState::kOver;
+    node.proven = outcome.value;
+    return true;
+  }
+  if (frame.repetitions == 0 || !settings_.two_fold_draws) return false;
+  const std::uint64_t key = G::hash(frame.state);
+  for (std::size_t back = 2; back <= depth; back += 2) {
+    if (G::hash(frames_[frames_.size() - 1 - back].state) != key) continue;
+    node.state = NodeState::kTwoFold;
+    node.plies = static_cast<std::uint16_t>(std::min<std::size_t>(back, UINT16_MAX));
+    break;
+  }
+  return false;
+}
+
+// A position that no longer repeats one of the tree is a position like any other: its visits were draws.
+template <Game G>
+void GameSearch<G>::take_back_visits(std::uint32_t id) {
+  const std::uint32_t visits = store_.node(id).visits;
+  for (std::uint32_t at = store_.node(id).parent; at != kNoNode; at = store_.node(at).parent) {
+    store_.node(at).visits -= visits;
+    store_.node(at).draw_sum -= visits;
+  }
+  GameNode& node = store_.node(id);
+  const std::uint32_t parent = node.parent;
+  node = GameNode{};
+  node.parent = parent;
+}
+
+// lc0's formulas (src/search/classic/search.cc, params.cc). The first of the edges with the largest score;
+// edges.size(): none may be walked.
+template <Game G>
+std::size_t GameSearch<G>::select(const GameNode& node, std::span<const GameEdge> edges, bool is_root) const {
+  double visited_prior = 0.0;
+  for (const GameEdge& edge : edges) {
+    if (edge.child == kNoNode) {
+      if (is_root) continue;
+      break;  // below the root children are made in the order of the edges
+    }
+    if (store_.node(edge.child).visits > 0) visited_prior += edge.prior;
+  }
+  const double visits = node.visits;
+  const double growth = std::log((visits + settings_.c_puct_base) / settings_.c_puct_base);
+  const double factor =
+      (settings_.c_puct + settings_.c_puct_factor * growth) * std::sqrt(std::max(visits - 1.0, 1.0));
+  const double first_play = node.mean() - settings_.fpu_reduction * std::sqrt(visited_prior);
+  std::size_t best = edges.size();
+  double best_score = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const GameEdge& edge = edges[i];
+    if (is_root && !may_search(edge.move)) continue;
+    double value = first_play;
+    double begun = 0.0;
+    if (edge.child != kNoNode) {
+      const GameNode& child = store_.node(edge.child);
+      if (child.proven == 1) continue;
+      if (child.visits > 0) value = -child.mean();
+      begun = static_cast<double>(child.visits) + child.waiting;
+    }
+    const double score = value + factor * edge.prior / (1.0 + begun);
+    if (score > best_score) {
+      best_score = score;
+      best = i;
+    }
+    // Of those never walked the first has the largest prior.
+    if (edge.child == kNoNode && !is_root) break;
+  }
+  return best;
+}
+
+// Puts the node at the end of frames_ into the batch, or evaluates it by what the cache knows.
+template <Game G>
+typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves) {
+  GameNode& node = store_.node(id);
+  if (!list_moves(node, frames_.back().state)) return Walk::kFull;
+  packed_.resize(packed_bytes<G>());
+  const std::size_t shown = std::min<std::size_t>(frames_.size(), G::kHistory);
+  G::encode(FrameSpan<State>(frames_).last(shown), settings_.fill, packed_.data());
+  const InputKey key = key_of_input(packed_);
+  const EvaluationCache::Found found = cache_.find(key, node.num_edges);
+  if (found.wdl != nullptr) {
+    ++cache_hits_;
+    evaluate(id, found.logits, found.wdl);
+    return Walk::kFinished;
+  }
+  batch.leaves.push_back(id);
+  batch.keys.push_back(key);
+  leaves.packed.insert(leaves.packed.end(), packed_.begin(), packed_.end());
+  leaves.legal_index.insert(leaves.legal_index.end(), index_.begin(), index_.end());
+  leaves.legal_offset.push_back(static_cast<std::int32_t>(leaves.legal_index.size()));
+  node.state = NodeState::kWaiting;
+  add_waiting(id, 1);
+  ++in_flight_;
+  return Walk::kQueued;
+}
+
+// Gives the node its edges by ascending policy index, and lists these; false: memory is full.
+template <Game G>
+bool GameSearch<G>::list_moves(GameNode& node, const State& state) {
+  G::legal(state, legal_);
+  std::sort(legal_.begin(), legal_.end(),
+            [&state](Move a, Move b) { return G::move_to_index(state, a) < G::move_to_index(state, b); });
+  if (node.num_edges == 0 && !store_.make_edges(node, legal_.size())) return false;
+  const std::span<GameEdge> edges = store_.edges(node);
+  index_.clear();
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    edges[i].move = legal_[i];
+    index_.push_back(G::move_to_index(state, legal_[i]));
+  }
+  return true;
+}
+
+template <Game G>
+void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl) {
+  GameNode& node = store_.node(id);
+  const std::span<GameEdge> edges = store_.edges(node);
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  powered_.resize(edges.size());
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    powered_[i] = std::exp((logits[i] - largest) / settings_.policy_temperature);
+    sum += powered_[i];
+  }
+  const bool is_number = std::isfinite(sum) && sum > 0.0;  // a broken network must not break the tree
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    edges[i].prior =
+        static_cast<float>(is_number ? powered_[i] / sum : 1.0 / static_cast<double>(edges.size()));
+  }
+  std::stable_sort(edges.begin(), edges.end(),
+                   [](const GameEdge& a, const GameEdge& b) { return a.prior > b.prior; });
+  node.state = NodeState::kEvaluated;
+  const double value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
+  const bool is_value = std::isfinite(value) && std::isfinite(wdl[1]);
+  finish(id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
+}
+
+template <Game G>
+void GameSearch<G>::finish(std::uint32_t leaf, double value, double draw) {
+  for (std::uint32_t id = leaf; id != kNoNode; id = store_.node(id).parent) {
+    GameNode& node = store_.node(id);
+    // What is proven keeps its value whatever still comes in from below.
+    node.value_sum += node.proven != kUnproven ? node.proven : value;
+    node.draw_sum += node.proven != kUnproven ? static_cast<double>(node.proven == 0) : draw;
+    ++node.visits;
+    if (node.proven != kUnproven) {
+      value = node.proven;
+      draw = node.proven == 0;
+    }
+    value = -value;
+  }
+}
+
+template <Game G>
+void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl) {
+  const std::lock_guard lock(mutex_);
+  Batch& batch = batches_[slot];
+  for (std::size_t row = 0; row < batch.keys.size(); ++row) {
+    const auto first = static_cast<std::size_t>(batch.legal_offset[row]);
+    const auto last = static_cast<std::size_t>(batch.legal_offset[row + 1]);
+    const std::span<const float> logits = legal_logits.subspan(first, last - first);
+    cache_.insert(batch.keys[row], logits, &wdl[3 * row]);
+    const std::uint32_t leaf = batch.leaves[row];
+    if (leaf == kNoNode) continue;
+    add_waiting(leaf, -1);
+    --in_flight_;
+    evaluate(leaf, logits, &wdl[3 * row]);
+  }
+  batch.leaves.clear();
+  batch.keys.clear();
+  batch.is_taken = false;
+}
+
+template <Game G>
+void GameSearch<G>::drop(std::size_t slot) {
+  const std::lock_guard lock(mutex_);
+  Batch& batch = batches_[slot];
+  for (const std::uint32_t leaf : batch.leaves) {
+    if (leaf == kNoNode) continue;
+    store_.node(leaf).state = NodeState::kNew;
+    add_waiting(leaf, -1);
+    --in_flight_;
+  }
+  batch.leaves.clear();
+  batch.keys.clear();
+  batch.is_taken = false;
+}
+
+template <Game G>
+SearchProgress GameSearch<G>::progress() const {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t visits = store_.node(root_).visits;
+  return {visits, playouts_, is_done() || visits >= kMostVisits, is_full_};
+}
+
+template <Game G>
+bool GameSearch<G>::is_taken(std::size_t slot) const {
+  const std::lock_guard lock(mutex_);
+  return batches_[slot].is_taken;
+}
+
+template <Game G>
+std::size_t GameSearch<G>::num_rows(std::size_t slot) const {
+  const std::lock_guard lock(mutex_);
+  return batches_[slot].legal_offset.size() - 1;
+}
+
+template <Game G>
+std::size_t GameSearch<G>::num_moves(std::size_t slot) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(batches_[slot].legal_offset.back());
+}
+
+// What the children prove of their parent; true: something new.
+template <Game G>
+bool GameSearch<G>::prove(GameNode& parent) const {
+  bool all_proven = true;
+  std::int8_t best = -1;
+  std::uint16_t shortest = UINT16_MAX, longest = 0;
+  for (const GameEdge& edge : store_.edges(parent)) {
+    if (edge.child == kNoNode || store_.node(edge.child).proven == kUnproven) {
+      all_proven = false;
+      continue;
+    }
+    const GameNode& child = store_.node(edge.child);
+    best = std::max(best, static_cast<std::int8_t>(-child.proven));
+    if (child.proven == -1) shortest = std::min(shortest, child.plies);
+    if (child.proven == 1) longest = std::max(longest, child.plies);
+  }
+  if (best != 1 && !all_proven) return false;
+  const std::uint16_t plies = best == 1 ? shortest + 1 : best == -1 ? longest + 1 : 0;
+  if (parent.proven == best && parent.plies == plies) return false;
+  parent.proven = best;
+  parent.plies = plies;
+  return true;
+}
+
+template <Game G>
+void GameSearch<G>::prove_parents(std::uint32_t child) {
+  for (std::uint32_t id = store_.node(child).parent; id != kNoNode; id = store_.node(id).parent) {
+    GameNode& node = store_.node(id);
+    if (!prove(node)) return;
+    set_proven(id, node.proven, node.plies);
+  }
+}
+
+// The visits of before get the value that is now known, here and in every mean above.
+template <Game G>
+void GameSearch<G>::set_proven(std::uint32_t id, std::int8_t proven, std::uint16_t plies) {
+  GameNode& node = store_.node(id);
+  node.proven = proven;
+  node.plies = plies;
+  double value = static_cast<double>(proven) * node.visits - node.value_sum;
+  const double draw = (proven == 0 ? 1.0 : 0.0) * node.visits - node.draw_sum;
+  node.value_sum += value;
+  node.draw_sum += draw;
+  for (std::uint32_t at = node.parent; at != kNoNode; at = store_.node(at).parent) {
+    GameNode& above = store_.node(at);
+    if (above.proven != kUnproven) break;
+    value = -value;
+    above.value_sum += value;
+    above.draw_sum += draw;
+  }
+}
+
+// Edges by preference: proven wins, the shortest first; then by visits, mean and prior; then proven losses,
+// the longest first (lc0's order).
+template <Game G>
+void GameSearch<G>::rank(const GameNode& node, bool is_root, std::vector<const GameEdge*>& ranked) const {
+  ranked.clear();
+  for (const GameEdge& edge : store_.edges(node)) {
+    if (!is_root || may_search(edge.move)) ranked.push_back(&edge);
+  }
+  const auto preferred = [this](const GameEdge* a, const GameEdge* b) {
+    static const GameNode unknown;
+    const GameNode& left = a->child == kNoNode ? unknown : store_.node(a->child);
+    const GameNode& right = b->child == kNoNode ? unknown : store_.node(b->child);
+    const auto group = [](const GameNode& child) {
+      return child.proven == -1 ? 0 : child.proven == 1 ? 2 : 1;
+    };
+    if (group(left) != group(right)) return group(left) < group(right);
+    if (group(left) == 0 && left.plies != right.plies) return left.plies < right.plies;
+    if (group(left) == 2 && left.plies != right.plies) return left.plies > right.plies;
+    if (left.visits != right.visits) return left.visits > right.visits;
+    if (left.visits > 0 && left.mean() != right.mean()) return left.mean() < right.mean();
+    return a->prior > b->prior;
+  };
+  std::stable_sort(ranked.begin(), ranked.end(), preferred);
+}
+
+template <Game G>
+void GameSearch<G>::follow(std::uint32_t id, std::vector<Move>& pv) const {
+  std::vector<const GameEdge*> ranked;
+  while (pv.size() < kLongestPv) {
+    const GameNode& node = store_.node(id);
+    if (node.state != NodeState::kEvaluated) return;
+    rank(node, false, ranked);
+    const GameEdge* best = ranked.empty() ? nullptr : ranked.front();
+    if (best == nullptr || best->child == kNoNode || store_.node(best->child).visits == 0) {
+      // A proven line goes to its end: the child that proves it may not have been visited itself.
+      if (best == nullptr || best->child == kNoNode || store_.node(best->child).proven == kUnproven) return;
+    }
+    pv.push_back(best->move);
+    id = best->child;
+  }
+}
+
+template <Game G>
+RootMove GameSearch<G>::root_move(const GameEdge& edge, bool with_line) const {
+  const GameNode& root = store_.node(root_);
+  RootMove told;
+  told.move = edge.move;
+  told.prior = edge.prior;
+  told.q = root.visits > 0 ? root.mean() : 0.0;
+  told.d = root.visits > 0 ? root.draw_sum / root.visits : 0.0;
+  if (with_line) told.pv.push_back(edge.move);
+  if (edge.child == kNoNode) return told;
+  const GameNode& child = store_.node(edge.child);
+  told.visits = child.visits;
+  if (child.proven != kUnproven) {
+    told.proven = static_cast<std::int8_t>(-child.proven);
+    told.plies = child.proven == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(child.plies + 1);
+    told.q = told.proven;
+    told.d = told.proven == 0 ? 1.0 : 0.0;
+  } else if (child.visits > 0) {
+    told.q = -child.mean();
+    told.d = child.draw_sum / child.visits;
+  }
+  if (with_line) follow(edge.child, told.pv);
+  return told;
+}
+
+template <Game G>
+SearchView GameSearch<G>::view(std::size_t num_lines) const {
+  const std::lock_guard lock(mutex_);
+  const GameNode& root = store_.node(root_);
+  SearchView seen;
+  seen.nodes = root.visits;
+  seen.playouts = playouts_ - std::min(playouts_, in_flight_);
+  seen.evaluations = evaluations_;
+  seen.cache_hits = cache_hits_;
+  seen.mean_depth = playouts_ > 0 ? static_cast<double>(depth_sum_) / static_cast<double>(playouts_) : 0.0;
+  seen.deepest = deepest_;
+  root_proof(seen.proven, seen.plies);
+  if (seen.proven != kUnproven) {
+    seen.root_q = seen.proven;
+    seen.root_d = seen.proven == 0 ? 1.0 : 0.0;
+  } else if (root.visits > 0) {
+    seen.root_q = root.mean();
+    seen.root_d = root.draw_sum / root.visits;
+  }
+  seen.is_done = seen.proven != kUnproven || root.visits >= kMostVisits;
+  seen.is_full = is_full_;
+  seen.cache_per_mille = cache_.fill_per_mille();
+  seen.tree_nodes = store_.num_nodes();
+  seen.tree_bytes = store_.used_bytes();
+  if (root.state != NodeState::kEvaluated) return seen;
+  std::vector<const GameEdge*> ranked;
+  rank(root, true, ranked);
+  for (std::size_t i = 0; i < ranked.size(); ++i) seen.moves.push_back(root_move(*ranked[i], i < num_lines));
+  return seen;
+}
+
+#define ALPHAZERO_INSTANTIATE(G) template class GameSearch<G>;
+ALPHAZERO_ALL_GAMES(ALPHAZERO_INSTANTIATE)
+#undef ALPHAZERO_INSTANTIATE
+
+}  // namespace alphazero

@@ -1,0 +1,156 @@
+// The search of a game that goes on: one tree, kept from move to move, that fills batches with its leaves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "games/game.hpp"
+#include "games/line.hpp"
+#include "search/game_search/evaluation_cache.hpp"
+#include "search/game_search/node_store.hpp"
+#include "search/game_search/settings.hpp"
+
+namespace alphazero {
+
+// Positions that wait for the network: as LeafBatch, with memory of its own.
+struct GameLeaves {
+  std::vector<std::uint8_t> packed;           // [B, packed_bytes]
+  std::vector<std::int32_t> legal_index;      // [K], ascending within a row
+  std::vector<std::int32_t> legal_offset{0};  // [B + 1]
+};
+
+// What is known of a legal move of the root. Values are for the root's mover.
+struct RootMove {
+  Move move = 0;
+  float prior = 0.0F;
+  std::uint32_t visits = 0;
+  double q = 0.0;  // W - L; that of the root where the move was never visited
+  double d = 0.0;  // chance of a draw
+  std::int8_t proven = kUnproven;
+  std::uint16_t plies = 0;  // to the end of a proven win or loss, this move included
+  std::vector<Move> pv;     // begins with the move
+};
+
+// The search as it stands. The best move comes first; only moves that may be searched are there.
+struct SearchView {
+  std::vector<RootMove> moves;
+  std::uint64_t nodes = 0;        // visits of the root: its own evaluation and every finished walk since
+  std::uint64_t playouts = 0;     // of these, made since begin()
+  std::uint64_t evaluations = 0;  // by the network, since begin()
+  std::uint64_t cache_hits = 0;
+  double mean_depth = 0.0;    // plies of a playout
+  std::uint32_t deepest = 0;  // plies of the longest
+  double root_q = 0.0;
+  double root_d = 0.0;
+  std::int8_t proven = kUnproven;  // the root, of the moves that may be searched
+  std::uint16_t plies = 0;
+  bool is_done = false;  // proven, or without a move
+  bool is_full = false;  // the memory limit is reached
+  int cache_per_mille = 0;
+  std::uint64_t tree_nodes = 0;
+  std::uint64_t tree_bytes = 0;
+};
+
+struct SearchProgress {
+  std::uint64_t nodes = 0;     // as in SearchView
+  std::uint64_t playouts = 0;  // begun since begin()
+  bool is_done = false;
+  bool is_full = false;
+};
+
+// Two batches may be on their way at a time (`slot` 0 and 1). Every function may be called by any thread.
+template <Game G>
+class GameSearch {
+ public:
+  using State = typename G::State;
+  static constexpr std::size_t kNumSlots = 2;
+
+  explicit GameSearch(const GameSearchSettings& settings);
+
+  // The position to search is the end of this line. What is known of it stays where the line is that of
+  // before with more moves; else the tree begins anew. Batches on their way are abandoned: what they bring is
+  // kept in the cache. Returns the visits that are kept.
+  std::uint64_t set_line(const Line<G>& line);
+  // Begins a search of that position: counters to 0, at the root only these moves (none: all legal ones).
+  void begin(std::span<const Move> only);
+  // Forgets the tree and the cache: new settings, a new network.
+  void reset(const GameSearchSettings& settings);
+  // Other memory limits, with all that is known of the tree.
+  void set_tree_limit(std::uint64_t bytes);
+
+  // Walks until a batch has `most_leaves`, or the root would have more than `most_visits` visits, or nothing
+  // is left to do. The slot must be free; it is taken where there are leaves.
+  GameLeaves gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits);
+  // The slot's evaluations: logits of its legal moves, win, draw, loss of each row. Frees the slot.
+  void apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl);
+  // Frees the slot without them.
+  void drop(std::size_t slot);
+  bool is_taken(std::size_t slot) const;
+  std::size_t num_rows(std::size_t slot) const;
+  std::size_t num_moves(std::size_t slot) const;
+
+  SearchProgress progress() const;
+  // num_lines: moves of which the line of play is told.
+  SearchView view(std::size_t num_lines) const;
+
+ private:
+  struct Batch {
+    bool is_taken = false;
+    std::vector<std::uint32_t> leaves;  // kNoNode: abandoned
+    std::vector<InputKey> keys;
+    std::vector<std::int32_t> legal_offset{0};
+  };
+  enum class Walk : std::uint8_t { kFinished, kQueued, kCollision, kFull, kNoMove };
+
+  void new_root(const State& state, std::uint8_t repetitions);
+  bool descend(const Frame<State>& next);
+  void make_searchable();
+  void abandon();
+  Walk walk(Batch& batch, GameLeaves& leaves);
+  std::size_t select(const GameNode& node, std::span<const GameEdge> edges, bool is_root) const;
+  bool may_search(Move move) const;
+  std::uint32_t expand(std::uint32_t parent, GameEdge& edge, std::size_t depth);
+  bool reach_end(GameNode& node, std::size_t depth);
+  Walk enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves);
+  bool list_moves(GameNode& node, const State& state);
+  void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
+  void finish(std::uint32_t leaf, double value, double draw);
+  void add_waiting(std::uint32_t leaf, std::int32_t count);
+  void take_back_visits(std::uint32_t id);
+  void prove_parents(std::uint32_t child);
+  bool prove(GameNode& parent) const;
+  void set_proven(std::uint32_t id, std::int8_t proven, std::uint16_t plies);
+  bool is_done() const;
+  void root_proof(std::int8_t& proven, std::uint16_t& plies) const;
+  void rank(const GameNode& node, bool is_root, std::vector<const GameEdge*>& ranked) const;
+  RootMove root_move(const GameEdge& edge, bool with_line) const;
+  void follow(std::uint32_t id, std::vector<Move>& pv) const;
+
+  mutable std::mutex mutex_;
+  GameSearchSettings settings_;
+  NodeStore store_;
+  EvaluationCache cache_;
+  std::uint32_t root_ = kNoNode;
+  std::vector<Frame<State>> frames_;  // the line up to the root, then the walk under way
+  std::size_t num_line_ = 0;          // of them of the line
+  std::vector<Move> only_;
+  std::array<Batch, kNumSlots> batches_;
+  std::vector<std::uint32_t> collisions_;
+  bool is_full_ = false;
+  std::uint64_t in_flight_ = 0;  // walks whose leaf waits
+  std::uint64_t playouts_ = 0;
+  std::uint64_t evaluations_ = 0;
+  std::uint64_t cache_hits_ = 0;
+  std::uint64_t depth_sum_ = 0;
+  std::uint32_t deepest_ = 0;
+  std::vector<Move> legal_;          // memory of list_moves
+  std::vector<std::int32_t> index_;  // the same
+  std::vector<std::uint8_t> packed_;
+  std::vector<double> powered_;  // memory of evaluate
+};
+
+}  // namespace alphazero
