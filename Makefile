@@ -88,7 +88,7 @@ sanitize: setup
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
 	@# Threads meet in the loader and in the search.
 	$(BIN)/cmake -S . -B build/sanitize-thread -DALPHAZERO_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	$(BIN)/cmake --build build/sanitize-thread --parallel $(JOBS) --target encoding_test search_test
+	$(BIN)/cmake --build build/sanitize-thread --parallel $(JOBS) --target encoding_test search_test game_search_test
 	$(BIN)/ctest --test-dir build/sanitize-thread --output-on-failure -R 'encoding_test|search_test'
 
 # The harnesses of csrc/fuzz under libFuzzer, then the files that Python reads. Inputs at fault are kept in

@@ -21,13 +21,15 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from alphazero import _core
-from alphazero.games.core_types import GameSearch, Leaves, Line
+from alphazero.games.core_types import GameSearch, Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluation, Evaluator, Pending
 from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
+
+    from alphazero.games.core_types import Leaves
 
     Batch: TypeAlias = tuple[int, Callable[[], Evaluation]]
 

@@ -48,6 +48,7 @@ class Engine:
         self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
         self._loader = NetworkLoader(open_network, self._inbox.put)
         self._loading = 0  # networks being read
+        self._requested: NetworkRequest | None = None
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
         self._thinking: Thinking | None = None
@@ -224,12 +225,15 @@ class Engine:
             return self._tree
 
     def _load(self) -> None:
+        threads, minibatch_size = self.options.whole("Threads"), self.options.whole("MinibatchSize")
+        request = NetworkRequest(self._weights, threads, minibatch_size)
+        if request == self._requested:
+            return
+        self._requested = request
         with self._changed:
             self._is_settled = False
         self._loading += 1
-        self._loader.load(
-            NetworkRequest(self._weights, self.options.whole("Threads"), self.options.whole("MinibatchSize"))
-        )
+        self._loader.load(request)
 
     def _loaded(self, loading: Loading) -> None:
         self._loading -= 1
@@ -237,7 +241,7 @@ class Engine:
             if self._network is None and self._loading == 0 and isinstance(loading.error, AlphaZeroError):
                 raise loading.error
             self._send([info_string(f"{reason(loading.error)}; the network stays as it was")])
-            self._weights = self._network_weights
+            self._weights, self._requested = self._network_weights, None
         with self._changed:
             if loading.network is not None:
                 self._network = loading.network

@@ -35,7 +35,7 @@ class OpenNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Loading:
-    """How reading a network ended: with a network or with an error."""
+    """How reading a network ended: with a network, an error, or neither where another was asked for since."""
 
     request: NetworkRequest
     network: LoadedNetwork | None = None
@@ -49,15 +49,18 @@ class NetworkLoader:
         self._open = open_network
         self._tell = tell
         self._turn = threading.Lock()
+        self._newest: NetworkRequest | None = None
 
     def load(self, request: NetworkRequest) -> None:
-        """Begin to read a network."""
+        """Begin to read a network; one that was asked for before and not begun is left out."""
+        self._newest = request
         threading.Thread(target=self._load, args=(request,), name="network", daemon=True).start()
 
     def _load(self, request: NetworkRequest) -> None:
         with self._turn:
             try:
-                loading = Loading(request, network=self._open(request))
+                is_wanted = request is self._newest
+                loading = Loading(request, network=self._open(request) if is_wanted else None)
             except Exception as error:  # told, whatever it is: the engine decides what becomes of it
                 loading = Loading(request, error=error)
         self._tell(loading)

@@ -59,7 +59,7 @@ class Option:
             raise ConfigError(
                 f"option {self.name}: {quoted(value)}: expected {what} from {self.low:g} to {self.high:.15g}"
             )
-        return str(number)
+        return f"{number:.15g}"
 
 
 TABLE = (

@@ -69,6 +69,11 @@ template <Game G>
 void GameSearch<G>::make_searchable() {
   GameNode& root = store_.node(root_);
   root.parent = kNoNode;
+  if (root.state == NodeState::kWinsAtOnce) {  // its other moves may be asked for
+    root.state = NodeState::kNew;
+    root.visits = 0;
+    root.value_sum = root.draw_sum = 0.0;
+  }
   if (root.state != NodeState::kOver && root.state != NodeState::kTwoFold) return;
   const std::int8_t proven = root.proven;
   root = GameNode{};
@@ -186,6 +191,8 @@ void GameSearch<G>::root_proof(std::int8_t& proven, std::uint16_t& plies) const 
 
 template <Game G>
 bool GameSearch<G>::is_done() const {
+  const NodeState state = store_.node(root_).state;
+  if (state != NodeState::kEvaluated && state != NodeState::kOver) return false;  // its moves have no priors
   std::int8_t proven = kUnproven;
   std::uint16_t plies = 0;
   root_proof(proven, plies);
@@ -358,6 +365,11 @@ template <Game G>
 typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves) {
   GameNode& node = store_.node(id);
   if (!list_moves(node, frames_.back().state)) return Walk::kFull;
+  if (wins_at_once(id, frames_.back().state) && id != root_) {
+    node.state = NodeState::kWinsAtOnce;
+    finish(id, 1.0, 0.0);
+    return Walk::kFinished;
+  }
   packed_.resize(packed_bytes<G>());
   const std::size_t shown = std::min<std::size_t>(frames_.size(), G::kHistory);
   G::encode(FrameSpan<State>(frames_).last(shown), settings_.fill, packed_.data());
@@ -393,6 +405,28 @@ bool GameSearch<G>::list_moves(GameNode& node, const State& state) {
     index_.push_back(G::move_to_index(state, legal_[i]));
   }
   return true;
+}
+
+// Whether one of the node's moves ends the game as a win; if so it is walked, which proves the node.
+template <Game G>
+bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
+  for (GameEdge& edge : store_.edges(store_.node(id))) {
+    Frame<State> next{state, 0};
+    G::apply(next.state, edge.move);
+    if constexpr (requires { next.state.in_check(); }) {
+      if (!next.state.in_check()) continue;
+    }
+    const Outcome outcome = G::terminal(FrameSpan<State>(&next, 1));
+    if (!outcome.over() || outcome.value != -1) continue;
+    if (edge.child == kNoNode) edge.child = store_.make_node(id);
+    if (edge.child == kNoNode) return false;
+    GameNode& end = store_.node(edge.child);
+    end.state = NodeState::kOver;
+    end.proven = -1;
+    prove_parents(edge.child);
+    return true;
+  }
+  return false;
 }
 
 template <Game G>
@@ -577,7 +611,7 @@ void GameSearch<G>::follow(std::uint32_t id, std::vector<Move>& pv) const {
   std::vector<const GameEdge*> ranked;
   while (pv.size() < kLongestPv) {
     const GameNode& node = store_.node(id);
-    if (node.state != NodeState::kEvaluated) return;
+    if (node.state != NodeState::kEvaluated && node.state != NodeState::kWinsAtOnce) return;
     rank(node, false, ranked);
     const GameEdge* best = ranked.empty() ? nullptr : ranked.front();
     if (best == nullptr || best->child == kNoNode || store_.node(best->child).visits == 0) {
@@ -633,7 +667,7 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
     seen.root_q = root.mean();
     seen.root_d = root.draw_sum / root.visits;
   }
-  seen.is_done = seen.proven != kUnproven || root.visits >= kMostVisits;
+  seen.is_done = is_done() || root.visits >= kMostVisits;
   seen.is_full = is_full_;
   seen.cache_per_mille = cache_.fill_per_mille();
   seen.tree_nodes = store_.num_nodes();

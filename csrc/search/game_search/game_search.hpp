@@ -117,6 +117,7 @@ class GameSearch {
   bool reach_end(GameNode& node, std::size_t depth);
   Walk enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves);
   bool list_moves(GameNode& node, const State& state);
+  bool wins_at_once(std::uint32_t id, const State& state);
   void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
   void finish(std::uint32_t leaf, double value, double draw);
   void add_waiting(std::uint32_t leaf, std::int32_t count);

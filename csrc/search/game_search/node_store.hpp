@@ -23,11 +23,12 @@ struct GameEdge {
 };
 
 enum class NodeState : std::uint8_t {
-  kNew,        // without evaluation
-  kWaiting,    // in a batch on its way
-  kEvaluated,  // its edges have priors, the largest first
-  kTwoFold,    // stood on the board before, within the tree
-  kOver,       // the game is over
+  kNew,         // without evaluation
+  kWaiting,     // in a batch on its way
+  kEvaluated,   // its edges have priors, the largest first
+  kWinsAtOnce,  // by one of its moves; without evaluation
+  kTwoFold,     // stood on the board before, within the tree
+  kOver,        // the game is over
 };
 
 // Values are from the point of view of the node's mover.
