@@ -11,8 +11,10 @@ sources; any game of the registry can be searched.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -41,6 +43,7 @@ NUM_SLOTS = 2  # of the core: batches on their way
 # A batch has at most one leaf for so many visits of the root: a small tree of many leaves that do not know
 # of each other is a worse one.
 VISITS_PER_LEAF = 16
+LAST_BATCH_S = 1.0  # that the end of the process waits for
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class SearchLimits:
     depth: int | None = None
     moves: tuple[int, ...] = ()
 
+    @property
+    def most_nodes(self) -> int:
+        """As a number, 1 at least: a search looks at its root."""
+        return MOST_NODES if self.nodes is None else max(1, self.nodes)
+
 
 @dataclass
 class _Run:
@@ -133,7 +141,9 @@ class TreeSearch:
         self._worker = _Worker()
         self._run = _Run(SearchLimits(), time.monotonic())
         self._run.end()
-        threading.Thread(target=self._drive, name="tree search", daemon=True).start()
+        self._thread = threading.Thread(target=self._drive, name="tree search", daemon=True)
+        self._thread.start()
+        _OPEN.add(self)
 
     def set_line(self, line: Line) -> int:
         """The position to search is the end of this line, of which a copy is taken. Ends a search under way.
@@ -213,6 +223,10 @@ class TreeSearch:
         self.stop()
         self._runs.put(None)
 
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the threads after close(): for what is on its way to the network."""
+        self._thread.join(timeout_s)
+
     def _drive(self) -> None:
         while (run := self._runs.get()) is not None:
             batches: deque[Batch] = deque()
@@ -232,9 +246,7 @@ class TreeSearch:
                     return
                 before = self._core.progress()
                 slot = free[0]
-                leaves = self._core.gather(
-                    slot, self._most_leaves(before.nodes), run.limits.nodes or MOST_NODES
-                )
+                leaves = self._core.gather(slot, self._most_leaves(before.nodes), run.limits.most_nodes)
                 if len(leaves[0]):
                     free.pop(0)
                     batches.append((slot, self._submit(leaves)))
@@ -278,9 +290,20 @@ class TreeSearch:
 def _is_reached(core: GameSearch, limits: SearchLimits) -> bool:
     """Whether a limit other than that of time is reached, or nothing is left to find out."""
     progress = core.progress()
-    if progress.is_done or progress.is_full or progress.nodes >= (limits.nodes or MOST_NODES):
+    if progress.is_done or progress.is_full or progress.nodes >= limits.most_nodes:
         return True
     return limits.depth is not None and progress.nodes > 1 and core.view(0).mean_depth >= limits.depth
+
+
+_OPEN: weakref.WeakSet[TreeSearch] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread that is in the core or in torch when the interpreter goes down would abort the process."""
+    for search in list(_OPEN):
+        search.close()
+        search.join(LAST_BATCH_S)
 
 
 class _Worker:

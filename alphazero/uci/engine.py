@@ -52,6 +52,7 @@ class Engine:
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
         self._thinking: Thinking | None = None
+        self._is_greeted = False  # programs expect the answer to `uci` first
         self._is_debugging = False
         self._forget_first = False
         # Guarded by _changed: the network and the tree, for which a search may wait.
@@ -124,6 +125,8 @@ class Engine:
                     "uciok",
                 ]
             )
+            self._is_greeted = True
+            self._describe_network()
         elif word == "isready":
             # During a search at once; before the network is there when it is.
             if self._is_settled or self._is_thinking():
@@ -202,6 +205,7 @@ class Engine:
             prunes=options.is_on("SmartPruning"),
             overhead_ms=options.whole("Move Overhead"),
             tree_mb=options.whole("MemoryLimit"),
+            counts=self._is_debugging,
         )
 
     def _ready_tree(self, thinking: Thinking) -> TreeSearch | None:
@@ -248,11 +252,15 @@ class Engine:
                 self._network_weights = loading.request.weights
             self._is_settled = self._loading == 0
             self._changed.notify_all()
-        if loading.network is not None:
-            self._send([info_string(loading.network.description)])
+        if loading.network is not None and self._is_greeted:
+            self._describe_network()
         if self._is_settled:
             self._send(["readyok"] * self._awaiting_ready)
             self._awaiting_ready = 0
+
+    def _describe_network(self) -> None:
+        if self._network is not None:
+            self._send([info_string(self._network.description)])
 
     def _send(self, lines: list[str]) -> None:
         if lines:

@@ -30,6 +30,7 @@ class Manner:
     prunes: bool = True
     overhead_ms: int = 30
     tree_mb: int = 1024
+    counts: bool = False  # tells what a search cost: `debug on`
 
 
 class Thinking:
@@ -128,6 +129,10 @@ class Thinking:
         if seen.is_full:
             limit = self._manner.tree_mb
             self._send([info_string(f"the tree is full: MemoryLimit {limit} MB; the search ends here")])
+        if self._manner.counts:
+            size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
+            evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
+            self._send([info_string(f"{evaluated}; the tree has {size}")])
         self._send(self._infos(seen))
         return seen
 

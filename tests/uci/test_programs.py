@@ -53,7 +53,9 @@ def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
 
 def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: list[str]) -> None:
     began = time.monotonic()
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("uci\n")
     process.stdin.flush()
@@ -96,5 +98,5 @@ def test_the_only_run_is_taken(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     assert only_run(tmp_path) == str(tmp_path / "one")
     (tmp_path / "two" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(WeightsError, match="of runs there are: .*one, .*two"):
+    with pytest.raises(WeightsError, match=r"of runs there are: .*one, .*two"):
         only_run(tmp_path)
