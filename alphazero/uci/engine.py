@@ -83,8 +83,14 @@ class Engine:
             self._changed.notify_all()
 
     def _read(self, lines: IO[bytes]) -> None:
+        is_cut = False  # what comes is the rest of a line that was passed over
         while raw := lines.readline(LONGEST_LINE):
-            self._inbox.put(raw.decode("utf-8", "replace"))
+            is_whole = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
+            if is_whole and not is_cut:
+                self._inbox.put(raw.decode("utf-8", "replace"))
+            elif is_whole:
+                self._send([info_string(f"a line of more than {LONGEST_LINE:,} bytes is passed over")])
+            is_cut = not is_whole
         self._inbox.put(_END)
 
     def _serve(self, item: str | Loading | None) -> bool:

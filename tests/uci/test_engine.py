@@ -263,10 +263,19 @@ def test_commands_out_of_order_are_answered_all_the_same() -> None:
         engine.until("bestmove")
         engine.send("go infinite", "position startpos moves e2e4", "setoption name MultiPV value 2", "stop")
         assert engine.until("bestmove")[-1].split()[1] in START_MOVES
-        engine.send("ucinewgame", "isready", "debug on", "register later", "go nodes 9", "xyzzy", "")
+        engine.send("ucinewgame", "isready", "debug on", "register later", "xyzzy", "", "go nodes 9")
         engine.until("readyok")
-        engine.until(lambda line: " evaluations, 0 from the cache; the tree has " in line)
         engine.until("info string unknown command: 'xyzzy'")
+        engine.until(lambda line: " evaluations, 0 from the cache; the tree has " in line)
+
+
+def test_a_line_of_megabytes_is_passed_over() -> None:
+    with DrivenEngine() as engine:
+        moves = "g1f3 g8f6 f3g1 f6g8 " * 120_000
+        engine.send(f"position startpos moves {moves}", "isready")
+        engine.until("info string a line of more than 1,048,576 bytes is passed over")
+        engine.until("readyok")
+        assert engine.best_move("go nodes 2") in START_MOVES
 
 
 def test_the_end_of_the_input_ends_the_engine_in_the_middle_of_a_search() -> None:

@@ -38,9 +38,9 @@ def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
     with chess.engine.SimpleEngine.popen_uci(command, cwd=REPOSITORY, timeout=60) as engine:
         assert engine.id["name"].startswith("alphazero ")
         engine.configure({"Hash": 16, "Threads": 1, "Move Overhead": 5})
-        for limit in (chess.engine.Limit(nodes=20), chess.engine.Limit(white_clock=2, black_clock=2)):
+        for limit in (chess.engine.Limit(nodes=20), chess.engine.Limit(white_clock=1, black_clock=1)):
             board = chess.Board()
-            while not board.is_game_over() and board.ply() < 40:
+            while not board.is_game_over() and board.ply() < 30:
                 played = engine.play(board, limit, info=chess.engine.INFO_SCORE | chess.engine.INFO_PV)
                 assert played.move in board.legal_moves and played.info["pv"][0] == played.move
                 board.push(played.move)

@@ -65,7 +65,9 @@ class DrivenEngine:
             self._news.notify_all()
 
     def send(self, *lines: str) -> None:
-        os.write(self._write, "".join(f"{line}\n" for line in lines).encode())
+        data = "".join(f"{line}\n" for line in lines).encode()
+        while data:
+            data = data[os.write(self._write, data) :]
 
     def close(self) -> None:
         """The end of its input."""
