@@ -82,7 +82,9 @@ void check_view(const SearchView& view, const Line<G>& line) {
     require(move.q >= -1.0 - 1e-9 && move.q <= 1.0 + 1e-9, "values are values");
     require(move.d >= -1e-9 && move.d <= 1.0 + 1e-9, "draws are shares");
   }
-  require(view.nodes == 0 || visits + 1 == view.nodes, "the root's visits are its moves' and its own");
+  // Visits of a proven node end there.
+  require(view.nodes == 0 || view.proven != kUnproven || visits + 1 == view.nodes,
+          "the root's visits are its moves' and its own");
 }
 
 template <Game G>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from html import escape
+from itertools import cycle
 
 from alphazero.text import counted
 from tools.architecture.house import CORE_BOX, House
@@ -30,7 +31,7 @@ STYLE = (
 def draw(house: House) -> str:
     """The whole picture."""
     folders = [row for row in house.rows if not set(row) & set(house.imported_by)]
-    colors = dict(zip((name for row in folders for name in row), COLORS, strict=False))
+    colors = dict(zip((name for row in folders for name in row), cycle(COLORS), strict=False))
     inner = {name: InnerDrawing(part, colors[name]) for name, part in house.within.items()}
     rows = [[outer_box(name, inner) for name in row] for row in folders]
     drawing = LayeredDrawing(rows, house.arrows, MARGIN, MARGIN + 8, WIDTH - 2 * MARGIN, CHANNEL)

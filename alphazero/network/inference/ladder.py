@@ -60,10 +60,10 @@ class EvaluatorLadder:
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
     ) -> Pending:
-        """As NetworkEvaluator.submit."""
+        """As NetworkEvaluator.submit, which refuses more than batch_size."""
         if self.num_threads and getattr(self._ready, "num_threads", 0) != self.num_threads:
             # OpenMP has a number of threads for each thread that calls it.
             torch.set_num_threads(self.num_threads)
             self._ready.num_threads = self.num_threads
-        fits = next(one for one in self._evaluators if len(packed) <= one.batch_size)
-        return fits.submit(packed, legal_index, legal_offset)
+        fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
+        return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
