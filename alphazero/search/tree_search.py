@@ -42,7 +42,7 @@ MOST_NODES = 2**62
 NUM_SLOTS = 2  # of the core: batches on their way
 # A batch has at most one leaf for so many visits of the root: a small tree of many leaves that do not know
 # of each other is a worse one.
-VISITS_PER_LEAF = 16
+VISITS_PER_LEAF = 8
 LAST_BATCH_S = 1.0  # that the end of the process waits for
 
 
