@@ -80,9 +80,9 @@ void EvaluationCache::insert(const InputKey& key, std::span<const float> logits,
   record[0] = key.low;
   record[1] = key.high;
   record[2] = logits.size();
-  std::memcpy(record + kHeaderWords, wdl, 3 * sizeof(float));
-  std::memcpy(reinterpret_cast<std::uint8_t*>(record + kHeaderWords) + 3 * sizeof(float), logits.data(),
-              logits.size() * sizeof(float));
+  auto* numbers = reinterpret_cast<float*>(record + kHeaderWords);
+  std::copy_n(wdl, 3, numbers);
+  std::copy(logits.begin(), logits.end(), numbers + 3);
   written_ += words;
 }
 
