@@ -197,6 +197,7 @@ class TrainingConfig:
         minimum=0,
         maximum=1,
     )
+    init_weights: str = setting("", "weights that a new run begins with, of any form that --weights takes")
     seed: int = setting(0, "seed of the weights and of the order of the data", minimum=0, maximum=MOST_SEED)
     checkpoint_interval: str = setting(
         "1000",
@@ -404,7 +405,9 @@ class Config:
     @property
     def asked(self) -> frozenset[str]:
         """Field names asked for at this start; a resume takes all others from its checkpoint."""
-        return self.set_by_flag | self.set_by_file | self.set_by_json | self.set_by_preset
+        # Weights that are given have a shape of their own.
+        of_preset = self.set_by_preset & {"game"} if self.training.init_weights else self.set_by_preset
+        return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
 
 
 SECTIONS: dict[str, type] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from alphazero.errors import TrainingError
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.pipeline.start.starting_network import build_network
+from alphazero.pipeline.start.starting_network import StartingNetwork
 from alphazero.run.heartbeat import Phase
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
@@ -31,6 +31,7 @@ class PersistentTraining:
 
     job: Job
     settings: DeepSpeedSettings
+    starting: StartingNetwork
     source: DataSource
     validate: Validate
     services: RankServices
@@ -58,7 +59,7 @@ class PersistentTraining:
                 break
             self.services.heartbeat.beat(Phase.PLAN, reached.step)
             resumed = self._last_checkpoint()
-            network = build_network(self.job.config.network, training.seed, resumed)
+            network = self.starting.build(resumed)
             position = _position_after(reached, resumed, trainer.elapsed_s())
             console.say(
                 f"step {reached.step}: no finite gradients in {counted(training.max_skipped_steps, 'step')}: "

@@ -20,7 +20,7 @@ from alphazero.pipeline.start.agreement import compare_data, compare_ranks
 from alphazero.pipeline.start.data_check import DataCheck
 from alphazero.pipeline.start.kept_settings import Kept, kept_settings
 from alphazero.pipeline.start.open_data import open_data
-from alphazero.pipeline.start.open_services import in_service, keep_weights, open_services
+from alphazero.pipeline.start.open_services import in_service, open_services
 from alphazero.pipeline.start.pinning import pin_ranks
 from alphazero.pipeline.start.precision_choice import choose_precision
 from alphazero.pipeline.start.resume_checks import (
@@ -31,7 +31,8 @@ from alphazero.pipeline.start.resume_checks import (
     complete,
 )
 from alphazero.pipeline.start.run_start import Request, RunStart, find_run, make_directory
-from alphazero.pipeline.start.starting_network import build_network
+from alphazero.pipeline.start.starting_network import starting_network
+from alphazero.pipeline.start.weights_files import keep_weights
 from alphazero.pipeline.validation import make_validation
 from alphazero.run.console import Console
 from alphazero.run.next_command import continuing
@@ -89,11 +90,12 @@ def _train(
     started = time.monotonic()
     saved = start.resumed.state if start.resumed else None
     kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
-    config, batch_lines = fix_batch(kept.config, runtime.world_size, saved_batch(saved), places(settings))
-    notices = [*request.notices, *kept.told(), *decided(config, settings), *batch_lines]
+    config, starting, first = starting_network(kept.config, start.resumed, exchange)
+    config, batch_lines = fix_batch(config, runtime.world_size, saved_batch(saved), places(settings))
+    notices = [*request.notices, *kept.told(), *first, *decided(config, settings), *batch_lines]
     notices += apply_device_settings(config.training, runtime.device)
     changes = check_same_run(start.run, saved, config) if saved else []
-    network = build_network(config.network, config.training.seed, start.resumed)
+    network = starting.build(start.resumed)
     precision = choose_precision(
         config.training,
         settings.precisions_off,
@@ -119,9 +121,9 @@ def _train(
     data_check = DataCheck.start(
         (window, held_out), job.run, exchange, reads=runtime.local_rank == 0, enabled=config.data.verify_data
     )
-    make_directory(start, job, request.argv, exchange, console.alarm)
+    make_directory(start, job, request.argv, exchange, console.alarm, starting.source)
+    exchange.on_each(lambda: keep_weights(job, start))
     if saved and saved.step >= job.num_steps:
-        exchange.on_each(lambda: keep_weights(job, start))
         console.say(complete(job, saved, request))
         data_check.close()
         return 0
@@ -138,7 +140,7 @@ def _train(
         with in_service(job, services), data_check:
             source = make_source(job, network.spec, window, services)
             validate = make_validation(job, held_out, network.spec, exchange)
-            stretches = PersistentTraining(job, settings, source, validate, services)
+            stretches = PersistentTraining(job, settings, starting, source, validate, services)
             outcome = stretches.run(plan, network, start.resumed)
     finally:
         if outcome in (None, Outcome.STOPPED):

@@ -7,6 +7,7 @@ import json
 import platform
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,13 +152,19 @@ def require_free(run: RunDirectory) -> None:
         )
 
 
-def create(run: RunDirectory, config: Config, argv: list[str]) -> None:
-    """Make the directory and write down what was asked for, and of what (rank 0 only)."""
+def create(
+    run: RunDirectory, config: Config, argv: list[str], init_weights: Mapping[str, object] | None = None
+) -> None:
+    """Make the directory and write down what was asked for, and of what (rank 0 only).
+
+    init_weights: where the first weights came from, where they were given.
+    """
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(run.config, to_table(config))
         started = time.strftime("%Y%m%d-%H%M%S")
-        write_json(run.path / f"started-{started}.json", describe_environment(argv))
+        told = describe_environment(argv) | ({"init_weights": init_weights} if init_weights else {})
+        write_json(run.path / f"started-{started}.json", told)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
 

@@ -26,8 +26,9 @@ from alphazero.cluster.plan.launch_plan import (
 from alphazero.config import Config
 from alphazero.errors import LaunchError
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
-from alphazero.training.checkpoint.files import LATEST
+from alphazero.training.checkpoint.files import LATEST, checkpoints_in
 from alphazero.training.checkpoint.resume import find_resumed
+from alphazero.training.checkpoint.weights_names import find_weights
 from alphazero.training.deepspeed_json.merge import places
 from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 
@@ -238,6 +239,9 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
     run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
     require_free(run)
     resume, is_alone = _parsed(arguments).resume, plan.node is not None and plan.num_nodes == 1
+    has_rank_0 = plan.node is not None and plan.node.node_rank == 0
+    if has_rank_0 and settings.training.init_weights and not checkpoints_in(run.checkpoints):
+        find_weights(settings.training.init_weights, "--init-weights")
     if resume and is_alone:
         find_resumed(run.checkpoints, resume, lambda text: None, hash_files=False)
     named = [argument for argument in arguments if argument != "--fresh-start"]

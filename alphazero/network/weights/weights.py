@@ -58,6 +58,11 @@ def weights_file_name(config: NetworkConfig) -> str:
     return f"AlphaZeroNet_{config.blocks}x{config.filters}_distributed.pt"
 
 
+def best_weights_file_name(config: NetworkConfig, metric: str) -> str:
+    """Name of a run's best weights by one figure of its validations."""
+    return f"AlphaZeroNet_{config.blocks}x{config.filters}_best-{metric}.pt"
+
+
 def save_weights(path: Path, network: AlphaZeroNet, metadata: Metadata) -> None:
     """Write the network's weights to `path` (.pt or .safetensors), whole or not at all."""
     write_weights(path, WeightsFile(network.config, network.state_dict(), metadata))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import torch
 
@@ -14,12 +14,11 @@ from alphazero.health.gpu_usage import UsageMeter
 from alphazero.health.thresholds import load_thresholds
 from alphazero.health.watcher import Figures, HealthWatcher
 from alphazero.host.memory import HostMemory
-from alphazero.network.weights.weights import Metadata, WeightsFile, weights_file_name, write_weights
 from alphazero.pipeline.start.run_start import RunStart
+from alphazero.pipeline.start.weights_files import write_best, write_newest
 from alphazero.run.console import Console
 from alphazero.run.heartbeat import HeartbeatWriter, Phase
 from alphazero.run.metrics import AllWriters, open_writers
-from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
@@ -79,37 +78,15 @@ def in_service(job: Job, services: RankServices) -> Iterator[None]:
 
 
 def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
-    """Writes checkpoints beside training, and before each the newest weights as a file of their own."""
-
-    # First: a run killed between the two finds its checkpoint and makes both again.
-    def write_newest(checkpoint: Checkpoint) -> None:
-        write_newest_weights(job, checkpoint)
-
+    """Writes checkpoints beside training, and the newest and the best weights as files of their own."""
     return CheckpointWriter(
-        job.run.checkpoints, job.config.training.keep_checkpoints, write_newest, console.say
+        job.run.checkpoints,
+        job.config.training.keep_checkpoints,
+        # First: a run killed between the two finds its checkpoint and makes both again.
+        before=partial(write_newest, job),
+        say=console.say,
+        is_best=partial(write_best, job),
     )
-
-
-def weights_path(job: Job) -> Path:
-    """The newest weights of a run as a file of their own."""
-    return job.run.path / weights_file_name(job.config.network)
-
-
-def write_newest_weights(job: Job, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint's weights, averaged where it has averages, for people to take away."""
-    metadata: Metadata = {
-        "step": checkpoint.state.step,
-        "run": job.run.path.name,
-        "averaged": checkpoint.ema is not None,
-    }
-    network = job.config.network
-    write_weights(weights_path(job), WeightsFile(network, checkpoint.ema or checkpoint.weights, metadata))
-
-
-def keep_weights(job: Job, start: RunStart) -> None:
-    """Write the file of the newest weights again where it is gone, on the ranks that write."""
-    if start.writes and start.resumed and not weights_path(job).exists():
-        write_newest_weights(job, start.resumed)
 
 
 def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:

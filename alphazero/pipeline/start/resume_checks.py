@@ -20,6 +20,7 @@ from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 
 WAYS_ON = "the same, or --fresh-start"
+WAYS_FROM_OTHERS = "the same (a run goes on from its own weights), or --fresh-start"
 
 
 def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
@@ -41,6 +42,8 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
     )
     for name, before, now in pairs:
         _require_same(run, saved.step, name, before, now)
+    first = str(saved.config["training"].get("init_weights", ""))
+    _require_same(run, saved.step, "--init-weights", first, config.training.init_weights, WAYS_FROM_OTHERS)
     return told_changes(changes)
 
 

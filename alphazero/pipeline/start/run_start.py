@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from alphazero.run.run_directory import Claim, RunDirectory, choose_run_director
 from alphazero.training.checkpoint import files as checkpoint_files
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.checkpoint.sharing import is_writer, load_shared
-from alphazero.training.exchange import Exchange
+from alphazero.training.exchange import Exchange, Json
 from alphazero.training.loop.job import Job
 
 Say = Callable[[str], None]
@@ -127,16 +127,24 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(start: RunStart, job: Job, argv: Sequence[str], exchange: Exchange, alarm: Say) -> None:
+def make_directory(
+    start: RunStart,
+    job: Job,
+    argv: Sequence[str],
+    exchange: Exchange,
+    alarm: Say,
+    init_weights: Mapping[str, Json] | None = None,
+) -> None:
     """Make the run directory where this rank writes; newer checkpoints than the one resumed step aside.
 
-    Collective; raises AlphaZeroError on all ranks where one cannot write.
+    Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a run begins
+    with, written down with its checksum.
     """
 
     def make() -> None:
         if not start.writes:
             return
-        create(start.run, job.config, list(argv))
+        create(start.run, job.config, list(argv), init_weights)
         checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
         if start.resumed:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):

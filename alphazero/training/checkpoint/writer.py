@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,12 +27,17 @@ class CheckpointWriter:
         keep: int,
         before: Callable[[Checkpoint], None],
         say: Callable[[str], None],
+        is_best: Callable[[Checkpoint, Sequence[str]], None] = lambda checkpoint, metrics: None,
     ) -> None:
-        """keep: newest checkpoints that stay beside the best ones. before: called before each is written."""
+        """keep: newest checkpoints that stay beside the best ones. before: called before each is written.
+
+        is_best: called after one is marked best, with the metrics in which it is.
+        """
         self._directory = directory
         self._keep = keep
         self._before = before
         self._say = say
+        self._is_best = is_best
         self._thread: threading.Thread | None = None
         self._bug: BaseException | None = None
         self.fault: AlphaZeroError | None = None
@@ -69,6 +74,8 @@ class CheckpointWriter:
         self._before(checkpoint)
         path = save(self._directory, checkpoint)
         best = checkpoint_files.mark_best(self._directory, path, checkpoint.state.figures)
+        if best:
+            self._is_best(checkpoint, best)
         checkpoint_files.prune(self._directory, self._keep)
         self._say(f"saved {path}" + (f" (best {', '.join(best)})" if best else ""))
 

@@ -72,6 +72,9 @@ class Trainer:
         self._console.start_bar(position.step, num_steps)
         self._progress.restart_clock()
         self._clock.take()  # what came before is no training
+        training = self._job.config.training
+        if position.step == 0 and training.init_weights and training.validation_interval:
+            self.validate()  # of the weights given: what fine-tuning is measured against
         wishes = Wish.NOTHING
         try:
             while position.step < num_steps and not wishes & LAST_WISHES:

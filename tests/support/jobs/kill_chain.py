@@ -228,10 +228,14 @@ def hash_of(tensor: torch.Tensor) -> str:
 
 
 def weights_of(run: Path) -> dict[str, str]:
-    """Hashes of the newest weights, the file people take away; plain torch reads it."""
-    (path,) = run.glob("AlphaZeroNet_*.pt")
-    state = torch.load(path, weights_only=True)["state_dict"]
-    return {name: hash_of(tensor) for name, tensor in state.items()}
+    """Hashes of the newest and of the best weights, the files people take away; plain torch reads them."""
+    names = [f"{mark}.pt" for mark in best_of(run)]
+    return {
+        f"{name}: {key}": hash_of(tensor)
+        for name in ("distributed.pt", *names)
+        for path in run.glob(f"AlphaZeroNet_*_{name}")
+        for key, tensor in torch.load(path, weights_only=True)["state_dict"].items()
+    }
 
 
 def words_of(run: Path) -> dict[tuple[str, int], list[dict[str, float]]]:
