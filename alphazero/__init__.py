@@ -1,1 +1,46 @@
-"""AlphaZero-class networks: trained on one CPU or many GPU nodes, then played, measured and shared."""
+"""alphazero: train AlphaZero-class networks with DeepSpeed; then play, measure and share them.
+
+As a library: `import alphazero as az` (docs/python.md). What it offers is imported when it is first asked
+for, so that the import itself is quick and needs no torch; __init__.pyi tells type checkers of it.
+"""
+
+import importlib as _importlib
+
+# Where each name that the package offers is found.
+_HOMES = {
+    "AlphaZeroError": "alphazero.errors",
+    "Batches": "alphazero.api.batches",
+    "Board": "alphazero.api.board",
+    "Evaluation": "alphazero.api.net",
+    "Net": "alphazero.api.net",
+    "Snapshot": "alphazero.search.snapshot",
+    "Store": "alphazero.api.store",
+    "StoredGame": "alphazero.api.store",
+    "Style": "alphazero.games.drawing",
+    "TrainingBatch": "alphazero.api.batches",
+    "TreeSettings": "alphazero.search.tree_search",
+    "RunOverview": "alphazero.pipeline.run_overview",
+    "game_names": "alphazero.games.registry",
+    "list_runs": "alphazero.pipeline.run_overview",
+    "load": "alphazero.api.net",
+    "new_net": "alphazero.api.net",
+    "open_store": "alphazero.api.store",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> object:
+    value: object
+    if name == "__version__":
+        value = _importlib.import_module("importlib.metadata").version("alphazero")
+    elif name in _HOMES:
+        value = getattr(_importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'alphazero' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""What `import alphazero as az` gives; docs/python.md tells of it."""

@@ -1,0 +1,122 @@
+"""Moves as people write them: SAN in chess, read beside the game's own texts; the nearest one to a slip.
+
+python-chess knows SAN; it is imported where a chess move is read or written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from alphazero.errors import GameInputError
+from alphazero.games.core_types import Line
+from alphazero.text import as_utf8, quoted
+
+if TYPE_CHECKING:
+    import chess
+
+CHESS = "chess"
+LONGEST_WORD = 20  # of what may have been meant as a move
+NEAR = 0.4  # of difflib: e5 is near e4, and zz is near nothing
+# What may follow a move in SAN and changes nothing: check, mate, praise and blame.
+_REMARKS = re.compile(r"[+#!?]+$")
+
+
+def move_text(line: Line, move: int) -> str:
+    """The move as people write it: SAN in chess, else the game's own text (a column, a square)."""
+    text = line.move_to_text(move)
+    if line.NAME != CHESS:
+        return text
+    board = _board(line)
+    return board.san(board.parse_uci(text))
+
+
+def move_texts(line: Line, moves: Sequence[int]) -> list[str]:
+    """`moves`, played one after the other from the end of the line, as people write them."""
+    line = line.copy()
+    texts = []
+    for move in moves:
+        texts.append(move_text(line, move))
+        line.push(move)
+    return texts
+
+
+def read_move(line: Line, text: str) -> int:
+    """The legal move that a text means: SAN or UCI in chess, the game's own text elsewhere.
+
+    Raises GameInputError, one line with the nearest legal move, for anything else.
+    """
+    legal = line.legal()
+    texts = {line.move_to_text(move): move for move in legal}
+    text = as_utf8(text)
+    word = text.strip()
+    if (lower := word.lower()) in texts:
+        return texts[lower]
+    if line.NAME != CHESS:
+        raise GameInputError(_not_understood(text, list(texts)))
+    board = _board(line)
+    sans = {board.san(board.parse_uci(uci)): move for uci, move in texts.items()}
+    exact = {_plain(san): move for san, move in sans.items()}
+    plain = _plain(word)
+    if plain in exact:
+        return exact[plain]
+    if (moves := _by_uci(board, lower, texts)) is not None:
+        return moves
+    alike = [san for san in sans if _plain(san).lower() == plain.lower()]
+    if len(alike) == 1:  # nf3, o-o, E4; not bxc3 where both a bishop and a pawn take there
+        return sans[alike[0]]
+    ways = [san for san in sans if _without_origin(san) == _without_origin(plain)]
+    if len(ways) > 1 and plain:
+        raise GameInputError(f"{quoted(text)}: is {' or '.join(ways)}; expected one of them")
+    raise GameInputError(_not_understood(text, [*sans, *texts]))
+
+
+def play_moves(line: Line, moves: Sequence[str], what: str = "move") -> None:
+    """Play texts that `read_move` understands. Raises GameInputError naming the number of the faulty one."""
+    for number, text in enumerate(moves, start=1):
+        try:
+            line.push(read_move(line, text))
+        except GameInputError as error:
+            raise GameInputError(f"{what} {number}: {error}") from None
+
+
+def _by_uci(board: chess.Board, text: str, texts: dict[str, int]) -> int | None:
+    """A castling move as the other of UCI's two ways has it (e1g1, e1h1)."""
+    import chess
+
+    try:
+        move = board.parse_uci(text)
+    except ValueError:
+        return None
+    for uci, known in texts.items():
+        if board.parse_uci(uci) == move and move != chess.Move.null():
+            return known
+    return None
+
+
+def _not_understood(text: str, known: list[str]) -> str:
+    if not known:
+        return f"{quoted(text)}: no move; the game is over"
+    near = difflib.get_close_matches(text.strip()[:LONGEST_WORD], known, n=1, cutoff=NEAR)
+    hint = f"did you mean {near[0]}?" if near else f"expected a legal move, such as {known[0]}"
+    return f"{quoted(text)}: no legal move here; {hint}"
+
+
+def _plain(san: str) -> str:
+    """SAN without what may be left out: check, praise, a promotion's sign; castling with the letter O."""
+    return _REMARKS.sub("", san.strip()).replace("0", "O").replace("=", "").replace("o-o", "O-O")
+
+
+def _without_origin(san: str) -> str:
+    """'Nbd2' as 'Nd2': a piece and where it goes."""
+    found = re.fullmatch(r"([NBRQK])[a-h]?[1-8]?x?([a-h][1-8])", _plain(san))
+    return found[1] + found[2] if found else _plain(san)
+
+
+def _board(line: Line) -> chess.Board:
+    """The position at the end of a line of chess; castling is read in either of UCI's ways."""
+    import chess
+
+    return chess.Board(str(line), chess960=True)
