@@ -161,8 +161,7 @@ class Net:
             raise GameInputError(f"{board.fen}: the game is over, {board.result}")
         tree = self.tree(settings)
         try:
-            tree.set_line(board.line)
-            return tree.search(SearchLimits(nodes=simulations, seconds=seconds), num_lines=lines)
+            return search_line(tree, board.line, SearchLimits(nodes=simulations, seconds=seconds), lines)
         finally:
             tree.close()
 
@@ -195,6 +194,16 @@ class Net:
     def __repr__(self) -> str:
         shape = asdict(self.config)
         return f"Net({self.source!r}: {self.game} {shape['blocks']}x{shape['filters']} on {self.device})"
+
+
+def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) -> Snapshot:
+    """The search of the end of a line, with lines of play for so many moves.
+
+    Time that is over before the network's first answer does not end it: that one is waited for.
+    """
+    tree.set_line(line)
+    found = tree.search(limits, num_lines=lines)
+    return found if found.best else tree.search(SearchLimits(nodes=1), num_lines=lines)
 
 
 def new_net(

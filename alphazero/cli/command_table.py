@@ -8,6 +8,7 @@ from types import ModuleType
 
 from alphazero.cli.flags.parser import Parser
 from alphazero.errors import ConfigError
+from alphazero.host.checkout import program_text
 from alphazero.text import one_of, quoted, table
 
 # Each has its module in alphazero.cli.commands, with configure(parser) and run(args) -> exit code. It is
@@ -21,15 +22,18 @@ COMMANDS: dict[str, str] = {
     "eval": "measure how well networks predict the moves and results of known games",
     "match": "let networks, UCI engines, a random player or a solver play each other",
     "rate": "measure the Elo of networks against a ladder of fixed opponents",
+    "play": "play against a network in the terminal",
     "analyse": "show what a network says of one position",
     "uci": "play in chess programs: an engine that speaks UCI",
     "import-weights": "convert an lc0 network to a weights file of this program",
     "export": "write a network for other programs: lc0, ONNX, or a weights file",
+    "runs": "list the runs of a directory: state, step, best figures, size",
     "report": "plot the curves of one or more runs",
     "health": "check the GPUs and the host of this machine",
     "solve": "compute the exact value of a Connect Four position",
     "perft": "count the leaves of the move tree (a test of the rules)",
     "bench": "measure a part of the system",
+    "completion": "print what completes these commands in bash, zsh or fish",
 }
 
 
@@ -48,11 +52,16 @@ def build_parser(command: str) -> Parser:
 def usage() -> str:
     """The list of commands."""
     lines = table([(f"  {name}", help_text) for name, help_text in COMMANDS.items()])
-    return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help)\n\n" + "\n".join(lines)
+    return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help; alphazero --version)\n\n" + "\n".join(
+        lines
+    )
 
 
 def run_command(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code. Errors are raised."""
+    if argv and argv[0] in ("-V", "--version"):
+        print(program_text())
+        return 0
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0 if argv else 2

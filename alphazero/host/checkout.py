@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +29,18 @@ def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
     return done.stdout.decode("utf-8", "replace").strip()
+
+
+def program_text(checkout: Path = CHECKOUT) -> str:
+    """What `alphazero --version` says: the version, the commit where it is known, what it runs on."""
+    commit = UNKNOWN
+    if (checkout / ".git").exists():  # not that of another repository, which this was installed below
+        commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
+    changes = git("status", "--porcelain", "--untracked-files=no", checkout=checkout)
+    changed = "" if changes in ("", UNKNOWN) else " with local changes"
+    told = "" if commit == UNKNOWN else f" (commit {commit}{changed})"
+    packages = ", ".join(f"{name} {version_of(name)}" for name in ("torch", "deepspeed", "numpy"))
+    return f"alphazero {version_of('alphazero')}{told}\nPython {platform.python_version()}, {packages}"
 
 
 def commit_of(checkout: Path = CHECKOUT) -> str:

@@ -78,6 +78,12 @@ def test_a_search_is_a_function_of_its_arguments(four):
     assert first.nodes == 60
 
 
+def test_time_that_is_over_at_once_leaves_the_networks_first_answer(four):
+    found = four.search(seconds=1e-6)
+    assert found.best is not None
+    assert found.nodes >= 1
+
+
 def test_a_search_sees_weights_that_were_trained_since(four):
     net = az.new_net("connect4", blocks=1, filters=8, value_hidden=8)
     before = net.search(simulations=20)

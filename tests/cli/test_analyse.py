@@ -78,9 +78,26 @@ def test_maia_as_lc0_file_prefers_what_people_play(shared_data: Path, capsys: py
     assert next(iter(result["policy"])) == "b8c6"
 
 
+BOARD = (
+    "8 r n b q k b n r",
+    "7 p p p p p p p p",
+    *(f"{rank} . . . . . . . ." for rank in (6, 5, 4, 3)),
+    "2 P P P P P P P P",
+    "1 R N B Q K B N R",
+    "a b c d e f g h",
+)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
+    """The board, and what follows it after a blank line."""
+    board, _, rest = capsys.readouterr().out.partition("\n\n")
+    return [line.strip() for line in board.splitlines()], rest.splitlines()
+
+
 def test_the_table_shows_a_bar_for_the_likeliest_move(weights: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["analyse", "--weights", str(weights)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert main(["analyse", "--weights", str(weights), "--ascii"]) == 0
+    board, lines = lines_of(capsys)
+    assert board == list(BOARD)
     assert lines[0] == chess.STARTING_FEN
     assert lines[1].startswith("for the side to move: win ")
     moves = lines[3:]
