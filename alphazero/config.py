@@ -8,12 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from alphazero.errors import ConfigError
 from alphazero.games.registry import game_names
 from alphazero.optimizer_settings import OptimizerConfig as OptimizerConfig  # a section like the others here
+from alphazero.presets import find_config, is_preset
 from alphazero.settings import (
     MOST_SEED,
     MOST_STEPS,
@@ -25,13 +24,6 @@ from alphazero.settings import (
     values_of,
     values_of_flags,
 )
-
-PACKAGE = Path(__file__).resolve().parent
-# Beside the package in a checkout, within it where it was installed (with ds_config.json; CMakeLists.txt).
-PRESET_DIRECTORY = next(
-    path for path in (PACKAGE / "share" / "configs", PACKAGE.parent / "configs") if path.is_dir()
-)
-
 
 # Bounds of settings: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_POSITIONS = 2**24  # of a batch
@@ -424,11 +416,6 @@ SECTIONS: dict[str, type] = {
 FOREIGN_SECTIONS = ("cluster",)
 
 
-def preset_names() -> list[str]:
-    """Names of the presets that ship with the program."""
-    return sorted(path.stem for path in PRESET_DIRECTORY.glob("*.toml"))
-
-
 def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
     """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
 
@@ -477,28 +464,6 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
         return None
     values = values_of(section, file, name, table_of(file, name, file.table[name]))
     return section(**values), {key: file.place(name, key) for key in values}
-
-
-def find_config(source: str) -> Path:
-    """The file behind `--config`: a path, or the name of a shipped preset."""
-    path = Path(source)
-    if path.suffix == ".toml" or path.exists():
-        if not path.is_file():
-            raise ConfigError(
-                f"{source}: no such file; expected a TOML file or one of {', '.join(preset_names())}"
-            )
-        return path
-    shipped = PRESET_DIRECTORY / f"{source}.toml"
-    if not shipped.is_file():
-        raise ConfigError(
-            f"--config {source}: no such preset; expected a TOML file or one of {', '.join(preset_names())}"
-        )
-    return shipped
-
-
-def is_preset(path: Path) -> bool:
-    """True for a file that ships with the program, by its name or by its path."""
-    return path.resolve().parent == PRESET_DIRECTORY.resolve()
 
 
 def to_table(config: Config) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import torch
 from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
 from alphazero.cli.flags.parser import Parser
 from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
-from alphazero.evaluation.match import random_openings
+from alphazero.evaluation.matches.openings import random_openings
 from alphazero.games.registry import game_names, get_spec
 from alphazero.games.spec import GameSpec
 from alphazero.network.device import choose_device
@@ -83,8 +83,11 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32
 
 def positions(spec: GameSpec, count: int) -> Batch:
     """A full batch from random games."""
-    lines = [line for plies in (2, 6, 10) for line in random_openings(spec.name, count, plies, seed=plies)]
-    lines = lines[: count * 3 : 3]
+    game = spec.name
+    openings = [
+        opening for plies in (2, 6, 10) for opening in random_openings(game, count, plies, seed=plies)
+    ]
+    lines = [opening.line(game) for opening in openings[: count * 3 : 3]]
     legal = [line.legal_indices() for line in lines]
     offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
     return np.stack([line.packed() for line in lines]), np.concatenate(legal).astype(np.int32), offset

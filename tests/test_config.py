@@ -8,9 +8,10 @@ from typing import get_type_hints
 import pytest
 
 from alphazero.cluster.plan.cluster_section import ClusterConfig
-from alphazero.config import SECTIONS, load_config, preset_names
+from alphazero.config import SECTIONS, load_config
 from alphazero.errors import ConfigError
 from alphazero.health.thresholds import SECTIONS as THRESHOLDS
+from alphazero.presets import preset_names
 from alphazero.settings import add_flags
 
 

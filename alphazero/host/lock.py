@@ -27,7 +27,8 @@ HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
 # How long a restart waits for what is left of the start before it.
 ORPHAN_WAIT_S = 60.0
 POLL_S = 0.1
-GLANCE_S = 1.0  # somebody who only looks (`holder_of`) is in the way for a moment
+# Somebody who only looks (`holder_of`) is in the way for a moment; who has just locked has yet to sign.
+GLANCE_S = 1.0
 LARGEST_RECORD_BYTES = 4096
 # What open(2) or flock(2) says where a file system has no locks, or its lock server does not answer.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -63,6 +64,10 @@ class Holder:
         return self.boot != boot_id() or process_started(self.pid) != self.started
 
 
+# Of a lock that is held and does not say by whom.
+UNKNOWN = Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
+
+
 def this_process(purpose: str) -> Holder:
     """The Holder that this process is."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -94,7 +99,7 @@ class DirectoryLock:
                 return lock
             holder = holder_of(directory)
             waited_s = time.monotonic() - started
-            if holder is None and waited_s < GLANCE_S:
+            if holder in (None, UNKNOWN) and waited_s < GLANCE_S:
                 time.sleep(POLL_S / 10)
                 continue
             who = str(holder) if holder else "another process"
@@ -186,7 +191,7 @@ def holder_of(directory: Path) -> Holder | None:
         # A shared lock of a moment: it only fails where somebody holds the exclusive one.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return read_holder(path) or Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
+        return read_holder(path) or UNKNOWN
     except OSError:
         return None
     finally:

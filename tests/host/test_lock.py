@@ -1,5 +1,6 @@
 """One writer a directory: locks between processes, their holders, file systems without locks."""
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -7,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -64,6 +66,21 @@ def test_a_second_writer_is_told_which_process_on_which_host_holds_the_directory
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_writer_that_has_locked_and_not_yet_signed_is_named_all_the_same(tmp_path):
+    with (tmp_path / LOCK_FILE).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def sign() -> None:
+            file.write(json.dumps(dataclasses.asdict(this_process("training"))))
+            file.flush()
+
+        signature = threading.Timer(0.3, sign)
+        signature.start()
+        with pytest.raises(BusyError, match=f"training, process {os.getpid()} on "):
+            DirectoryLock.acquire(tmp_path, "pruning", print)
+        signature.join()
 
 
 def test_a_killed_writer_holds_nobody_off(tmp_path):

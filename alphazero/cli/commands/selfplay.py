@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from alphazero.cli.flags import numbers
 from alphazero.cli.flags.network import add_network_flags, add_weights_flag
-from alphazero.config import Config, SearchConfig, SelfPlayConfig, load_config, preset_names
+from alphazero.config import Config, SearchConfig, SelfPlayConfig, load_config
 from alphazero.errors import DataError
 from alphazero.host.lock import DirectoryLock
+from alphazero.presets import preset_names
 from alphazero.settings import add_flags
 
 if TYPE_CHECKING:

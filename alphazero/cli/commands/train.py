@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.cli.flags import numbers
-from alphazero.config import PRESET_DIRECTORY, SECTIONS, Config, load_config, preset_names, with_named_rate
+from alphazero.config import SECTIONS, Config, load_config, with_named_rate
 from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path
 from alphazero.host.listener import names_loopback
+from alphazero.presets import PRESET_DIRECTORY, preset_names
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.run.run_directory import RESTART_VARIABLE
 from alphazero.settings import add_flags

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "games/all_games.hpp"
+#include "search/game_search/backup.hpp"
 
 namespace alphazero {
 namespace {
@@ -17,7 +18,6 @@ constexpr std::size_t kWalksBeside = 256;
 constexpr std::size_t kWalksPerLeaf = 8;
 constexpr std::size_t kSweptPerGather = 4096;  // nodes of what was discarded
 constexpr std::uint32_t kMostVisits = 4'000'000'000;
-constexpr std::size_t kLongestPv = 256;
 
 }  // namespace
 
@@ -143,7 +143,7 @@ void GameSearch<G>::abandon() {
     for (std::uint32_t& leaf : batch.leaves) {
       if (leaf == kNoNode) continue;
       store_.node(leaf).state = NodeState::kNew;
-      add_waiting(leaf, -1);
+      add_waiting(store_, leaf, -1);
       leaf = kNoNode;
     }
   }
@@ -151,52 +151,10 @@ void GameSearch<G>::abandon() {
 }
 
 template <Game G>
-void GameSearch<G>::add_waiting(std::uint32_t leaf, std::int32_t count) {
-  for (std::uint32_t id = leaf; id != kNoNode; id = store_.node(id).parent) {
-    store_.node(id).waiting += static_cast<std::uint32_t>(count);
-  }
-}
-
-template <Game G>
-bool GameSearch<G>::may_search(Move move) const {
-  return only_.empty() || std::find(only_.begin(), only_.end(), move) != only_.end();
-}
-
-// The root's value by the moves that may be searched.
-template <Game G>
-void GameSearch<G>::root_proof(std::int8_t& proven, std::uint16_t& plies) const {
-  const GameNode& root = store_.node(root_);
-  proven = root.proven;
-  plies = root.plies;
-  if (only_.empty() || root.state != NodeState::kEvaluated) return;
-  std::int8_t best = -1;
-  std::uint16_t shortest = 0, longest = 0;
-  bool all_proven = true;
-  for (const GameEdge& edge : store_.edges(root)) {
-    if (!may_search(edge.move)) continue;
-    const std::int8_t of_child = edge.child == kNoNode ? kUnproven : store_.node(edge.child).proven;
-    if (of_child == kUnproven) {
-      all_proven = false;
-      continue;
-    }
-    const auto value = static_cast<std::int8_t>(-of_child);
-    const auto length = static_cast<std::uint16_t>(store_.node(edge.child).plies + 1);
-    best = std::max(best, value);
-    if (value == 1) shortest = shortest == 0 ? length : std::min(shortest, length);
-    if (value == -1) longest = std::max(longest, length);
-  }
-  proven = best == 1 || all_proven ? best : kUnproven;
-  plies = proven == 1 ? shortest : proven == -1 ? longest : std::uint16_t{0};
-}
-
-template <Game G>
 bool GameSearch<G>::is_done() const {
   const NodeState state = store_.node(root_).state;
   if (state != NodeState::kEvaluated && state != NodeState::kOver) return false;  // its moves have no priors
-  std::int8_t proven = kUnproven;
-  std::uint16_t plies = 0;
-  root_proof(proven, plies);
-  return proven != kUnproven;
+  return root_proof(store_, store_.node(root_), only_).proven != kUnproven;
 }
 
 template <Game G>
@@ -220,7 +178,7 @@ GameLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std:
     if (how == Walk::kFull || how == Walk::kNoMove) break;
   }
   frames_.resize(num_line_);
-  for (const std::uint32_t id : collisions_) add_waiting(id, -1);
+  for (const std::uint32_t id : collisions_) add_waiting(store_, id, -1);
   batch.is_taken = !batch.leaves.empty();
   batch.legal_offset = leaves.legal_offset;
   evaluations_ += batch.leaves.size();
@@ -232,18 +190,18 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, GameLeaves& leave
   std::uint32_t id = root_;
   for (std::size_t depth = 0;; ++depth) {
     GameNode& node = store_.node(id);
-    if (node.state == NodeState::kTwoFold && depth < node.plies) take_back_visits(id);
+    if (node.state == NodeState::kTwoFold && depth < node.plies) take_back_visits(store_, id);
     if (node.state == NodeState::kTwoFold || (node.proven != kUnproven && id != root_)) {
       depth_sum_ += depth;
       deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
       ++playouts_;
       const bool is_decided = node.state != NodeState::kTwoFold;
-      finish(id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
+      finish(store_, id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
       return Walk::kFinished;
     }
     if (node.state == NodeState::kWaiting) {
       collisions_.push_back(id);
-      add_waiting(id, 1);
+      add_waiting(store_, id, 1);
       return Walk::kCollision;
     }
     if (node.state == NodeState::kNew) {
@@ -280,7 +238,7 @@ std::uint32_t GameSearch<G>::expand(std::uint32_t parent, GameEdge& edge, std::s
   const std::uint32_t id = store_.make_node(parent);
   if (id == kNoNode) return kNoNode;
   edge.child = id;
-  if (reach_end(store_.node(id), depth)) prove_parents(id);
+  if (reach_end(store_.node(id), depth)) prove_parents(store_, id);
   return id;
 }
 
@@ -305,20 +263,6 @@ bool GameSearch<G>::reach_end(GameNode& node, std::size_t depth) {
   return false;
 }
 
-// A position that no longer repeats one of the tree is a position like any other: its visits were draws.
-template <Game G>
-void GameSearch<G>::take_back_visits(std::uint32_t id) {
-  const std::uint32_t visits = store_.node(id).visits;
-  for (std::uint32_t at = store_.node(id).parent; at != kNoNode; at = store_.node(at).parent) {
-    store_.node(at).visits -= visits;
-    store_.node(at).draw_sum -= visits;
-  }
-  GameNode& node = store_.node(id);
-  const std::uint32_t parent = node.parent;
-  node = GameNode{};
-  node.parent = parent;
-}
-
 // lc0's formulas (src/search/classic/search.cc, params.cc). The first of the edges with the largest score;
 // edges.size(): none may be walked.
 template <Game G>
@@ -340,7 +284,7 @@ std::size_t GameSearch<G>::select(const GameNode& node, std::span<const GameEdge
   double best_score = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const GameEdge& edge = edges[i];
-    if (is_root && !may_search(edge.move)) continue;
+    if (is_root && !may_search(only_, edge.move)) continue;
     double value = first_play;
     double begun = 0.0;
     if (edge.child != kNoNode) {
@@ -367,7 +311,7 @@ typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& bat
   if (!list_moves(node, frames_.back().state)) return Walk::kFull;
   if (wins_at_once(id, frames_.back().state) && id != root_) {
     node.state = NodeState::kWinsAtOnce;
-    finish(id, 1.0, 0.0);
+    finish(store_, id, 1.0, 0.0);
     return Walk::kFinished;
   }
   packed_.resize(packed_bytes<G>());
@@ -386,7 +330,7 @@ typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& bat
   leaves.legal_index.insert(leaves.legal_index.end(), index_.begin(), index_.end());
   leaves.legal_offset.push_back(static_cast<std::int32_t>(leaves.legal_index.size()));
   node.state = NodeState::kWaiting;
-  add_waiting(id, 1);
+  add_waiting(store_, id, 1);
   ++in_flight_;
   return Walk::kQueued;
 }
@@ -423,7 +367,7 @@ bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
     GameNode& end = store_.node(edge.child);
     end.state = NodeState::kOver;
     end.proven = -1;
-    prove_parents(edge.child);
+    prove_parents(store_, edge.child);
     return true;
   }
   return false;
@@ -450,23 +394,7 @@ void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, co
   node.state = NodeState::kEvaluated;
   const double value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   const bool is_value = std::isfinite(value) && std::isfinite(wdl[1]);
-  finish(id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
-}
-
-template <Game G>
-void GameSearch<G>::finish(std::uint32_t leaf, double value, double draw) {
-  for (std::uint32_t id = leaf; id != kNoNode; id = store_.node(id).parent) {
-    GameNode& node = store_.node(id);
-    // What is proven keeps its value whatever still comes in from below.
-    node.value_sum += node.proven != kUnproven ? node.proven : value;
-    node.draw_sum += node.proven != kUnproven ? static_cast<double>(node.proven == 0) : draw;
-    ++node.visits;
-    if (node.proven != kUnproven) {
-      value = node.proven;
-      draw = node.proven == 0;
-    }
-    value = -value;
-  }
+  finish(store_, id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
 }
 
 template <Game G>
@@ -480,7 +408,7 @@ void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits,
     cache_.insert(batch.keys[row], logits, &wdl[3 * row]);
     const std::uint32_t leaf = batch.leaves[row];
     if (leaf == kNoNode) continue;
-    add_waiting(leaf, -1);
+    add_waiting(store_, leaf, -1);
     --in_flight_;
     evaluate(leaf, logits, &wdl[3 * row]);
   }
@@ -496,7 +424,7 @@ void GameSearch<G>::drop(std::size_t slot) {
   for (const std::uint32_t leaf : batch.leaves) {
     if (leaf == kNoNode) continue;
     store_.node(leaf).state = NodeState::kNew;
-    add_waiting(leaf, -1);
+    add_waiting(store_, leaf, -1);
     --in_flight_;
   }
   batch.leaves.clear();
@@ -529,125 +457,6 @@ std::size_t GameSearch<G>::num_moves(std::size_t slot) const {
   return static_cast<std::size_t>(batches_[slot].legal_offset.back());
 }
 
-// What the children prove of their parent; true: something new.
-template <Game G>
-bool GameSearch<G>::prove(GameNode& parent) const {
-  bool all_proven = true;
-  std::int8_t best = -1;
-  std::uint16_t shortest = UINT16_MAX, longest = 0;
-  for (const GameEdge& edge : store_.edges(parent)) {
-    if (edge.child == kNoNode || store_.node(edge.child).proven == kUnproven) {
-      all_proven = false;
-      continue;
-    }
-    const GameNode& child = store_.node(edge.child);
-    best = std::max(best, static_cast<std::int8_t>(-child.proven));
-    if (child.proven == -1) shortest = std::min(shortest, child.plies);
-    if (child.proven == 1) longest = std::max(longest, child.plies);
-  }
-  if (best != 1 && !all_proven) return false;
-  const std::uint16_t plies = best == 1 ? shortest + 1 : best == -1 ? longest + 1 : 0;
-  if (parent.proven == best && parent.plies == plies) return false;
-  parent.proven = best;
-  parent.plies = plies;
-  return true;
-}
-
-template <Game G>
-void GameSearch<G>::prove_parents(std::uint32_t child) {
-  for (std::uint32_t id = store_.node(child).parent; id != kNoNode; id = store_.node(id).parent) {
-    GameNode& node = store_.node(id);
-    if (!prove(node)) return;
-    set_proven(id, node.proven, node.plies);
-  }
-}
-
-// The visits of before get the value that is now known, here and in every mean above.
-template <Game G>
-void GameSearch<G>::set_proven(std::uint32_t id, std::int8_t proven, std::uint16_t plies) {
-  GameNode& node = store_.node(id);
-  node.proven = proven;
-  node.plies = plies;
-  double value = static_cast<double>(proven) * node.visits - node.value_sum;
-  const double draw = (proven == 0 ? 1.0 : 0.0) * node.visits - node.draw_sum;
-  node.value_sum += value;
-  node.draw_sum += draw;
-  for (std::uint32_t at = node.parent; at != kNoNode; at = store_.node(at).parent) {
-    GameNode& above = store_.node(at);
-    if (above.proven != kUnproven) break;
-    value = -value;
-    above.value_sum += value;
-    above.draw_sum += draw;
-  }
-}
-
-// Edges by preference: proven wins, the shortest first; then by visits, mean and prior; then proven losses,
-// the longest first (lc0's order).
-template <Game G>
-void GameSearch<G>::rank(const GameNode& node, bool is_root, std::vector<const GameEdge*>& ranked) const {
-  ranked.clear();
-  for (const GameEdge& edge : store_.edges(node)) {
-    if (!is_root || may_search(edge.move)) ranked.push_back(&edge);
-  }
-  const auto preferred = [this](const GameEdge* a, const GameEdge* b) {
-    static const GameNode unknown;
-    const GameNode& left = a->child == kNoNode ? unknown : store_.node(a->child);
-    const GameNode& right = b->child == kNoNode ? unknown : store_.node(b->child);
-    const auto group = [](const GameNode& child) {
-      return child.proven == -1 ? 0 : child.proven == 1 ? 2 : 1;
-    };
-    if (group(left) != group(right)) return group(left) < group(right);
-    if (group(left) == 0 && left.plies != right.plies) return left.plies < right.plies;
-    if (group(left) == 2 && left.plies != right.plies) return left.plies > right.plies;
-    if (left.visits != right.visits) return left.visits > right.visits;
-    if (left.visits > 0 && left.mean() != right.mean()) return left.mean() < right.mean();
-    return a->prior > b->prior;
-  };
-  std::stable_sort(ranked.begin(), ranked.end(), preferred);
-}
-
-template <Game G>
-void GameSearch<G>::follow(std::uint32_t id, std::vector<Move>& pv) const {
-  std::vector<const GameEdge*> ranked;
-  while (pv.size() < kLongestPv) {
-    const GameNode& node = store_.node(id);
-    if (node.state != NodeState::kEvaluated && node.state != NodeState::kWinsAtOnce) return;
-    rank(node, false, ranked);
-    const GameEdge* best = ranked.empty() ? nullptr : ranked.front();
-    if (best == nullptr || best->child == kNoNode || store_.node(best->child).visits == 0) {
-      // A proven line goes to its end: the child that proves it may not have been visited itself.
-      if (best == nullptr || best->child == kNoNode || store_.node(best->child).proven == kUnproven) return;
-    }
-    pv.push_back(best->move);
-    id = best->child;
-  }
-}
-
-template <Game G>
-RootMove GameSearch<G>::root_move(const GameEdge& edge, bool with_line) const {
-  const GameNode& root = store_.node(root_);
-  RootMove told;
-  told.move = edge.move;
-  told.prior = edge.prior;
-  told.q = root.visits > 0 ? root.mean() : 0.0;
-  told.d = root.visits > 0 ? root.draw_sum / root.visits : 0.0;
-  if (with_line) told.pv.push_back(edge.move);
-  if (edge.child == kNoNode) return told;
-  const GameNode& child = store_.node(edge.child);
-  told.visits = child.visits;
-  if (child.proven != kUnproven) {
-    told.proven = static_cast<std::int8_t>(-child.proven);
-    told.plies = child.proven == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(child.plies + 1);
-    told.q = told.proven;
-    told.d = told.proven == 0 ? 1.0 : 0.0;
-  } else if (child.visits > 0) {
-    told.q = -child.mean();
-    told.d = child.draw_sum / child.visits;
-  }
-  if (with_line) follow(edge.child, told.pv);
-  return told;
-}
-
 template <Game G>
 SearchView GameSearch<G>::view(std::size_t num_lines) const {
   const std::lock_guard lock(mutex_);
@@ -659,7 +468,9 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
   seen.cache_hits = cache_hits_;
   seen.mean_depth = playouts_ > 0 ? static_cast<double>(depth_sum_) / static_cast<double>(playouts_) : 0.0;
   seen.deepest = deepest_;
-  root_proof(seen.proven, seen.plies);
+  const Proof proof = root_proof(store_, root, only_);
+  seen.proven = proof.proven;
+  seen.plies = proof.plies;
   if (seen.proven != kUnproven) {
     seen.root_q = seen.proven;
     seen.root_d = seen.proven == 0 ? 1.0 : 0.0;
@@ -673,9 +484,7 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
   seen.tree_nodes = store_.num_nodes();
   seen.tree_bytes = store_.used_bytes();
   if (root.state != NodeState::kEvaluated) return seen;
-  std::vector<const GameEdge*> ranked;
-  rank(root, true, ranked);
-  for (std::size_t i = 0; i < ranked.size(); ++i) seen.moves.push_back(root_move(*ranked[i], i < num_lines));
+  seen.moves = root_moves(store_, root, only_, num_lines);
   return seen;
 }
 

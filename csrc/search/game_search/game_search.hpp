@@ -12,6 +12,7 @@
 #include "games/line.hpp"
 #include "search/game_search/evaluation_cache.hpp"
 #include "search/game_search/node_store.hpp"
+#include "search/game_search/root_view.hpp"
 #include "search/game_search/settings.hpp"
 
 namespace alphazero {
@@ -21,18 +22,6 @@ struct GameLeaves {
   std::vector<std::uint8_t> packed;           // [B, packed_bytes]
   std::vector<std::int32_t> legal_index;      // [K], ascending within a row
   std::vector<std::int32_t> legal_offset{0};  // [B + 1]
-};
-
-// What is known of a legal move of the root. Values are for the root's mover.
-struct RootMove {
-  Move move = 0;
-  float prior = 0.0F;
-  std::uint32_t visits = 0;
-  double q = 0.0;  // W - L; that of the root where the move was never visited
-  double d = 0.0;  // chance of a draw
-  std::int8_t proven = kUnproven;
-  std::uint16_t plies = 0;  // to the end of a proven win or loss, this move included
-  std::vector<Move> pv;     // begins with the move
 };
 
 // The search as it stands. The best move comes first; only moves that may be searched are there.
@@ -112,24 +101,13 @@ class GameSearch {
   void abandon();
   Walk walk(Batch& batch, GameLeaves& leaves);
   std::size_t select(const GameNode& node, std::span<const GameEdge> edges, bool is_root) const;
-  bool may_search(Move move) const;
   std::uint32_t expand(std::uint32_t parent, GameEdge& edge, std::size_t depth);
   bool reach_end(GameNode& node, std::size_t depth);
   Walk enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves);
   bool list_moves(GameNode& node, const State& state);
   bool wins_at_once(std::uint32_t id, const State& state);
   void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
-  void finish(std::uint32_t leaf, double value, double draw);
-  void add_waiting(std::uint32_t leaf, std::int32_t count);
-  void take_back_visits(std::uint32_t id);
-  void prove_parents(std::uint32_t child);
-  bool prove(GameNode& parent) const;
-  void set_proven(std::uint32_t id, std::int8_t proven, std::uint16_t plies);
   bool is_done() const;
-  void root_proof(std::int8_t& proven, std::uint16_t& plies) const;
-  void rank(const GameNode& node, bool is_root, std::vector<const GameEdge*>& ranked) const;
-  RootMove root_move(const GameEdge& edge, bool with_line) const;
-  void follow(std::uint32_t id, std::vector<Move>& pv) const;
 
   mutable std::mutex mutex_;
   GameSearchSettings settings_;

@@ -13,6 +13,7 @@ from alphazero.config import SECTIONS, Config, load_config, to_table
 from alphazero.errors import ConfigError
 from alphazero.pipeline.start.changed_settings import changed_settings, told_changes
 from alphazero.pipeline.start.kept_settings import Kept, kept_settings
+from alphazero.presets import PRESET_DIRECTORY
 
 OLD_RUN = to_table(load_config("chess_20x256", {"batch_size": "1024", "lr_scaling": "none"}))
 
@@ -96,7 +97,7 @@ def test_a_file_of_the_users_own_counts_and_a_shipped_one_does_not(tmp_path):
     result = kept(typed("--config", str(mine)))
     assert result.config.training.batch_size == 512
     assert result.config.network.blocks == 20
-    shipped = config_module.PRESET_DIRECTORY / "chess_20x256.toml"
+    shipped = PRESET_DIRECTORY / "chess_20x256.toml"
     assert kept(typed("--config", str(shipped))).config.training.batch_size == 1024
 
 

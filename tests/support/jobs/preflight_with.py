@@ -29,11 +29,11 @@ def describe(runtime: Runtime, files: list[Path]) -> RankRecord:
 
 
 def work(device) -> LocalWork:
-    """As the preflight, but for the odd rank: ten times as much, or an end of all work."""
+    """As the preflight, but for the odd rank: thirty times as much, or an end of all work."""
     usual = make_work(device)
 
     def slow_compute() -> None:
-        for _ in range(10):
+        for _ in range(30):
             usual.compute()
 
     def slow_host() -> None:
