@@ -84,9 +84,7 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32
 def positions(spec: GameSpec, count: int) -> Batch:
     """A full batch from random games."""
     game = spec.name
-    openings = [
-        opening for plies in (2, 6, 10) for opening in random_openings(game, count, plies, seed=plies)
-    ]
+    openings = [each for plies in (2, 6, 10) for each in random_openings(game, count, plies, seed=plies)]
     lines = [opening.line(game) for opening in openings[: count * 3 : 3]]
     legal = [line.legal_indices() for line in lines]
     offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)

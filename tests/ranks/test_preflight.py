@@ -27,8 +27,8 @@ from tests.support.jobs.jobs import environment, free_port
 from tests.support.paths import REPOSITORY, SUPPORT
 
 SCRIPT = SUPPORT / "jobs" / "preflight_with.py"
-# Wide, as the machine of a test may be busy. The odd rank is thirty times slower, and slows the others down where
-# cores are few.
+# Wide, as the machine of a test may be busy. The odd rank is thirty times slower, and slows the others
+# down where cores are few.
 THRESHOLDS = "[collective]\nstraggler_ratio_warn = 4\nstraggler_floor_ms = 20\n"
 
 
