@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -18,18 +17,14 @@
 #include "data/permutation.hpp"
 #include "games/all_games.hpp"
 #include "games/line.hpp"
+#include "tests/require.hpp"
 
 namespace {
 
 using namespace alphazero;
+using testing::require;
 
 using Random = std::mt19937_64;
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-  std::exit(1);
-}
 
 template <typename G>
 constexpr std::array<std::string_view, 1> kStarts = {""};

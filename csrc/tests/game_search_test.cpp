@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,16 +14,12 @@
 #include "games/all_games.hpp"
 #include "search/game_search/evaluation_cache.hpp"
 #include "tests/made_up_network.hpp"
+#include "tests/require.hpp"
 
 namespace {
 
 using namespace alphazero;
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-  std::exit(1);
-}
+using testing::require;
 
 struct Evaluation {
   std::vector<float> logits, wdl;

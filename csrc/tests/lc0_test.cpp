@@ -1,7 +1,6 @@
 // lc0's training records under the sanitizers: random games there and back, and records full of damage.
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <string_view>
@@ -11,11 +10,13 @@
 #include "data/lc0_games.hpp"
 #include "data/lc0_record.hpp"
 #include "games/chess/chess_game.hpp"
+#include "tests/require.hpp"
 
 namespace {
 
 using namespace alphazero;
 using chess::Position;
+using testing::require;
 
 using Random = std::mt19937_64;
 
@@ -25,12 +26,6 @@ constexpr std::string_view kStarts[] = {
     "8/P1k3P1/8/3pP3/3Pp3/8/p1K3p1/8 w - d6 0 1",
     "rnbqkbnr/ppp1p1pp/8/3pPp2/8/8/PPPP1PPP/RNBQKBNR w KQkq f6 0 3",
 };
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-  std::exit(1);
-}
 
 std::vector<Move> random_game(std::string_view start, Random& random) {
   Position position = start.empty() ? Position::initial() : Position::from_fen(start);

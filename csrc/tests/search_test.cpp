@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -17,16 +16,12 @@
 #include "search/search_pool.hpp"
 #include "search/self_play.hpp"
 #include "tests/made_up_network.hpp"
+#include "tests/require.hpp"
 
 namespace {
 
 using namespace alphazero;
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-  std::exit(1);
-}
+using testing::require;
 
 template <Game G>
 void run(SearchPool<G>& pool, SearchDriver<G>& driver) {

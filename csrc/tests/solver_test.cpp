@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "base/hash.hpp"
 #include "games/connect4/connect4.hpp"
 #include "games/connect4/parity.hpp"
+#include "tests/require.hpp"
 
 namespace {
 
@@ -23,14 +23,9 @@ using connect4::Board;
 using connect4::has_four;
 using connect4::kSquares;
 using connect4::Solver;
+using testing::require;
 
 using Random = std::mt19937_64;
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-  std::exit(1);
-}
 
 // A random game cut off with `num_stones` on the board, not over, in which the same columns mirrored are
 // legal.

@@ -14,6 +14,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_export import to_lc0, write_lc0
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0, read_limited
+from tests.support.network.lc0_files import random_planes
 
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4)
 
@@ -28,12 +29,6 @@ def random_network(config: NetworkConfig) -> AlphaZeroNet:
                 noise = torch.rand(tensor.shape, generator=generator)
                 tensor.add_(noise * 0.5 if "running_var" in name else (noise - 0.5) * 0.2)
     return network.eval()
-
-
-def random_planes() -> torch.Tensor:
-    planes = (torch.rand(8, 112, 8, 8, generator=torch.Generator().manual_seed(3)) < 0.2).float()
-    planes[:, RULE50_PLANE] = torch.linspace(0, 1, 8)[:, None, None]
-    return planes
 
 
 @pytest.mark.parametrize("name", ["maia-1100", "maia-1500"])

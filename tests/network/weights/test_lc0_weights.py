@@ -15,7 +15,14 @@ from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0
 from alphazero.network.weights.weights import load_network
-from tests.support.network.lc0_files import layer, message, net_file, network_format, weights_fields
+from tests.support.network.lc0_files import (
+    layer,
+    message,
+    net_file,
+    network_format,
+    random_planes,
+    weights_fields,
+)
 
 CPU = torch.device("cpu")
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, value_channels=4, value_hidden=8)
@@ -30,12 +37,6 @@ def random_network(config: NetworkConfig) -> AlphaZeroNet:
             if tensor.is_floating_point():
                 tensor.add_(torch.rand(tensor.shape, generator=generator) * (0.5 if "norm" in name else 0.1))
     return network.eval()
-
-
-def random_planes() -> torch.Tensor:
-    planes = (torch.rand(8, 112, 8, 8, generator=torch.Generator().manual_seed(3)) < 0.2).float()
-    planes[:, RULE50_PLANE] = torch.linspace(0, 1, 8)[:, None, None]
-    return planes
 
 
 @pytest.mark.parametrize("name", ["maia-1100", "maia-1500"])

@@ -6,7 +6,6 @@ JSON result, or the AlphaZeroError that it raised, is what is reported.
 
 import hashlib
 import json
-import os
 import pickle
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from alphazero.training import exchange as module
 from alphazero.training.checkpoint.checkpoint import Checkpoint, Tensors, TrainingState, save
 from alphazero.training.checkpoint.sharing import load_shared
 from alphazero.training.exchange import Exchange, Form
+from tests.support.jobs.forked_ranks import fork_ranks
 
 WORLD_SIZE = 3
 PLAIN = {"text": "caf\u00e9 \udce9", "third": 1 / 3, "none": None, "nested": {"list": [1, True, []]}}
@@ -229,14 +229,7 @@ def run_scenario(name: str) -> list[object]:
     """The result of every rank."""
     with tempfile.TemporaryDirectory() as text:
         directory = Path(text)
-        children = []
-        for rank in range(WORLD_SIZE):
-            pid = os.fork()
-            if pid == 0:
-                be_rank(rank, name, directory)
-                os._exit(0)
-            children.append(pid)
-        statuses = [os.waitpid(pid, 0)[1] for pid in children]
+        statuses = fork_ranks(WORLD_SIZE, lambda rank: be_rank(rank, name, directory))
         assert statuses == [0] * WORLD_SIZE, (name, statuses)
         return [json.loads((directory / f"result-{rank}").read_text()) for rank in range(WORLD_SIZE)]
 

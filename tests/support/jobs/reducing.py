@@ -1,7 +1,6 @@
 """Two ranks that average gradients over gloo in several ways; as a program it prints the means of rank 0."""
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from alphazero.training.engine.flat_gradients import FlatGradients, Reduction
+from tests.support.jobs.forked_ranks import fork_ranks
 
 WORLD_SIZE = 2
 REDUCTIONS = {
@@ -52,14 +52,7 @@ def main() -> None:
     """Fork the ranks and print what rank 0 has."""
     with tempfile.TemporaryDirectory() as text:
         directory = Path(text)
-        children = []
-        for rank in range(WORLD_SIZE):
-            pid = os.fork()
-            if pid == 0:
-                be_rank(rank, directory)
-                os._exit(0)
-            children.append(pid)
-        statuses = [os.waitpid(pid, 0)[1] for pid in children]
+        statuses = fork_ranks(WORLD_SIZE, lambda rank: be_rank(rank, directory))
         sys.stdout.write((directory / "means").read_text() if statuses == [0, 0] else f"{statuses}")
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from alphazero.network.model.resnet import AlphaZeroNet
 
+RULE50_PLANE = 109  # of 0 to 1, as our networks read it
 Fields = Iterable[tuple[int, "int | float | bytes"]]
 
 
@@ -128,3 +129,10 @@ def net_file(
         (10, message(*weights)),
         *extra,
     )
+
+
+def random_planes() -> torch.Tensor:
+    """Inputs f32 [8, 112, 8, 8] that no board has, with eight counts of the fifty-move rule."""
+    planes = (torch.rand(8, 112, 8, 8, generator=torch.Generator().manual_seed(3)) < 0.2).float()
+    planes[:, RULE50_PLANE] = torch.linspace(0, 1, 8)[:, None, None]
+    return planes
