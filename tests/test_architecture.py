@@ -28,7 +28,10 @@ def picture(tmp_path_factory):
 def test_every_room_of_the_tree_is_in_the_picture(picture):
     drawn = {group.get("data-room") for group in picture.iter(f"{SVG}g") if group.get("data-room")}
     package = ROOT / "alphazero"
-    folders = {p.parent.relative_to(package) for p in package.rglob("*.py") if p.parent != package}
+    # Rooms inside a room, as those of the commands, are counted in its box.
+    folders = {
+        Path(*p.relative_to(package).parts[:-1][:2]) for p in package.rglob("*.py") if p.parent != package
+    }
     files = {p.stem for p in package.glob("*.py")} - {"__init__", "__main__"}
     core = {f"csrc/{p.name}" for p in (ROOT / "csrc").iterdir() if p.is_dir()}
     assert {folder.as_posix() for folder in folders} | files | core <= drawn

@@ -5,53 +5,62 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 from alphazero.cli.flags.parser import Parser
 from alphazero.errors import ConfigError
 from alphazero.host.checkout import program_text
 from alphazero.text import one_of, quoted, table
 
-# Each has its module in alphazero.cli.commands, with configure(parser) and run(args) -> exit code. It is
-# imported only when called, so that help answers at once on a machine without torch.
-COMMANDS: dict[str, str] = {
-    "launch": "start training on the devices of this machine",
-    "train": "train in this process; every rank of a job runs this",
-    "selfplay": "let a network play against itself and keep the games",
-    "data": "import PGN files into a game store; describe and verify stores",
-    "checkpoint": "list, verify and prune the checkpoints of a run",
-    "eval": "measure how well networks predict the moves and results of known games",
-    "match": "let networks, UCI engines, a random player or a solver play each other",
-    "rate": "measure the Elo of networks against a ladder of fixed opponents",
-    "play": "play against a network in the terminal",
-    "analyse": "show what a network says of one position",
-    "uci": "play in chess programs: an engine that speaks UCI",
-    "import-weights": "convert an lc0 network to a weights file of this program",
-    "export": "write a network for other programs: lc0, ONNX, or a weights file",
-    "runs": "list the runs of a directory: state, step, best figures, size",
-    "report": "plot the curves of one or more runs",
-    "health": "check the GPUs and the host of this machine",
-    "solve": "compute the exact value of a Connect Four position",
-    "perft": "count the leaves of the move tree (a test of the rules)",
-    "bench": "measure a part of the system",
-    "completion": "print what completes these commands in bash, zsh or fish",
+
+class Command(NamedTuple):
+    """A command, whose module `alphazero.cli.commands.ROOM.NAME` has configure(parser) and run(args) -> exit
+    code, and is imported only when called, so that help answers at once on a machine without torch."""
+
+    room: str
+    help: str
+
+
+COMMANDS: dict[str, Command] = {
+    "launch": Command("training", "start training on the devices of this machine"),
+    "train": Command("training", "train in this process; every rank of a job runs this"),
+    "selfplay": Command("games", "let a network play against itself and keep the games"),
+    "data": Command("games", "import PGN files and lc0 training data; describe, verify, export stores"),
+    "checkpoint": Command("training", "list, verify and prune the checkpoints of a run"),
+    "eval": Command("networks", "measure how well networks predict the moves and results of known games"),
+    "match": Command("playing", "let networks, UCI engines, a random player or a solver play each other"),
+    "rate": Command("playing", "measure the Elo of networks against a ladder of fixed opponents"),
+    "play": Command("playing", "play against a network in the terminal"),
+    "analyse": Command("playing", "show what a network says of one position"),
+    "uci": Command("playing", "play in chess programs: an engine that speaks UCI"),
+    "import-weights": Command("networks", "convert an lc0 network to a weights file of this program"),
+    "export": Command("networks", "write a network for other programs: lc0, ONNX, or a weights file"),
+    "runs": Command("training", "list the runs of a directory: state, step, best figures, size"),
+    "report": Command("training", "plot the curves of one or more runs"),
+    "health": Command("training", "check the GPUs and the host of this machine"),
+    "solve": Command("games", "compute the exact value of a Connect Four position"),
+    "perft": Command("games", "count the leaves of the move tree (a test of the rules)"),
+    "bench": Command("program", "measure a part of the system"),
+    "completion": Command("program", "print what completes these commands in bash, zsh or fish"),
 }
 
 
 def module_of(command: str) -> ModuleType:
     """The module of one command, imported now."""
-    return importlib.import_module(f"alphazero.cli.commands.{command.replace('-', '_')}")
+    room = COMMANDS[command].room
+    return importlib.import_module(f"alphazero.cli.commands.{room}.{command.replace('-', '_')}")
 
 
 def build_parser(command: str) -> Parser:
     """The parser of one command, its module imported now."""
-    parser = Parser(prog=f"alphazero {command}", description=COMMANDS[command])
+    parser = Parser(prog=f"alphazero {command}", description=COMMANDS[command].help)
     module_of(command).configure(parser)
     return parser
 
 
 def usage() -> str:
     """The list of commands."""
-    lines = table([(f"  {name}", help_text) for name, help_text in COMMANDS.items()])
+    lines = table([(f"  {name}", command.help) for name, command in COMMANDS.items()])
     return "usage: alphazero COMMAND [...]   (alphazero COMMAND --help; alphazero --version)\n\n" + "\n".join(
         lines
     )

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from alphazero.cli.command_table import run_command
-from alphazero.cli.commands.completion import SHELLS, script
+from alphazero.cli.commands.program.completion import SHELLS, script
 from alphazero.errors import ConfigError
 
 LINES = {

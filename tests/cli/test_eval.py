@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.cli.commands.eval import draw
+from alphazero.cli.commands.networks.eval import draw
 from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec

@@ -357,7 +357,7 @@ def test_help_and_dry_run_answer_at_once_and_import_no_torch(arguments: list[str
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         fastest = min(fastest, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     imported = set(run.stderr.split())
-    assert "alphazero.cli.commands.launch" in imported
+    assert "alphazero.cli.commands.training.launch" in imported
     assert not {"torch", "deepspeed", "numpy", "pyarrow"} & imported
     assert fastest < LIMIT_S  # CPU time: other work on this machine does not count
 

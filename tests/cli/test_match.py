@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.commands.match import players_of
-from alphazero.cli.commands.match_players import Lineup
+from alphazero.cli.commands.playing.match import players_of
+from alphazero.cli.commands.playing.match_players import Lineup
 from alphazero.cli.flags.match import limit_of
 from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
 from alphazero.cli.main import main

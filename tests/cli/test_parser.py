@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from alphazero.cli.command_table import COMMANDS, build_parser
-from alphazero.cli.commands.train import deepspeed_config_file
+from alphazero.cli.commands.training.train import deepspeed_config_file
 from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError
 

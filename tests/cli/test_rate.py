@@ -31,7 +31,7 @@ QUICK = ["--games", "8", "--width", "10", "--simulations", "2", "--seed", "3"]
 def small_ladder(tmp_path, monkeypatch):
     """A directory with the ladder's network, and a fake Stockfish on PATH."""
     monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS)
-    monkeypatch.setattr("alphazero.cli.commands.rate.MAX_PLIES", 24)
+    monkeypatch.setattr("alphazero.cli.commands.playing.rate.MAX_PLIES", 24)
     write_small_net(tmp_path / "net.pt", "chess")
     fish = tmp_path / "stockfish"
     fish.write_text(f"#!/bin/sh\nexec {sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}\n")

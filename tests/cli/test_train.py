@@ -3,7 +3,7 @@
 import pytest
 
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.commands.train import _by_hand, _given_by_environment
+from alphazero.cli.commands.training.train import _by_hand, _given_by_environment
 from alphazero.errors import ConfigError, LaunchError
 from alphazero.run.next_command import without
 

@@ -16,7 +16,7 @@ fastchess (Disservin/fastchess), Stockfish 15.1 at 300 nodes against itself at 2
 
 import pytest
 
-from alphazero.cli.commands.match_report import sprt_line
+from alphazero.cli.commands.playing.match_report import sprt_line
 from alphazero.evaluation.elo import MatchScore
 from alphazero.evaluation.sprt import Sprt
 

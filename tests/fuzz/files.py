@@ -22,12 +22,12 @@ from tests.fuzz.sandbox import Outcome, try_reader
 
 # What commands import when they are called: here once, before the first fork.
 MODULES = (
-    "alphazero.cli.commands.analyse",
-    "alphazero.cli.commands.checkpoint",
-    "alphazero.cli.commands.data",
-    "alphazero.cli.commands.eval",
-    "alphazero.cli.commands.import_weights",
-    "alphazero.cli.commands.perft",
+    "alphazero.cli.commands.playing.analyse",
+    "alphazero.cli.commands.training.checkpoint",
+    "alphazero.cli.commands.games.data",
+    "alphazero.cli.commands.networks.eval",
+    "alphazero.cli.commands.networks.import_weights",
+    "alphazero.cli.commands.games.perft",
     "alphazero.data.lc0.importer",
     "alphazero.data.pgn.importer",
     "alphazero.data.pgn.open",

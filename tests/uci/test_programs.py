@@ -11,7 +11,7 @@ import chess.engine
 import pytest
 import torch
 
-from alphazero.cli.commands.uci import only_run
+from alphazero.cli.commands.playing.uci import only_run
 from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.errors import WeightsError

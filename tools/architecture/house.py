@@ -100,7 +100,7 @@ def rooms_within(
         row = [name for name in layer if name not in files]
         for name in row:
             box_of[name] = f"{folder}/{name.rpartition('.')[2]}"
-            rooms[box_of[name]] = read.rooms[box_of[name]]
+            rooms[box_of[name]] = whole_room(box_of[name], read)
         rows.append([box_of[name] for name in row])
         loose = sorted(files & {*layer, *(unnamed if number == len(layers) - 1 else ())})
         if loose:
@@ -118,6 +118,12 @@ def rooms_within(
         if source and target and source != target:
             arrows[source, target] += 1
     return House(rows, to_arrows(arrows), {}, rooms, {})
+
+
+def whole_room(name: str, read: Rooms) -> Room:
+    """A room with the rooms inside it."""
+    parts = [room for room in read.rooms.values() if f"{room.name}/".startswith(f"{name}/")]
+    return Room(name, sum(room.num_files for room in parts), sum(room.num_lines for room in parts))
 
 
 def core_rooms(read: Rooms) -> House:

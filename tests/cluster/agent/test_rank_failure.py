@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cli.command_table import COMMANDS
+from alphazero.cli.command_table import COMMANDS, Command
 from alphazero.cli.main import main
 from alphazero.cluster.agent.rank_failure import (
     FirstFailure,
@@ -95,7 +95,7 @@ def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, c
     assert found is not None
     assert (found.kind, found.status) == ("config", 2)
     assert capsys.readouterr().err == f"alphazero: error: {found.text}\n"
-    monkeypatch.setitem(COMMANDS, "crash", "")
+    monkeypatch.setitem(COMMANDS, "crash", Command("program", ""))
     with pytest.raises(ModuleNotFoundError):
         main(["crash"])
     found = read_failure(tmp_path, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from alphazero import config as config_module
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.commands.train import read_settings
+from alphazero.cli.commands.training.train import read_settings
 from alphazero.config import SECTIONS, Config, load_config, to_table
 from alphazero.errors import ConfigError
 from alphazero.pipeline.start.changed_settings import changed_settings, told_changes

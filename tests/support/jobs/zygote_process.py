@@ -22,7 +22,7 @@ from alphazero.cli.main import end_process
 
 # The trainer's own, and what torch's optimizers and DeepSpeed import late.
 MODULES = (
-    "alphazero.cli.commands.train",
+    "alphazero.cli.commands.training.train",
     "alphazero.pipeline.train",
     "deepspeed.runtime.zero.muon.muon_optimizer",
     "torch._dynamo",

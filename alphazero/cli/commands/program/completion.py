@@ -46,8 +46,10 @@ def whole_parser() -> Parser:
     root = Parser(prog="alphazero", description="AlphaZero-class networks: train, play, measure, share")
     root.add_argument("--version", action="store_true", help="print the version")
     commands = root.add_subparsers(dest="command", metavar="COMMAND")
-    for name, text in COMMANDS.items():
-        parser = commands.add_parser(name, help=text, description=text, conflict_handler="resolve")
+    for name, command in COMMANDS.items():
+        parser = commands.add_parser(
+            name, help=command.help, description=command.help, conflict_handler="resolve"
+        )
         if name == "launch":  # flags that it does not know are the trainer's
             module_of("train").configure(parser)
         module_of(name).configure(parser)

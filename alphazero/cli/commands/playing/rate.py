@@ -19,7 +19,7 @@ from alphazero.errors import ConfigError
 from alphazero.text import counted, table
 
 if TYPE_CHECKING:
-    from alphazero.cli.commands.match_players import Lineup
+    from alphazero.cli.commands.playing.match_players import Lineup
     from alphazero.evaluation.elo import MatchScore
     from alphazero.evaluation.matches.contestants import Contestant
     from alphazero.evaluation.matches.engine_room import EngineRoom
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
-    from alphazero.cli.commands.match import ends_at_sigterm
-    from alphazero.cli.commands.match_players import Lineup
+    from alphazero.cli.commands.playing.match import ends_at_sigterm
+    from alphazero.cli.commands.playing.match_players import Lineup
     from alphazero.evaluation.matches.engine_room import EngineRoom
     from alphazero.evaluation.matches.limits import Limit
     from alphazero.evaluation.rating.adaptive import PAIRS_AT_ONCE

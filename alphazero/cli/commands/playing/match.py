@@ -18,7 +18,7 @@ from alphazero.errors import ConfigError, PlayerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alphazero.cli.commands.match_report import MatchReport
+    from alphazero.cli.commands.playing.match_report import MatchReport
     from alphazero.evaluation.matches.contestants import Contestant
     from alphazero.evaluation.matches.game import FinishedGame, Pairing
     from alphazero.evaluation.matches.pgn import PgnFile
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
     players, rules, limit = players_of(args), rules_of(args), limit_of(args)
 
-    from alphazero.cli.commands.match_players import Lineup
-    from alphazero.cli.commands.match_report import MatchReport
+    from alphazero.cli.commands.playing.match_players import Lineup
+    from alphazero.cli.commands.playing.match_report import MatchReport
     from alphazero.evaluation.matches.conduct import Conditions
     from alphazero.evaluation.matches.schedule import ROUND_ROBIN, games_of, meetings
     from alphazero.evaluation.sprt import Sprt

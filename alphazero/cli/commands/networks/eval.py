@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli.commands import eval_solved
+from alphazero.cli.commands.networks import eval_solved
 from alphazero.cli.flags import numbers
 from alphazero.cli.flags.network import add_network_flags, add_weights_flag
 from alphazero.errors import ConfigError, DataError

@@ -66,7 +66,7 @@ class Lineup:
             # All its moves are drawn by the match, the same ones whatever goes on beside a game.
             return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
         if player.kind == SOLVER:
-            from alphazero.cli.commands.solve import make_solver
+            from alphazero.cli.commands.games.solve import make_solver
 
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.cli.commands.launch_batches import check_batches, cpu_ranks_for
+from alphazero.cli.commands.training.launch_batches import check_batches, cpu_ranks_for
 from alphazero.cli.flags.launch import ELASTIC_IS_GONE, configure
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
@@ -43,7 +43,7 @@ __all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.
 # Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
 PASSES_ON_UNKNOWN_FLAGS = True
 
-TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
+TRAIN_SCRIPT = Path(__file__).resolve().parents[4] / "train_distributed.py"
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
@@ -211,7 +211,7 @@ def _trainer() -> tuple[str, ...]:
 
 
 def _settings(arguments: list[str], device: str) -> tuple[Config, DeepSpeedSettings]:
-    from alphazero.cli.commands import train
+    from alphazero.cli.commands.training import train
 
     preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
     return train.read_settings(_parsed(arguments), preset)
@@ -253,7 +253,7 @@ def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenR
 def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, DeepSpeedSettings, str]:
     """What goes to the trainer, its settings, and its --config, checked here."""
     from alphazero.cli.command_table import build_parser
-    from alphazero.cli.commands import train
+    from alphazero.cli.commands.training import train
 
     parser = build_parser("train")
     arguments = parser.with_dashes(args.passed_on)
@@ -270,7 +270,7 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, Dee
 
 def _config_files(arguments: list[str]) -> tuple[str, ...]:
     """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
-    from alphazero.cli.commands.train import deepspeed_config_file
+    from alphazero.cli.commands.training.train import deepspeed_config_file
 
     parsed = _parsed(arguments)
     return tuple(

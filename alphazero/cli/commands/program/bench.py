@@ -12,7 +12,7 @@ from types import ModuleType
 from alphazero.errors import ConfigError
 from alphazero.text import one_of, table
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[4]
 DIRECTORY = CHECKOUT / "benchmarks"
 # Minutes long, or in need of a GPU: these run when they are named.
 NOT_IN_ALL = ("gpu", "scaling")
