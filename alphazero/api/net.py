@@ -17,10 +17,11 @@ from alphazero.errors import ConfigError, GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec, history_fill
 from alphazero.network.device import choose_device
-from alphazero.network.inference.ladder import EvaluatorLadder
+from alphazero.network.inference.side_by_side import evaluator_for_tree
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 from alphazero.network.weights.weights import Metadata, save_weights
+from alphazero.search.batched import Evaluator
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from alphazero.text import one_of
@@ -28,9 +29,7 @@ from alphazero.training.checkpoint.any_weights import open_network
 
 # Shapes: B positions, N bytes of a packed position, A policy indices, K legal moves of a position.
 
-# The most positions of a batch: of evaluate_batch, and of a search on a GPU and on a CPU.
-EVALUATED_AT_ONCE = 256
-CUDA_BATCH, CPU_BATCH = 256, 32
+EVALUATED_AT_ONCE = 256  # the most positions of a batch of evaluate_batch
 
 # A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
 Position = Board | str | None | tuple[str | None, Sequence[str]]
@@ -75,7 +74,7 @@ class Net:
         self.device = device
         self.source = source
         self._network = network.to(device).eval()
-        self._evaluator: EvaluatorLadder | None = None
+        self._evaluator: Evaluator | None = None
 
     @property
     def module(self) -> AlphaZeroNet:
@@ -168,8 +167,7 @@ class Net:
     def tree(self, settings: TreeSettings | None = None) -> TreeSearch:
         """A search that keeps its tree from move to move (TreeSearch); close() ends its threads."""
         if self._evaluator is None:
-            size = CUDA_BATCH if self.device.type == "cuda" else CPU_BATCH
-            self._evaluator = EvaluatorLadder(self._network, self._network.spec, self.device, "fp32", size)
+            self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
         return TreeSearch(self.game, self._evaluator, settings)
 
     def _board(self, position: Position) -> Board:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -80,12 +81,20 @@ class NetworkEvaluator:
         self.batch_size = batch_size
         self.dtype = DTYPES[precision]
         self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
-        forward = make_forward(network, device, self.dtype, batch_size, compiled)
-        self.program = BatchProgram(forward, spec, batch_size, device, self.dtype)
+        self._make_buffers(make_forward(network, device, self.dtype, batch_size, compiled), in_flight)
+
+    def _make_buffers(self, forward: Forward, in_flight: int) -> None:
+        self.program = BatchProgram(forward, self.spec, self.batch_size, self.device, self.dtype)
         self.max_moves = self.program.max_moves
-        on_cuda = device.type == "cuda"
-        self.runner: Runner = CudaRunner(self.program, device) if on_cuda else CpuRunner(self.program)
+        on_cuda = self.device.type == "cuda"
+        self.runner: Runner = CudaRunner(self.program, self.device) if on_cuda else CpuRunner(self.program)
         self.buffers = [BatchBuffers(self.program, pinned=on_cuda) for _ in range(in_flight)]
+
+    def twin(self) -> NetworkEvaluator:
+        """Another evaluator of the same weights, held once, whose batches another thread can compute."""
+        twin = copy.copy(self)
+        twin._make_buffers(self.program.forward, len(self.buffers))
+        return twin
 
     @property
     def description(self) -> str:

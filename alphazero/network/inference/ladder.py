@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -29,22 +29,13 @@ class EvaluatorLadder:
     """Evaluates up to batch_size positions at a time, by the smallest evaluator that has room for them.
 
     Batches of one size are computed alike whoever asks; another size may round otherwise, as
-    NetworkEvaluator says. num_threads: of the CPU, for the thread that submits (0: torch's own number).
+    NetworkEvaluator says.
     """
 
     def __init__(
-        self,
-        network: AlphaZeroNet,
-        spec: GameSpec,
-        device: torch.device,
-        precision: str,
-        batch_size: int,
-        *,
-        num_threads: int = 0,
+        self, network: AlphaZeroNet, spec: GameSpec, device: torch.device, precision: str, batch_size: int
     ) -> None:
         self.batch_size = batch_size
-        self.num_threads = num_threads
-        self._ready = threading.local()
         self._evaluators = [
             NetworkEvaluator(network, spec, device, precision, size) for size in batch_sizes(batch_size)
         ]
@@ -54,6 +45,12 @@ class EvaluatorLadder:
         """How this machine computes it: one line for people."""
         return self._evaluators[-1].description
 
+    def twin(self) -> EvaluatorLadder:
+        """Another of the same weights, held once, whose batches another thread can compute."""
+        twin = copy.copy(self)
+        twin._evaluators = [one.twin() for one in self._evaluators]
+        return twin
+
     def submit(
         self,
         packed: npt.NDArray[np.uint8],
@@ -61,9 +58,5 @@ class EvaluatorLadder:
         legal_offset: npt.NDArray[np.int32],
     ) -> Pending:
         """As NetworkEvaluator.submit, which refuses more than batch_size."""
-        if self.num_threads and getattr(self._ready, "num_threads", 0) != self.num_threads:
-            # OpenMP has a number of threads for each thread that calls it.
-            torch.set_num_threads(self.num_threads)
-            self._ready.num_threads = self.num_threads
         fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)

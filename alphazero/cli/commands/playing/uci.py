@@ -13,8 +13,6 @@ from alphazero.uci.network import LoadedNetwork, NetworkRequest, OpenNetwork
 
 WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
 RUNS = Path("runs")
-CPU_BATCH_SIZE = 32
-GPU_BATCH_SIZE = 256
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,24 +73,16 @@ def opener(asked_device: str, precision: str) -> OpenNetwork:
     """What reads the engine's networks; torch is imported when the first one is read."""
 
     def open_it(request: NetworkRequest) -> LoadedNetwork:
-        import torch
-
         from alphazero.network.device import choose_device
-        from alphazero.network.inference.ladder import EvaluatorLadder
+        from alphazero.network.inference.side_by_side import evaluator_for_tree
         from alphazero.training.checkpoint.any_weights import open_network
 
         device = choose_device(asked_device, 0, os.environ)
         network, _ = open_network(request.weights, device)
         if network.spec.name != "chess":
             raise WeightsError(f"--weights {request.weights}: plays {network.spec.name}; expected chess")
-        usual = GPU_BATCH_SIZE if device.type == "cuda" else CPU_BATCH_SIZE
-        evaluator = EvaluatorLadder(
-            network,
-            network.spec,
-            device,
-            precision,
-            request.minibatch_size or usual,
-            num_threads=request.threads or torch.get_num_threads(),
+        evaluator = evaluator_for_tree(
+            network, device, precision, batch_size=request.minibatch_size, num_threads=request.threads
         )
         config = network.config
         return LoadedNetwork(
