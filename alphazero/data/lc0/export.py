@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import shutil
 from collections import Counter
@@ -20,6 +21,8 @@ from alphazero.data.store.games import StoredGame, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.errors import DataError
 from alphazero.files import fsync_directory, fsync_file
+
+MOST_MISSING = 7  # plies between two records: a position has seven before it in its planes
 
 _END = {name: end for end, name in TERMINATION.items() if name is not None}
 # Self-play's own word for a game that a side gave up.
@@ -39,8 +42,9 @@ class ExportReport:
 def export_lc0(
     store: GameStore, directory: Path, *, first: int = 0, count: int | None = None
 ) -> ExportReport:
-    """Write game_%06d.gz of games `first` ... of the store into a new directory, which is there whole or not.
+    """Write games `first` ... of the store into a new directory, which is there whole or not.
 
+    Each is game_%06d.gz, and goes on in game_%06d_partN.gz where its records lie far apart.
     Raises DataError for games that V6 cannot hold, and where files cannot be written.
     """
     if store.manifest.game != GAME:
@@ -71,9 +75,10 @@ def _write(store: GameStore, work: Path, directory: Path, first: int, count: int
         if not records:
             left_out[why or "no position has a policy"] += 1
             continue
-        path = work / f"game_{games:06d}.gz"
-        path.write_bytes(gzip.compress(records, 6, mtime=0))
-        fsync_file(path)
+        for number, part in enumerate(parts_of(records, game), 1):
+            path = work / (f"game_{games:06d}" + (f"_part{number}" if number > 1 else "") + ".gz")
+            path.write_bytes(gzip.compress(part, 6, mtime=0))
+            fsync_file(path)
         games += 1
         positions += len(records) // _core.LC0_V6_BYTES
     if not games:
@@ -118,6 +123,18 @@ def records_of(game: StoredGame) -> bytes:
         )
     except _core.GameError as error:
         raise DataError(f"{game.place}: {error}") from error
+
+
+def parts_of(records: bytes, game: StoredGame) -> list[bytes]:
+    """The records of a game, parted where more plies lack one than the next one's planes can tell of."""
+    offsets = game.lists.get("policy_offsets")
+    if offsets is None:
+        return [records]  # of every ply
+    plies = np.flatnonzero(np.diff(offsets))
+    # Between records k and k + 1 lie plies[k + 1] - plies[k] - 1 without one.
+    begins = np.flatnonzero(np.diff(plies) - 1 > MOST_MISSING) + 1
+    edges = [_core.LC0_V6_BYTES * int(record) for record in (0, *begins, len(plies))]
+    return [records[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
 def _is_empty_directory(path: Path) -> bool:

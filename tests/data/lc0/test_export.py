@@ -18,7 +18,7 @@ from alphazero.data.store.store import GameStore
 from alphazero.errors import DataError
 from tests.support.data.lc0_records import V6, Records, index_of, read, records_of, standard_game
 from tests.support.data.pgn_sources import content
-from tests.support.data.searched_games import chess_row, grown, searched_chess_row
+from tests.support.data.searched_games import chess_row, grown, searched, searched_chess_row
 from tests.support.data.windows import Game
 from tests.support.games.chess_reference import core_move, positions_of
 
@@ -114,6 +114,27 @@ def test_rules_for_what_the_store_does_not_know(tmp_path: Path):
     is_best = records["played_idx"] == records["best_idx"]
     assert np.array_equal(records["played_q"], np.where(is_best, records["best_q"], records["root_q"]))
     assert (np.abs(records["best_q"]) + records["best_d"] <= 1 + 1e-6).all()
+
+
+def test_a_game_goes_on_in_another_file_where_the_planes_cannot_tell_of_the_plies_between(tmp_path: Path):
+    """As in our own self-play, whose quick searches leave no policy: the planes tell of seven plies."""
+    game = Game(standard_game(11, 60), 1)
+    with_policy = (3, 11, 12, 30, 38, 55)  # 7, 0, 17, 7 and 16 plies lie between
+    boards = positions_of(game.board)[:-1]
+    played = [core_move(board, move) for board, move in zip(boards, game.board.move_stack, strict=True)]
+    policies = [[(move, 65535)] if ply in with_policy else [] for ply, move in enumerate(played)]
+    row = searched(chess_row(game), [1] * len(played), policies, [0.25] * len(played), [0.5] * len(played))
+    export_lc0(grown(tmp_path / "store", [row]), tmp_path / "out")
+    names = ["game_000000.gz", "game_000000_part2.gz", "game_000000_part3.gz"]
+    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == names
+    whole = np.concatenate([read(tmp_path / "out" / name) for name in names])
+    assert [len(played) - left for left in whole["plies_left"]] == list(with_policy)
+
+    import_lc0([tmp_path / "out"], tmp_path / "again", workers=1, progress=False)
+    again = GameStore.open(tmp_path / "again")
+    parts = [row for shard in again.shards for row in shard.table.to_pylist()]
+    assert [row["moves"] for row in parts] == [played[0:13], played[23:39], played[48:56]]
+    assert [row["result"] for row in parts] == [1, 1, 1]
 
 
 def test_a_game_without_a_search_is_one_of_moves_and_its_result(tmp_path: Path):
