@@ -90,9 +90,17 @@ def test_what_the_machine_lacks_is_left_out_and_said(tmp_path, monkeypatch) -> N
 def test_checkpoints_of_a_run_are_rated_into_its_directory(small_ladder, chess_run, capsys) -> None:
     argv = ["rate", str(chess_run), "--checkpoints", "2", "--ladder", str(small_ladder), *QUICK]
     assert main(argv) == 0
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:3]] == ["1", "3"]
+    captured = capsys.readouterr()
+    assert [line.split()[1] for line in captured.out.splitlines()[1:3]] == ["1", "3"]
     kept = [json.loads(line) for line in (chess_run / "ratings.jsonl").read_text().splitlines()]
     assert [rating["step"] for rating in kept] == [1, 3] and all(rating["version"] == 1 for rating in kept)
+    strongest = max(kept, key=lambda rating: rating["elo"])
+    marked = f"{chess_run}@best-elo is step-{strongest['step']:08d} ({strongest['elo']:.0f})"
+    assert marked in captured.err.splitlines()
+    (weights,) = chess_run.glob("*_best-elo.pt")
+    for name in (f"{chess_run}@best-elo", f"{chess_run}@elo", str(weights)):
+        assert main(["analyse", "--weights", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["policy"]
 
 
 def test_the_ladder_is_whole() -> None:

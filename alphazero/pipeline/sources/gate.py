@@ -51,7 +51,11 @@ class Gate:
         if takes_over:
             self.champion = _copied(candidate)
         verdict = "they play now" if takes_over else f"below {own.gate_score:.0%}, the old ones play on"
-        return f"gate: new weights won {score.share:.1%} of {score.games} games: {verdict}"
+        elo = score.elo()
+        return (
+            f"gate: new weights won {score.share:.1%} of {score.games} games "
+            f"({elo.elo:+.0f} Elo, {elo.low:+.0f} to {elo.high:+.0f}): {verdict}"
+        )
 
     def _match(
         self, candidate: Mapping[str, torch.Tensor], champion: Tensors, generation: int, step: int

@@ -41,6 +41,7 @@ BEST_METRICS = {
     "value_mse": False,
     "composite": False,
     "move_error": False,
+    "elo": True,  # of no validation: ratings.py
 }
 BEST_MAGIC = "alphazero-best"
 # Names that this program gives; others in the directory belong to somebody else.
@@ -269,9 +270,13 @@ def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tupl
     """Point at `path` as the best in every metric in which its `figures` are; the metrics."""
     metrics = improved(directory, figures)
     for metric in metrics:
-        pointer = {"magic": BEST_MAGIC, "checkpoint": path.name, "value": figures[metric]}
-        write_json(directory / f"best-{metric}", pointer)
+        point_at(directory, metric, path, figures[metric])
     return metrics
+
+
+def point_at(directory: Path, metric: str, path: Path, value: float) -> None:
+    """Mark the checkpoint `path` as the best in one metric, whatever was marked before."""
+    write_json(directory / f"best-{metric}", {"magic": BEST_MAGIC, "checkpoint": path.name, "value": value})
 
 
 def find_best(directory: Path, metric: str, *, hash_files: bool = True) -> Path:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from alphazero.evaluation.rating.adaptive import Estimate
     from alphazero.evaluation.rating.ladder import Place
 
-RATINGS = "ratings.jsonl"  # of a run, in its directory
 VERSION = 1
 MAX_PLIES = 400
 GAME = "chess"
@@ -42,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=numbers.count,
         const=1,
         metavar="N",
-        help="rate every N-th checkpoint of each run W (every one where N is not given), and keep the "
-        f"ratings in its {RATINGS}",
+        help="rate every N-th checkpoint of each run W (every one where N is not given), keep the ratings in "
+        "its ratings.jsonl, and mark the strongest best-elo",
     )
     parser.add_argument(
         "--games",
@@ -90,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.evaluation.matches.limits import Limit
     from alphazero.evaluation.rating.adaptive import PAIRS_AT_ONCE
     from alphazero.evaluation.rating.ladder import find_rungs, read_ladder
+    from alphazero.training.checkpoint.ratings import keep_rating, mark_best_rated
 
     candidates = list(candidates_of(args))
     places, lacking = find_rungs(read_ladder(), args.ladder)
@@ -102,9 +102,11 @@ def run(args: argparse.Namespace) -> int:
         for candidate in candidates:
             found.append(rater.rate(candidate, start=found[-1]["elo"] if found and candidate.run else None))
             if candidate.run is not None:
-                with (candidate.run / RATINGS).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(found[-1]) + "\n")
+                keep_rating(candidate.run, found[-1])
     print(json.dumps(found) if args.json else "\n".join(table_of(found)))
+    for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
+        if (best := mark_best_rated(run)) is not None:
+            print(f"{run}@best-elo is {best[0].name} ({best[1]:.0f})", file=sys.stderr)
     return 0
 
 
