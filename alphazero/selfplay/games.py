@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from alphazero import _core
 from alphazero.data.store.search_columns import TRAINED_ON
-from alphazero.data.store.writer import ROW_SCHEMA
+from alphazero.data.store.writer import row_schema
 from alphazero.errors import DataError
 from alphazero.text import reason
 
@@ -23,6 +23,9 @@ _ARRAYS: dict[str, pa.DataType] = {
     "root_q": pa.float32(),
     "root_d": pa.float32(),
     "best_q": pa.float32(),
+    "best_d": pa.float32(),
+    "orig_q": pa.float32(),
+    "orig_d": pa.float32(),
     "visits": pa.uint32(),
     "policy_offset": pa.uint32(),
     "policy_move": pa.uint16(),
@@ -44,6 +47,10 @@ GAME_SCHEMA = pa.schema(
         for name, kind in _ARRAYS.items()
     ]
 )
+# Columns that games did not have at first; where they are not known they are NaN.
+_LATER = ("best_d", "orig_q", "orig_d")
+# Of them those that the store has beside ROW_SCHEMA.
+STORE_SCHEMA = row_schema(_LATER)
 _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 
@@ -110,7 +117,7 @@ def _check_fit(batch: pa.RecordBatch, what: str) -> None:
         name: pc.list_value_length(batch.column(name)).to_numpy(zero_copy_only=False) for name in _ARRAYS
     }
     plies = lengths["moves"]
-    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", "visits"), plies)
+    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", *_LATER, "visits"), plies)
     expected |= {"policy_offset": plies + 1, "policy_prob": lengths["policy_move"]}
     for name, wanted in expected.items():
         wrong = np.flatnonzero(lengths[name] != wanted)
@@ -135,16 +142,32 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
-    """The batch of `to_bytes`; `what` names it in the DataError of damaged bytes."""
+    """The batch of `to_bytes`, of this version or an earlier one.
+
+    `what` names it in the DataError of damaged bytes.
+    """
     try:
         reader = pa.ipc.open_file(pa.py_buffer(content))
         if reader.num_record_batches != 1:
             raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
         batch = reader.get_batch(0)
         batch.validate(full=True)
-        return batch
+        return _of_this_version(batch)
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{what}: {reason(error)}") from error
+
+
+def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Games of an earlier version with what it did not keep as unknown; others as they are."""
+    earlier = pa.schema([field for field in GAME_SCHEMA if field.name not in _LATER])
+    if not batch.schema.equals(earlier) or any(column.null_count for column in batch.columns):
+        return batch
+    plies: Any = pc.list_value_length(batch.column("moves"))
+    unknown = [np.full(length, np.nan, np.float32) for length in plies.to_pylist()]
+    columns = [
+        _lists(field, unknown) if field.name in _LATER else batch.column(field.name) for field in GAME_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -157,7 +180,7 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
-    """Finished games as rows for the game store (ROW_SCHEMA). event: what they were played for."""
+    """Finished games as rows for the game store (STORE_SCHEMA). event: what they were played for."""
     num_rows = batch.num_rows
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),
@@ -177,13 +200,14 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
         "policy_offsets": batch.column("policy_offset"),
         "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
     }
-    for name in ("moves", "flags", "root_q", "root_d", "best_q", "visits", "policy_move", "policy_prob"):
+    searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
+    for name in ("moves", *searched):
         columns[name] = batch.column(name)
     in_order = [
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
-        for field in ROW_SCHEMA
+        for field in STORE_SCHEMA
     ]
-    return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(in_order, schema=STORE_SCHEMA)
 
 
 def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:

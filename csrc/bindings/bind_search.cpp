@@ -357,6 +357,9 @@ void bind_records(nb::module_& module) {
       .def_prop_ro("root_q", [](const Found& self) { return self.result.root_q; })
       .def_prop_ro("root_d", [](const Found& self) { return self.result.root_d; })
       .def_prop_ro("best_q", [](const Found& self) { return self.result.best_q; })
+      .def_prop_ro("best_d", [](const Found& self) { return self.result.best_d; })
+      .def_prop_ro("orig_q", [](const Found& self) { return self.result.orig_q; })
+      .def_prop_ro("orig_d", [](const Found& self) { return self.result.orig_d; })
       .def_prop_ro("visits", [](const Found& self) { return self.result.visits; })
       .def_prop_ro("proven", [](const Found& self) { return self.result.proven; }, "-1, 0, 1; 2: not proven");
   nb::enum_<GameEnd>(module, "GameEnd", "What ended a game of self-play.")
@@ -379,6 +382,9 @@ void bind_records(nb::module_& module) {
   bind_column(game, "root_q", &SelfPlayGame::root_q);
   bind_column(game, "root_d", &SelfPlayGame::root_d);
   bind_column(game, "best_q", &SelfPlayGame::best_q);
+  bind_column(game, "best_d", &SelfPlayGame::best_d);
+  bind_column(game, "orig_q", &SelfPlayGame::orig_q);
+  bind_column(game, "orig_d", &SelfPlayGame::orig_d);
   bind_column(game, "visits", &SelfPlayGame::visits);
   bind_column(game, "policy_offset", &SelfPlayGame::policy_offset);
   bind_column(game, "policy_move", &SelfPlayGame::policy_move);

@@ -31,6 +31,9 @@ SelfPlayGame read_game(Reader& input) {
   game.root_q = input.column<float>();
   game.root_d = input.column<float>();
   game.best_q = input.column<float>();
+  game.best_d = input.column<float>();
+  game.orig_q = input.column<float>();
+  game.orig_d = input.column<float>();
   game.visits = input.column<std::uint32_t>();
   game.policy_offset = input.column<std::uint32_t>();
   game.policy_move = input.column<std::uint16_t>();
@@ -42,7 +45,8 @@ SelfPlayGame read_game(Reader& input) {
 void check_game(const SelfPlayGame& game) {
   const std::size_t plies = game.moves.size();
   require(game.flags.size() == plies && game.root_q.size() == plies && game.root_d.size() == plies &&
-              game.best_q.size() == plies && game.visits.size() == plies,
+              game.best_q.size() == plies && game.best_d.size() == plies && game.orig_q.size() == plies &&
+              game.orig_d.size() == plies && game.visits.size() == plies,
           "an entry a ply");
   require(game.policy_offset.size() == plies + 1 && game.policy_offset.back() == game.policy_move.size() &&
               game.policy_move.size() == game.policy_prob.size(),

@@ -295,7 +295,7 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
   }
   for (std::size_t i = 0; i < edges.size(); ++i) edges[i].prior = static_cast<float>(powered_[i] / sum);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
-  node.draw_sum = wdl[1];
+  node.draw = node.draw_sum = wdl[1];
   node.is_evaluated = true;
   if (id == 0) {
     mix_noise();
@@ -341,8 +341,20 @@ SearchResult Search<G>::result(double temperature, double draw, std::vector<doub
   const bool is_exact = root.proven != kUnproven;
   found.root_q = is_exact ? root.proven : mean_value(root.value, edges);
   found.root_d = is_exact ? (root.proven == 0 ? 1.0 : 0.0) : root.draw_sum / (1.0 + found.visits);
-  found.best_q = edges[likeliest].visits > 0 ? edge_value(edges[likeliest]) : found.root_q;
+  const Edge& best = edges[likeliest];
+  found.best_q = best.visits > 0 ? edge_value(best) : found.root_q;
+  found.best_d = best.visits > 0 ? edge_draw(best) : found.root_d;
+  found.orig_q = root.value;
+  found.orig_d = root.draw;
   return found;
+}
+
+// The chance of a draw after a move that was walked; each walk but the first went on below its child.
+template <Game G>
+double Search<G>::edge_draw(const Edge& edge) const {
+  const Node<State>& child = tree_.node(edge.child);
+  if (child.proven != kUnproven) return child.proven == 0 ? 1.0 : 0.0;
+  return child.draw_sum / edge.visits;
 }
 
 #define ALPHAZERO_INSTANTIATE(G) template class Search<G>;

@@ -20,7 +20,9 @@ struct SearchResult {
   std::size_t edge = 0;  // the move to play: its place among the root's edges
   double root_q = 0.0;   // W - L
   double root_d = 0.0;   // chance of a draw
-  double best_q = 0.0;   // root_q's like for the move with the largest share of the policy
+  // Their like for the move with the largest share of the policy, and of the network without a search.
+  double best_q = 0.0, best_d = 0.0;
+  double orig_q = 0.0, orig_d = 0.0;
   std::uint32_t visits = 0;
   std::int8_t proven = kUnproven;
 };
@@ -75,6 +77,7 @@ class Search {
   Walk simulate();
   std::size_t select(std::uint32_t id, bool is_root);
   std::uint32_t expand(std::uint32_t parent, std::size_t edge);
+  double edge_draw(const Edge& edge) const;
   std::uint8_t repetitions_of(const State& state) const;
   void finish(std::uint32_t leaf, double value, double draw, bool was_waiting);
   void prove_parents(std::uint32_t child);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr double kFixedPoint = 65535.0;
 constexpr std::uint8_t kTrainedOn = 1;
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // as in games of earlier versions
 
 // The side to move lost, drew or won: the first player's result.
 std::int8_t result_for_first(std::int8_t value, bool first_to_move) {
@@ -23,8 +25,11 @@ std::int8_t result_for_first(std::int8_t value, bool first_to_move) {
 bool has_entry_each_ply(const SelfPlayGame& game) {
   const std::size_t plies = game.moves.size();
   const auto& offset = game.policy_offset;
-  return game.flags.size() == plies && game.root_q.size() == plies && game.root_d.size() == plies &&
-         game.best_q.size() == plies && game.visits.size() == plies && offset.size() == plies + 1 &&
+  for (const auto* values :
+       {&game.root_q, &game.root_d, &game.best_q, &game.best_d, &game.orig_q, &game.orig_d}) {
+    if (values->size() != plies) return false;
+  }
+  return game.flags.size() == plies && game.visits.size() == plies && offset.size() == plies + 1 &&
          offset.front() == 0 && std::is_sorted(offset.begin(), offset.end()) &&
          offset.back() == game.policy_move.size() && game.policy_prob.size() == game.policy_move.size();
 }
@@ -102,9 +107,8 @@ void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
     SelfPlayGame& game = lane.game;
     game.moves.push_back(move);
     game.flags.push_back(0);
-    game.root_q.push_back(0.0F);
-    game.root_d.push_back(0.0F);
-    game.best_q.push_back(0.0F);
+    for (auto* values : {&game.root_q, &game.root_d, &game.best_q}) values->push_back(0.0F);
+    for (auto* values : {&game.best_d, &game.orig_q, &game.orig_d}) values->push_back(kUnknown);
     game.visits.push_back(0);
     game.policy_offset.push_back(0);
   }
@@ -195,6 +199,9 @@ void SelfPlay<G>::record(Place& place, const Search<G>& search, const SearchResu
   game.root_q.push_back(static_cast<float>(result.root_q));
   game.root_d.push_back(static_cast<float>(result.root_d));
   game.best_q.push_back(static_cast<float>(result.best_q));
+  game.best_d.push_back(static_cast<float>(result.best_d));
+  game.orig_q.push_back(static_cast<float>(result.orig_q));
+  game.orig_d.push_back(static_cast<float>(result.orig_d));
   game.visits.push_back(result.visits);
   if (place.is_full) {
     for (std::size_t i = 0; i < edges.size(); ++i) {

@@ -48,7 +48,7 @@ struct SelfPlayGame {
   std::int32_t resign_ply = -1;  // where a side would have resigned first
   std::vector<std::uint16_t> moves;
   std::vector<std::uint8_t> flags;  // bit 0: a full search, to be trained on
-  std::vector<float> root_q, root_d, best_q;
+  std::vector<float> root_q, root_d, best_q, best_d, orig_q, orig_d;
   std::vector<std::uint32_t> visits;
   std::vector<std::uint32_t> policy_offset{0};
   std::vector<std::uint16_t> policy_move;

@@ -34,6 +34,7 @@ template <typename State>
 struct Node {
   State state;
   double value = 0.0;     // the network's W - L for the mover
+  double draw = 0.0;      // the network's D
   double draw_sum = 0.0;  // the network's D, and that of every simulation that went further
   std::uint32_t parent = kNoNode;
   std::uint32_t first_edge = 0;

@@ -150,7 +150,7 @@ void test_a_lane_that_cannot_go_on_is_refused() {
   SelfPlayGame over = good;
   over.moves = {0, 1, 0, 1, 0, 1, 0};  // four in the first column
   over.flags.assign(7, 0);
-  over.root_q = over.root_d = over.best_q = std::vector<float>(7);
+  over.root_q = over.root_d = over.best_q = over.best_d = over.orig_q = over.orig_d = std::vector<float>(7);
   over.visits.assign(7, 0);
   over.policy_offset.assign(8, 0);
   over.policy_move.clear();

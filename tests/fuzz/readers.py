@@ -162,6 +162,7 @@ def lane(number: int, random: Random) -> SelfPlayGame:
     game.flags = np.zeros(plies, np.uint8)
     game.visits = np.zeros(plies, np.uint32)
     game.root_q = game.root_d = game.best_q = np.zeros(plies, np.float32)
+    game.best_d = game.orig_q = game.orig_d = np.zeros(plies, np.float32)
     game.policy_offset = np.zeros(plies + 1, np.uint32)
     return game
 

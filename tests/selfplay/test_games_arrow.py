@@ -9,7 +9,6 @@ import pytest
 
 from alphazero import _core
 from alphazero.config import SearchConfig, SelfPlayConfig
-from alphazero.data.store.writer import ROW_SCHEMA
 from alphazero.errors import DataError
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
@@ -25,6 +24,9 @@ FIELDS = (
         "root_q",
         "root_d",
         "best_q",
+        "best_d",
+        "orig_q",
+        "orig_d",
         "visits",
         "policy_offset",
         "policy_move",
@@ -41,7 +43,12 @@ def played():
 
 
 def same(left, right) -> bool:
-    return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in FIELDS)
+    return all(_equal(getattr(left, name), getattr(right, name)) for name in FIELDS)
+
+
+def _equal(left, right) -> bool:
+    is_float = getattr(left, "dtype", None) == np.float32
+    return np.array_equal(left, right, equal_nan=is_float)
 
 
 def test_a_game_comes_back_from_arrow_as_it_was(played) -> None:
@@ -65,7 +72,7 @@ def test_no_games_are_a_batch_without_rows() -> None:
 
 def test_rows_of_the_store_have_its_schema_and_the_games_moves(played) -> None:
     rows = games.store_rows(games.to_batch(played.finished), "connect4", "gumbel", "generation 7")
-    assert rows.schema.equals(ROW_SCHEMA)
+    assert rows.schema.equals(games.STORE_SCHEMA)
     for game, row in zip(played.finished, rows.to_pylist(), strict=True):
         assert row["moves"] == list(game.moves)
         assert row["result"] == game.result
@@ -174,3 +181,24 @@ def test_damaged_bytes_never_crash(played) -> None:
         except DataError as error:
             assert "\n" not in str(error)
     assert read < 400
+
+
+def test_games_of_an_earlier_version_go_on_with_what_it_did_not_keep_unknown(played) -> None:
+    batch = games.to_batch(played.under_way)
+    earlier = batch.drop_columns(["best_d", "orig_q", "orig_d"])
+    now = games.from_bytes(games.to_bytes(earlier), "here")
+    assert now.schema.equals(games.GAME_SCHEMA)
+    for before, after in zip(played.under_way, games.from_batch(now, under_way=True), strict=True):
+        assert np.array_equal(before.moves, after.moves) and np.array_equal(before.root_q, after.root_q)
+        assert len(after.orig_q) == len(after.moves) and np.isnan(after.orig_q).all()
+    check_lanes("connect4", games.from_batch(now, under_way=True), "here")
+
+
+def test_what_the_search_and_the_network_said_is_kept(played) -> None:
+    for game in played.finished:
+        searched = game.visits > 0
+        assert (np.isnan(game.orig_q) == ~searched).all()
+        for q, d in ((game.best_q, game.best_d), (game.orig_q, game.orig_d)):
+            assert (np.abs(q[searched]) + d[searched] <= 1 + 1e-5).all() and (d[searched] >= 0).all()
+    (row,) = games.store_rows(games.to_batch(played.finished[:1]), "connect4", "puct", "x").to_pylist()
+    assert np.array_equal(row["orig_q"], played.finished[0].orig_q, equal_nan=True)

@@ -47,6 +47,9 @@ class Result:
     root_q: float
     root_d: float
     best_q: float
+    best_d: float
+    orig_q: float
+    orig_d: float
     visits: int
     proven: int
 
@@ -187,7 +190,8 @@ class ReferenceSearch:
             first += len(leaf.edges)
             for edge, prior in zip(leaf.edges, softmax(logits), strict=True):
                 edge.prior = float(np.float32(prior))
-            leaf.evaluated, leaf.value, leaf.draw_sum = True, win - loss, draw
+            leaf.evaluated, leaf.value, leaf.draw = True, win - loss, draw
+            leaf.draw_sum = draw
             if leaf is self.root:
                 self._mix_noise()
             for _, edge in path:
@@ -293,9 +297,19 @@ class ReferenceSearch:
             root_q=root_q,
             root_d=root_d,
             best_q=puct_value(best, root_q),
+            best_d=_draw_after(best, root_d),
+            orig_q=root.value,
+            orig_d=root.draw,
             visits=root.visits,
             proven=_proven_code(root),
         )
+
+
+def _draw_after(edge: Edge, unknown: float) -> float:
+    """The chance of a draw after a move that was walked."""
+    if edge.child is None or not edge.visits:
+        return unknown
+    return edge.child.mean_draw if edge.child.proven is None else float(edge.child.proven == 0)
 
 
 def _proven_code(node: Node) -> int:

@@ -66,6 +66,7 @@ class Node:
     proven: int | None = None
     evaluated: bool = False
     value: float = 0.0  # v
+    draw: float = 0.0  # d
     draw_sum: float = 0.0  # d, and that of every simulation that went further, in the order they finished
 
     @property
