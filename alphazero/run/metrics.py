@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +12,9 @@ from alphazero.config import RunConfig
 from alphazero.errors import ConfigError
 from alphazero.files import cut_unfinished_line
 from alphazero.run.run_directory import RunDirectory
+
+# Of an event: text for people, or a number.
+Field = str | float
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -21,6 +25,9 @@ class MetricWriter(Protocol):
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Record `figures`."""
+
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Record something that happened, told in text as well as in figures."""
 
     def close(self) -> None:
         """Flush and release."""
@@ -36,7 +43,14 @@ class JsonLinesWriter:
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Append one line."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **figures}) + "\n")
+        self._append({"kind": kind, "step": step, **figures})
+
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Append one line."""
+        self._append({"kind": kind, "step": step, **fields})
+
+    def _append(self, line: Mapping[str, Field]) -> None:
+        self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -57,6 +71,11 @@ class TensorBoardWriter:
         """Add one point a figure."""
         for name, value in figures.items():
             self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Add a text of Markdown: a field a line."""
+        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
+        self._writer.add_text(kind, "  \n".join(lines), step)
 
     def close(self) -> None:
         """Flush and close."""
@@ -85,6 +104,10 @@ class WandbWriter:
         """Log one step."""
         self._run.log({f"{kind}/{name}": value for name, value in figures.items()}, step=step)
 
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Log the fields."""
+        self._run.log({f"{kind}/{name}": value for name, value in fields.items()}, step=step)
+
     def close(self) -> None:
         """Finish the run."""
         self._run.finish()
@@ -110,6 +133,16 @@ class AllWriters:
         with self._lock:
             for writer in self._writers:
                 writer.write(kind, self._step, figures)
+
+    def event(self, kind: str, fields: Mapping[str, Field]) -> None:
+        """Record what happened now, at the step that was written last; any thread may call, none after close.
+
+        fields: text and numbers. `time_s` is put in where it is not given: seconds of the wall clock.
+        """
+        with self._lock:
+            timed = {"time_s": round(time.time(), 3), **fields}
+            for writer in self._writers:
+                writer.event(kind, self._step, timed)
 
     def close(self) -> None:
         """Close each."""

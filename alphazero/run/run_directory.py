@@ -7,9 +7,10 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from alphazero.config import Config, RunConfig, to_table
 from alphazero.errors import BusyError, ConfigError
@@ -188,19 +189,46 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
 
     Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
     """
+    by_step: dict[int, dict[str, float]] = {}
+
+    def take(line: Mapping[str, Any]) -> None:
+        if line["kind"] == kind:
+            if any(isinstance(value, str) for name, value in line.items() if name != "kind"):
+                raise ValueError("a figure that is no number")
+            by_step[int(line["step"])] = dict(line)
+
+    _read_lines(run, take)
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def read_events(run: RunDirectory, kind: str) -> list[dict[str, str | float]]:
+    """All events of one kind ('alarm') of metrics.jsonl, in the order of their writing.
+
+    Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
+    """
+    events: list[dict[str, str | float]] = []
+
+    def take(line: Mapping[str, Any]) -> None:
+        if line["kind"] == kind:
+            events.append({**line, "step": int(line["step"])})
+
+    _read_lines(run, take)
+    return events
+
+
+def _read_lines(run: RunDirectory, take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Hand over every line; `take` raises for one that is damaged in a way of its own."""
     try:
         lines = complete_lines(run.metrics)
     except OSError as error:
         raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
-    by_step: dict[int, dict[str, float]] = {}
     damaged = []
     for number, text in enumerate(lines, start=1):
         try:
             line = json.loads(text)
-            if any(not isinstance(value, (int, float)) for name, value in line.items() if name != "kind"):
-                raise ValueError("a figure that is no number")
-            if line["kind"] == kind:
-                by_step[int(line["step"])] = line
+            if any(not isinstance(value, (int, float, str)) for value in line.values()):
+                raise ValueError("neither number nor text")
+            take(line)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
             damaged.append(number)
     if damaged:
@@ -209,4 +237,3 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
             f" passed over {counted(len(damaged), 'damaged line')}",
             file=sys.stderr,
         )
-    return [by_step[step] for step in sorted(by_step)]

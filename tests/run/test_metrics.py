@@ -1,7 +1,7 @@
 """metrics.jsonl of a run that was killed while it wrote a line."""
 
-from alphazero.run.metrics import JsonLinesWriter
-from alphazero.run.run_directory import RunDirectory, read_metrics
+from alphazero.run.metrics import AllWriters, JsonLinesWriter
+from alphazero.run.run_directory import RunDirectory, read_events, read_metrics
 
 
 def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):
@@ -36,3 +36,20 @@ def test_damaged_lines_are_passed_over_with_a_line(tmp_path, capsys):
     assert [line["step"] for line in read_metrics(run, "step")] == [1, 2]
     error = capsys.readouterr().err
     assert error == f"{run.metrics}:2: no JSON of a step; passed over 8 damaged lines\n"
+
+
+def test_an_event_has_text_and_the_step_that_was_written_last(tmp_path, capsys):
+    run = RunDirectory(tmp_path)
+    writers = AllWriters([JsonLinesWriter(run)])
+    writers.write("step", 7, {"loss": 0.5})
+    writers.event("alarm", {"cause": "disk", "text": "the disk fills", "share": 0.25})
+    writers.event("alarm", {"cause": "disk", "text": "again", "time_s": 3.0})
+    writers.write("step", 8, {"loss": 0.25})
+    writers.close()
+    writers.event("alarm", {"cause": "after the end"})
+    first, second = read_events(run, "alarm")
+    assert first.pop("time_s") > 1e9
+    assert first == {"kind": "alarm", "step": 7, "cause": "disk", "text": "the disk fills", "share": 0.25}
+    assert second["time_s"] == 3.0
+    assert [line["step"] for line in read_metrics(run, "step")] == [7, 8]
+    assert capsys.readouterr().err == ""
