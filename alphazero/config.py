@@ -354,6 +354,22 @@ class SelfPlayConfig:
     window_beta: float = setting(0.4, "slope of the window's growth", minimum=0, maximum=1)
 
 
+# What a run warns of, by name (docs/alarms.md).
+ALARMS = (
+    "throughput",
+    "idle-gpus",
+    "slow-rank",
+    "overfitting",
+    "entropy",
+    "resignations",
+    "disk",
+    "memory",
+    "clock",
+    "network",
+    "health",
+)
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Where a run is kept and what it reports."""
@@ -365,6 +381,7 @@ class RunConfig:
     wandb_project: str = setting("alphazero", "project of Weights & Biases")
     wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
     wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
+    mute: tuple[str, ...] = setting((), "alarms that are not told (docs/alarms.md)", choices=ALARMS)
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",

@@ -40,14 +40,18 @@ class Finding:
     threshold: float | str | None
     advice: str
 
-    def line(self) -> str:
-        """For a log: host, device and UUID, what was found and what to do."""
+    @property
+    def matter(self) -> str:
+        """How bad, where, and what was found."""
         device = f" {self.device}" if self.device else ""
         uuid = f" ({self.uuid})" if self.uuid else ""
         value = "" if self.value is None else f" = {shown(self.value)}"
         limit = "" if self.threshold is None else f" (limit {shown(self.threshold)})"
-        where = f"{self.host}{device}{uuid}"
-        return f"health {self.severity.word}: {where}: {self.name}{value}{limit}: {self.advice}"
+        return f"{self.severity.word}: {self.host}{device}{uuid}: {self.name}{value}{limit}"
+
+    def line(self) -> str:
+        """For a log: host, device and UUID, what was found and what to do."""
+        return f"health {self.matter}: {self.advice}"
 
     def to_json(self) -> dict[str, object]:
         """The keys of docs/health.md."""

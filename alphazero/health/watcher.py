@@ -31,13 +31,16 @@ EVENT_WAIT_MS = 250
 STOP_S = 5.0
 # Findings of a host that a running job makes itself: it is what loads the cores and takes the memory.
 OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
+# Little of these is a warning before a start. During one the alarms of all hosts judge how it develops
+# (training/alarms), and what is left here are failures.
+JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
 
 
 class HealthWatcher:
     """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
 
-    report: gets the figures of each look, called on the watcher's thread. say: gets one line for each
-    fault, once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
+    report: gets the figures of each look, called on the watcher's thread. say: gets each fault
+    once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
     and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
     the job.
     """
@@ -46,7 +49,7 @@ class HealthWatcher:
         self,
         interval_s: float,
         report: Callable[[Figures], None],
-        say: Callable[[str], None],
+        say: Callable[[Finding], None],
         *,
         thresholds: Thresholds,
         directory: Path,
@@ -128,6 +131,11 @@ class HealthWatcher:
     def _judge(self, gpus: tuple[GpuReading, ...], machine: HostReading) -> list[Finding]:
         findings = judge_host(machine, self._thresholds.host, self._host, num_gpus=0)
         findings = [finding for finding in findings if finding.name not in OWN_DOING]
+        findings = [
+            finding
+            for finding in findings
+            if finding.name not in JUDGED_BY_ALARMS or finding.severity >= Severity.FAIL
+        ]
         any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
         family = _job_of_this_process()
         for gpu in gpus:
@@ -209,7 +217,7 @@ class HealthWatcher:
             return
         self._said.add(key)
         try:
-            self._say(finding.line())
+            self._say(finding)
         except Exception:
             # Nobody is left to tell: without a log the watcher ends, the job goes on.
             self._stopping.set()

@@ -6,13 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from alphazero.host.network import tcp_segments
+
 MIB = 1 << 20
-TCP_COUNTERS = Path("/proc/net/snmp")
 WARM_UPS = 2
 BARRIERS = 9
 LATENCY_REPEATS = 20
@@ -102,17 +102,6 @@ def measure(
         now_sent - sent,
         now_again - sent_again,
     )
-
-
-def tcp_segments(path: Path = TCP_COUNTERS) -> tuple[int, int]:
-    """TCP segments that this host (its network namespace) has sent, and those sent again; 0, 0 if unknown."""
-    try:
-        rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
-        names, values = (row[1:] for row in rows if row and row[0] == "Tcp:")
-        counters = dict(zip(names, map(int, values), strict=True))
-        return counters["OutSegs"], counters["RetransSegs"]
-    except (OSError, ValueError, KeyError):
-        return 0, 0
 
 
 def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None]) -> tuple[float, float]:

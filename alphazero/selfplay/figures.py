@@ -17,8 +17,9 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
     """Figures of finished games (GAME_SCHEMA), at least one.
 
     games, plies (a game), positions (trained on), first_player_wins, draws, too_long, resigned: shares of
-    the games; policy_entropy: mean in nats of the policies trained on; wrong_resignations: share of the
-    games played through in which the side that would have resigned did not lose (absent without any).
+    the games; policy_entropy: mean in nats of the policies trained on; checked_resignations: games played
+    through in which a side would have resigned, and wrong_resignations: the share of them in which that side
+    did not lose (both absent without any).
     """
     results = batch.column("result").to_numpy(zero_copy_only=False)
     ends = np.array(batch.column("end").to_pylist())
@@ -33,8 +34,7 @@ def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
         "resigned": float((ends == "RESIGNATION").mean()),
         "policy_entropy": policy_entropy(batch),
     }
-    wrong = wrong_resignations(batch)
-    return figures if wrong is None else {**figures, "wrong_resignations": wrong}
+    return figures | checked_resignations(batch)
 
 
 def policy_entropy(batch: pa.RecordBatch) -> float:
@@ -44,16 +44,17 @@ def policy_entropy(batch: pa.RecordBatch) -> float:
     return float(-(shares * np.log(shares)).sum() / max(1, num_policies))
 
 
-def wrong_resignations(batch: pa.RecordBatch) -> float | None:
-    """Share of the games played through to the end whose loser-to-be did not lose; None without any."""
+def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
+    """How many games were played on where a side would have resigned, and in which share it did not lose."""
     resign_ply = batch.column("resign_ply").to_numpy(zero_copy_only=False)
     played = batch.column("plays_through").to_numpy(zero_copy_only=False) & (resign_ply >= 0)
     if not played.any():
-        return None
+        return {}
     results = batch.column("result").to_numpy(zero_copy_only=False)[played]
     # Games begin with the first player, so plies of even number are that one's.
     for_resigner = np.where(resign_ply[played] % 2 == 0, results, -results)
-    return float((for_resigner >= 0).mean())
+    wrong = float((for_resigner >= 0).mean())
+    return {"checked_resignations": float(played.sum()), "wrong_resignations": wrong}
 
 
 def describe(figures: dict[str, float]) -> str:

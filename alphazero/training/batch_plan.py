@@ -75,6 +75,13 @@ class BatchPlan:
         least = max(shares) if self.equal_passes else 1
         return (*own, *[None] * (least - len(own)))
 
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """How many passes each rank makes in a step, those that weigh nothing included."""
+        shares = self.shares
+        least = max(shares) if self.equal_passes else 1
+        return tuple(max(share, least) for share in shares)
+
     def with_micro_batch_size(self, micro_batch_size: int) -> BatchPlan:
         """The same global batch in other micro-batches."""
         return replace(self, micro_batch_size=micro_batch_size)

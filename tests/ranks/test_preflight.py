@@ -14,7 +14,8 @@ import pytest
 from torch.distributed import HashStore
 
 from alphazero.health.thresholds import load_thresholds
-from alphazero.ranks.measurement import link_peers, partner_in_round, tcp_segments
+from alphazero.host.network import tcp_segments
+from alphazero.ranks.measurement import link_peers, partner_in_round
 from alphazero.ranks.preflight_report import (
     RankRecord,
     RankTimes,

@@ -11,9 +11,7 @@ from alphazero.health.gpu_usage import Doing
 from alphazero.selfplay.figures import describe, figures_of
 from alphazero.selfplay.worker import Played
 from alphazero.training.loop.services import RankServices
-from alphazero.training.usage.busy_watch import BusyWatch
 from alphazero.training.usage.gpu_board import gpu_figures, utilisation
-from alphazero.training.usage.time_shares import Cause
 
 
 @dataclass
@@ -47,8 +45,8 @@ class GenerationFigures:
     batch_size: int
     seconds: float
 
-    def tell(self, step: int, totals: Totals, services: RankServices, watch: BusyWatch) -> None:
-        """Add up all ranks' totals; write and say them on rank 0. Collective. watch: warns of idle GPUs."""
+    def tell(self, step: int, totals: Totals, services: RankServices) -> None:
+        """Add up all ranks' totals; write, say and judge them on rank 0. Collective."""
         own, board = torch.tensor(totals.numbers(), dtype=torch.float64), services.gpus
         sums = services.exchange.sum(torch.cat([own, board.message(Doing.SELF_PLAY)]) if board else own)
         if services.exchange.rank:
@@ -76,5 +74,4 @@ class GenerationFigures:
             + ("" if busy is None else f"GPUs busy {busy:.0%} | ")
             + f"window {self.window_positions:,} positions"
         )
-        if busy is not None:
-            watch.look(busy, {Cause.SELF_PLAY: 1.0})
+        services.alarms.look_at_generation(figures, busy)

@@ -40,7 +40,6 @@ from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.services import RankServices
-from alphazero.training.usage.busy_watch import BusyWatch
 
 
 class Generations:
@@ -61,7 +60,6 @@ class Generations:
         self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)
         self._standing = Standing()
         self._window: Window | None = None
-        self._busy_watch = BusyWatch("generations", services.console.say)
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Stand where the checkpoint stood, or at the beginning; games played since are set aside.
@@ -161,7 +159,7 @@ class Generations:
             own.evaluation_batch,
             time.monotonic() - started,
         )
-        figures.tell(step, totals, services, self._busy_watch)
+        figures.tell(step, totals, services)
         return True
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:

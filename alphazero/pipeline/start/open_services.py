@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from alphazero.config import to_table
+from alphazero.health.findings import Finding
 from alphazero.health.gpu_usage import UsageMeter
 from alphazero.health.thresholds import load_thresholds
 from alphazero.health.watcher import Figures, HealthWatcher
@@ -19,6 +20,10 @@ from alphazero.pipeline.start.weights_files import write_best, write_newest
 from alphazero.run.console import Console
 from alphazero.run.heartbeat import HeartbeatWriter, Phase
 from alphazero.run.metrics import AllWriters, open_writers
+from alphazero.training.alarms.desk import AlarmDesk, silent_desk
+from alphazero.training.alarms.health import CAUSE as HEALTH
+from alphazero.training.alarms.health import health_alarm
+from alphazero.training.alarms.job_alarms import JobAlarms
 from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
@@ -26,6 +31,7 @@ from alphazero.training.loop.services import RankServices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.runtime import Runtime
 from alphazero.training.usage.gpu_board import GpuBoard
+from alphazero.training.usage.host_board import HostBoard, host_reader
 
 
 def open_services(
@@ -41,15 +47,20 @@ def open_services(
             return AllWriters([])
         return open_writers(job.run, job.config.run, to_table(job.config), start.step)
 
+    metrics = exchange.on_each(open_metrics)
+    hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
+    desk = AlarmDesk(console.say, metrics.event, job.config.run.mute) if runtime.is_main else silent_desk()
     return RankServices(
         exchange=exchange,
         console=console,
-        metrics=exchange.on_each(open_metrics),
+        metrics=metrics,
         heartbeat=heartbeat,
         stop=stop,
         host_memory=HostMemory(host=runtime.host),
         writer=make_checkpoint_writer(job, console) if start.writes else None,
         gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
+        hosts=hosts,
+        alarms=JobAlarms(desk, job.num_steps, hosts.hosts.by_rank),
     )
 
 
@@ -92,7 +103,7 @@ def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
 def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
     """Watches this host and its GPUs beside training, on one rank per host; None for the other ranks.
 
-    Figures of rank 0's host go to the metrics; faults of every host to the console.
+    Figures and faults of rank 0's host go to the metrics; faults of every host to the console.
     """
     runtime, interval_s = job.runtime, job.config.run.health_interval
     if runtime.local_rank or not interval_s:
@@ -101,10 +112,16 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
     def report(figures: Figures) -> None:
         services.metrics.write_beside("health", figures)
 
+    def say(finding: Finding) -> None:
+        if runtime.is_main:
+            services.alarms.desk.tell(health_alarm(finding))
+        elif HEALTH not in job.config.run.mute:
+            services.console.alarm(finding.line())
+
     return HealthWatcher(
         interval_s,
         report,
-        services.console.say if runtime.is_main else services.console.alarm,
+        say,
         thresholds=load_thresholds(),
         directory=job.run.path,
         device=runtime.device.type,

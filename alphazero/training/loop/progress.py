@@ -11,10 +11,10 @@ import torch
 
 from alphazero.config import LossConfig
 from alphazero.network.model.loss import SUM_NAMES
+from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.services import RankServices
-from alphazero.training.usage.busy_watch import BusyWatch
 from alphazero.training.usage.job_usage import JobUsage
 from alphazero.training.usage.part_clock import Part, PartClock
 
@@ -49,9 +49,10 @@ class Progress:
             services.exchange.rank,
             services.exchange.world_size,
             services.gpus,
+            services.hosts,
             gradients_are_kernels=runtime.backend == "nccl",
-            watch=BusyWatch("log intervals", services.console.say),
         )
+        self._alarms = services.alarms
         self._elapsed_s = elapsed_s
         self._job = job
         self._exchange = services.exchange
@@ -73,8 +74,8 @@ class Progress:
         """Keep a step's sums; no rank waits here."""
         self._pending.append(step)
 
-    def write(self, step: int) -> None:
-        """Share and write the figures of the steps up to `step` since the last call."""
+    def write(self, step: int, plan: BatchPlan) -> None:
+        """Share and write the figures of the steps up to `step`, made by `plan`, since the last call."""
         seconds = time.monotonic() - self._started
         self.restart_clock()
         if not self._pending:
@@ -88,8 +89,11 @@ class Progress:
             figures["learning_rate"] = self._learning_rate(entry.step)
             figures["sample_id_sum"] = float(row[-1])
             self._metrics.write("step", entry.step, figures | entry.figures)
+            self._alarms.note_training(figures)
             self._count_epoch(entry.step, row)
-        self._say(step, sums, seconds, self._usage.tell(usage, step, self._metrics))
+        told = self._usage.tell(usage, step, self._metrics)
+        self._say(step, sums, seconds, told.words)
+        self._alarms.look_at_interval(step, len(pending), seconds, told, plan)
 
     def _share(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What all ranks added up in their steps, and what their time went into: one message. Collective."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alphazero.host.memory import HostMemory
 from alphazero.run.console import Console
 from alphazero.run.heartbeat import HeartbeatWriter
 from alphazero.run.metrics import AllWriters
+from alphazero.training.alarms.job_alarms import JobAlarms
 from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.usage.gpu_board import GpuBoard
+from alphazero.training.usage.host_board import HostBoard
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class RankServices:
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
     collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
-    None where the job has none or does not watch them.
+    None where the job has none or does not watch them. hosts: None where nobody watches them. alarms: told on
+    rank 0 alone.
     """
 
     exchange: Exchange
@@ -33,6 +36,8 @@ class RankServices:
     writer: CheckpointWriter | None
     before_save: Callable[[Callable[[], None]], None] = lambda _: None
     gpus: GpuBoard | None = None
+    hosts: HostBoard | None = None
+    alarms: JobAlarms = field(default_factory=JobAlarms)
 
     @property
     def writes(self) -> bool:

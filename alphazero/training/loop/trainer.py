@@ -200,9 +200,8 @@ class Trainer:
             wishes |= Wish.SAVE
         if self._is_log_step(self.position.step):
             memory = services.host_memory.check()
-            if memory.is_low and self._job.runtime.local_rank == 0:
-                self._console.alarm(str(memory))
             if memory.is_critical:
+                self._console.alarm(f"out of memory: {memory}")
                 wishes |= Wish.HOST_MEMORY
         return wishes
 
@@ -261,7 +260,7 @@ class Trainer:
         is_last = step == self._job.num_steps
         if self._is_log_step(step):
             self._hear_of_last_step()
-            self._progress.write(step)
+            self._progress.write(step, self.plan)
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
@@ -283,7 +282,7 @@ class Trainer:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
         self._hear_of_last_step()
-        self._progress.write(step)
+        self._progress.write(step, self.plan)
         self._beat(Phase.VALIDATE)
         with self._apart(), self._engine.evaluating() as network:
             figures = dict(self._validate(network))
@@ -295,6 +294,8 @@ class Trainer:
             if self._job.runtime.is_main:
                 self._services.metrics.write("validation", step, figures)
             self._console.say(f"validation at step {step} | {describe_validation(figures)}")
+            if self._job.config.self_play.mode == "supervised":  # else the positions are of other players
+                self._services.alarms.look_at_validation(step, figures)
         self._progress.restart_clock()
         return figures
 
@@ -318,7 +319,7 @@ class Trainer:
         self._hear_of_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that goes on from here must not miss the figures of its past.
-        self._progress.write(step)
+        self._progress.write(step, self.plan)
         self._beat(Phase.CHECKPOINT)
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.optimizer_state()

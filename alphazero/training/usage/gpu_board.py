@@ -10,6 +10,7 @@ import torch
 
 from alphazero.health.gpu_usage import Doing, GpuUsage, UsageMeter
 from alphazero.training.exchange import Exchange
+from alphazero.training.usage.host_board import JobHosts
 
 MOST_GPUS = 16  # per host; further ones are left out
 # Of a GPU in the message: 1 where it was read, how many ranks compute on it, then the figures of GpuUsage.
@@ -35,18 +36,13 @@ class GpuBoard:
     def __init__(self, exchange: Exchange, host: str, local_rank: int, uuid: str, meter: UsageMeter) -> None:
         """Collective: who is where."""
         self.meter = meter
-        # Ranks stand host by host, each host beginning with its local rank 0.
         places = exchange.gather([host, local_rank, uuid])
-        starts = [rank for rank, (_, local, _) in enumerate(places) if local == 0]
-        names = [places[rank][0] for rank in starts]
-        self._hosts = [
-            name if names.count(name) == 1 else f"{name}-{node}" for node, name in enumerate(names)
-        ]
-        self._node = sum(start <= exchange.rank for start in starts) - 1
-        end = [*starts, len(places)][self._node + 1]
-        own = places[starts[self._node] : end]
+        hosts = JobHosts.of([(name, local) for name, local, _ in places])
+        self._hosts = hosts.names
+        self._node = hosts.node_of(exchange.rank)
+        own = hosts.ranks_on(self._node)
         self._reads = local_rank == 0
-        self._ranks_by_uuid = Counter(place[2] for place in own if place[2])
+        self._ranks_by_uuid = Counter(places[rank][2] for rank in own if places[rank][2])
         self._num_own = len(own)
 
     @property

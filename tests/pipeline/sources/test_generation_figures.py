@@ -10,7 +10,8 @@ from alphazero.health.gpu_usage import Doing, UsageMeter
 from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
 from alphazero.selfplay import games
 from alphazero.selfplay.worker import new_lane
-from alphazero.training.usage.busy_watch import BusyWatch
+from alphazero.training.alarms.desk import AlarmDesk
+from alphazero.training.alarms.job_alarms import JobAlarms
 from alphazero.training.usage.gpu_board import GpuBoard
 
 
@@ -22,12 +23,12 @@ class Told:
         self.figures: list[dict[str, float]] = []
         exchange: Any = SimpleNamespace(rank=0, sum=lambda values: values, gather=lambda own: [own])
         self.board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter()) if has_gpus else None
-        self.watch = BusyWatch("generations", self.lines.append, lambda: 0.0)
         self.services: Any = SimpleNamespace(
             exchange=exchange,
             gpus=self.board,
             metrics=SimpleNamespace(write=lambda kind, step, figures: self.figures.append(figures)),
             console=SimpleNamespace(say=self.lines.append),
+            alarms=JobAlarms(AlarmDesk(self.lines.append, lambda kind, fields: None, clock=lambda: 0.0)),
         )
 
     def generation(self, number: int, num_games: int, seconds: float, busy: int = 0) -> None:
@@ -38,7 +39,7 @@ class Told:
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
         totals = Totals(moves=10, simulations=100, evaluations=80, batches=2)
         figures = GenerationFigures(number, finished, 0, 64, seconds)
-        figures.tell(7, totals, self.services, self.watch)
+        figures.tell(7, totals, self.services)
 
 
 def test_games_per_hour_are_those_that_ended():
@@ -58,6 +59,6 @@ def test_gpus_that_wait_for_the_search_are_told_after_three_generations():
         told.generation(number, 1, seconds=10.0, busy=50)
     assert told.figures[0]["gpu/host/gpu0/utilisation_percent"] == 50
     assert "GPUs busy 50%" in told.lines[0]
-    (warning,) = [line for line in told.lines if line.startswith("warning")]
-    assert "below 80% for 3 generations in a row: they wait for self-play" in warning
+    (warning,) = [line for line in told.lines if line.startswith("alarm")]
+    assert "below 80%: they wait for self-play (100% of the time), for 3 generations in a row" in warning
     assert "--lanes" in warning

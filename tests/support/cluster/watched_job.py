@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from alphazero.health.findings import Finding
 from alphazero.health.gpu_reading import GpuReading
 from alphazero.health.gpu_usage import Doing, UsageMeter
 from alphazero.health.thresholds import load_thresholds
@@ -32,8 +33,8 @@ def main(thresholds: str, interval_s: str, fault: str, device: str) -> None:
         if fault == "report":
             raise OSError("disk full")
 
-    def say(line: str) -> None:
-        tell("said", line)
+    def say(finding: Finding) -> None:
+        tell("said", finding.line())
         if fault == "say":
             raise OSError("disk full")
 

@@ -11,6 +11,7 @@ from alphazero.config import load_config
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.heartbeat import Phase
 from alphazero.run.run_directory import RunDirectory
+from alphazero.training.alarms.job_alarms import JobAlarms
 from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.verdict import GOOD, Verdict
 from alphazero.training.loop.job import Job
@@ -79,6 +80,8 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
         writer=None,
         before_save=lambda beat: None,
         gpus=None,
+        hosts=None,
+        alarms=JobAlarms(),
     )
     runtime: Any = SimpleNamespace(
         device=torch.device("cpu"), is_main=False, world_size=1, local_rank=0, rank=0, backend="gloo"

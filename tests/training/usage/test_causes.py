@@ -13,6 +13,8 @@ from alphazero.health.gpu_reading import GpuReading
 from alphazero.health.gpu_usage import UsageMeter
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.run_directory import RunDirectory
+from alphazero.training.alarms.desk import AlarmDesk
+from alphazero.training.alarms.job_alarms import JobAlarms
 from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.verdict import GOOD
 from alphazero.training.loop import trainer as trainer_module
@@ -32,6 +34,7 @@ class SlowJob:
         self.now = 0.0
         self._slow = {"passes": 1.0, **slow}
         self.said: list[str] = []
+        self.alarms: list[dict[str, Any]] = []
         self.written: list[tuple[str, dict[str, float]]] = []
         settings = {"batch_size": "8", "validation_interval": "0", "log_interval": "1"}
         config = load_config("", {**settings, "checkpoint_interval": "1"})
@@ -53,8 +56,11 @@ class SlowJob:
         if busy is not None:
             board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter())
             self._meter, self._reading = board.meter, GpuReading(0, uuid="GPU-0", utilisation_percent=busy)
+        desk = AlarmDesk(self.said.append, lambda kind, fields: self.alarms.append(dict(fields)))
         services: Any = SimpleNamespace(
             exchange=exchange,
+            alarms=JobAlarms(desk, NUM_STEPS, ("host",)),
+            hosts=None,
             console=SimpleNamespace(
                 say=self.said.append,
                 start_bar=lambda done, total: None,
@@ -114,7 +120,7 @@ class SlowJob:
         return [figures for kind, figures in self.written if kind == name]
 
     def warnings(self) -> list[str]:
-        return [line for line in self.said if line.startswith("warning: the GPUs were busy")]
+        return [line for line in self.said if line.startswith("alarm idle-gpus: the GPUs were busy")]
 
 
 @pytest.fixture

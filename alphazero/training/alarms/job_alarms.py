@@ -1,0 +1,116 @@
+"""All alarms of a job: which rule looks at what, and when. On rank 0; elsewhere nobody is told."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from alphazero.training.alarms.clock import Clocks
+from alphazero.training.alarms.desk import AlarmDesk, silent_desk
+from alphazero.training.alarms.disk import FillingDisk
+from alphazero.training.alarms.entropy import PolicyEntropy
+from alphazero.training.alarms.idle_gpus import look_at_gpus
+from alphazero.training.alarms.interval import Interval
+from alphazero.training.alarms.memory import look_at_memory
+from alphazero.training.alarms.network import Network
+from alphazero.training.alarms.overfitting import Overfitting
+from alphazero.training.alarms.resignations import Resignations
+from alphazero.training.alarms.slow_rank import look_at_ranks
+from alphazero.training.alarms.throughput import Throughput
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.usage.job_usage import IntervalUsage
+from alphazero.training.usage.time_shares import Cause
+
+# Log intervals are judged together until they last this long: a busy moment is no trouble.
+SHORTEST_INTERVAL_S = 10.0
+
+
+class JobAlarms:
+    """Remembers what its rules compare with, from the start of this process to its end.
+
+    num_steps: of the run. clock: seconds that are never set back.
+    """
+
+    def __init__(
+        self,
+        desk: AlarmDesk | None = None,
+        num_steps: int = 0,
+        hosts_R: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.desk = desk or silent_desk()
+        self._num_steps = num_steps
+        self._hosts_R = hosts_R
+        self._clock = clock
+        self._began: tuple[int, float] | None = None  # the step and the moment of the first interval
+        self._pending: Interval | None = None
+        self._training_sums: Counter[str] = Counter()
+        self._training_steps = 0
+        self._speed = Throughput("positions/s", "training")
+        self._games_speed = Throughput("evaluations/s", "self-play")
+        self._disk, self._clocks, self._network = FillingDisk(), Clocks(), Network()
+        self._overfitting, self._entropy, self._resignations = Overfitting(), PolicyEntropy(), Resignations()
+
+    def look_at_interval(
+        self, step: int, steps: int, seconds: float, usage: IntervalUsage, plan: BatchPlan
+    ) -> None:
+        """One more log interval: `steps` that ended with number `step`."""
+        found = [] if usage.busy is None else look_at_gpus(usage.busy, usage.waits, usage.where)
+        self.desk.look("gpus", "log intervals", found)
+        passes_R = tuple(steps * passes for passes in plan.passes)
+        remaining_s = self._remaining_s(step)
+        positions = steps * plan.batch_size
+        interval = Interval(steps, positions, seconds, usage.work_s_R, passes_R, usage.hosts, remaining_s)
+        self._pending = self._pending.followed_by(interval) if self._pending else interval
+        if self._pending.seconds >= SHORTEST_INTERVAL_S:
+            interval, self._pending = self._pending, None
+            self._judge(interval)
+
+    def _judge(self, interval: Interval) -> None:
+        hosts = list(interval.hosts)
+        by_watch = {
+            "speed": self._speed.look(interval.positions / interval.seconds),
+            "ranks": look_at_ranks(interval.work_s_R, interval.passes_R, self._hosts_R),
+            "disk": self._disk.look(hosts, interval.remaining_s),
+            "memory": look_at_memory(hosts),
+            "clock": self._clocks.look(hosts, interval.seconds / interval.steps),
+            "network": self._network.look(hosts),
+        }
+        for watch, found in by_watch.items():
+            self.desk.look(watch, "intervals", found)
+
+    def note_training(self, figures: Mapping[str, float]) -> None:
+        """The figures of one more step, which the next validation is compared with."""
+        self._training_sums.update({name: value for name, value in figures.items() if name.endswith("_loss")})
+        self._training_steps += 1
+
+    def look_at_validation(self, step: int, figures: Mapping[str, float]) -> None:
+        """One more validation, of the same positions as those before."""
+        count = max(1, self._training_steps)
+        training = {name: total / count for name, total in self._training_sums.items()}
+        self._training_sums, self._training_steps = Counter(), 0
+        self.desk.look("overfitting", "validations", self._overfitting.look(step, figures, training))
+
+    def look_at_generation(self, figures: Mapping[str, float], busy: float | None) -> None:
+        """One more generation of self-play. busy: as of an interval, while it was played."""
+        found = [] if busy is None else look_at_gpus(busy, {Cause.SELF_PLAY: 1.0})
+        self.desk.look("gpus of self-play", "generations", found)
+        self.desk.look(
+            "speed of self-play", "generations", self._games_speed.look(figures["evaluations_per_s"])
+        )
+        if figures.get("positions"):
+            self.desk.look("entropy", "generations", self._entropy.look(figures["policy_entropy"]))
+        if "wrong_resignations" in figures:
+            wrong, checked = figures["wrong_resignations"], int(figures["checked_resignations"])
+            self.desk.look("resignations", "generations", self._resignations.look(wrong, checked))
+
+    def _remaining_s(self, step: int) -> float:
+        """Until the last step, by all the time since the first interval, whatever it went into."""
+        now = self._clock()
+        if self._began is None:
+            self._began = (step, now)
+            return math.inf
+        began, then = self._began
+        return (self._num_steps - step) * (now - then) / max(1, step - began)
