@@ -93,6 +93,6 @@ def worst(findings: Iterable[Finding]) -> Severity:
     return max((finding.severity for finding in findings), default=Severity.OK)
 
 
-def exit_status(findings: Iterable[Finding]) -> int:
-    """0 healthy (unknowns included), 1 with warnings, 2 with failures."""
-    return {Severity.WARN: 1, Severity.FAIL: 2}.get(worst(findings), 0)
+def exit_status(findings: Iterable[Finding], *, strict: bool = True) -> int:
+    """0 healthy (unknowns included), 1 with warnings if they are to count (strict), 2 with failures."""
+    return {Severity.WARN: int(strict), Severity.FAIL: 2}.get(worst(findings), 0)

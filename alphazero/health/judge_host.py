@@ -144,14 +144,14 @@ def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_
             "swap_used_percent",
             round(swap_percent, 1),
             t.swap_used_percent_warn,
-            "this host swaps and will be slow: end other programs",
+            "memory is being swapped to disk, which is slow: end other programs",
         ),
         _over(
             host,
             "load_per_core",
             round(reading.load / reading.cores, 2),
             t.load_per_core_warn,
-            "others use its cores: this host will be slow (see top)",
+            "other programs use the cores, and training will be slower (see top)",
         ),
         _clock(host, reading.clock_synchronised, t.wants_synchronised_clock),
     ]
@@ -197,5 +197,8 @@ def _clock(host: str, synchronised: bool | None, wanted: bool) -> Finding:
         "clock",
         "synchronised" if synchronised else "on its own",
         "synchronised" if wanted else None,
-        "start chrony, ntpd or systemd-timesyncd" if bad else "",
+        "nothing keeps the clock right, so that logs of several hosts do not fit together: start chrony, "
+        "ntpd or systemd-timesyncd"
+        if bad
+        else "",
     )

@@ -26,7 +26,7 @@ from alphazero.health.judge_gpu import judge_gpus, judge_nvml
 from alphazero.health.judge_host import HostReading, judge_host, read_host
 from alphazero.health.thresholds import Thresholds
 from alphazero.host.machine import device_files_present
-from alphazero.text import table
+from alphazero.text import counted, table
 
 FORMAT = "alphazero-health"
 VERSION = 1
@@ -38,7 +38,8 @@ GIB = 1 << 30
 class HealthReport:
     """One host at one time (seconds since 1970).
 
-    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged.
+    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged. gpus_asked: whether GPUs were looked
+    for at all.
     """
 
     host: str
@@ -48,11 +49,11 @@ class HealthReport:
     hidden: tuple[GpuReading, ...]
     machine: HostReading
     findings: tuple[Finding, ...]
+    gpus_asked: bool = True
 
-    @property
-    def exit_status(self) -> int:
-        """0 healthy, 1 with warnings, 2 with failures."""
-        return exit_status(self.findings)
+    def exit_status(self, *, strict: bool = False) -> int:
+        """2 with failures, else 0; with `strict` 1 where there are warnings."""
+        return exit_status(self.findings, strict=strict)
 
     def faults(self) -> list[Finding]:
         """Warnings and failures, the worst first."""
@@ -92,7 +93,8 @@ def check_this_host(
     machine = read_host(directory)
     findings += judge_host(machine, thresholds.host, host, len(shown_gpus))
     hidden = tuple(gpu for gpu in gpus if gpu not in shown_gpus)
-    return HealthReport(host, time.time(), driver, shown_gpus, hidden, machine, tuple(findings))
+    asked = device != "cpu"
+    return HealthReport(host, time.time(), driver, shown_gpus, hidden, machine, tuple(findings), asked)
 
 
 def _count(host: str, count: int, present: bool) -> Finding:
@@ -141,15 +143,15 @@ def family_of_this_process() -> frozenset[int]:
         return frozenset({own.pid, os.getppid()})
 
 
-def to_json(report: HealthReport) -> dict[str, object]:
-    """The schema of docs/health.md."""
+def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
+    """The schema of docs/health.md. strict: see HealthReport.exit_status."""
     return {
         "format": FORMAT,
         "version": VERSION,
         "host": report.host,
         "time": report.time,
         "severity": worst(report.findings).word,
-        "exit_status": report.exit_status,
+        "exit_status": report.exit_status(strict=strict),
         "kernel": platform.release(),
         "driver": None if report.driver is None else dataclasses.asdict(report.driver),
         "gpus": [_gpu_json(gpu, hidden=False) for gpu in report.gpus]
@@ -173,10 +175,11 @@ def to_table(report: HealthReport) -> str:
         head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
         lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
     elif report.driver is None and worst(_of_nvml(report)) is Severity.OK:
-        lines += ["no NVIDIA device here was looked at: the findings are the host's alone", ""]
+        reason = "No NVIDIA GPU was found" if report.gpus_asked else "GPUs were not looked at (--device cpu)"
+        lines += [f"{reason}: only the host was checked.", ""]
     if report.hidden:
         names = ", ".join(gpu.device for gpu in report.hidden)
-        lines += [f"left out by CUDA_VISIBLE_DEVICES: {names}", ""]
+        lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
     lines += [_machine_line(report.machine), *_fault_lines(report)]
     return "\n".join(lines)
 
@@ -187,11 +190,11 @@ def _of_nvml(report: HealthReport) -> list[Finding]:
 
 def _verdict(report: HealthReport) -> str:
     severities = [finding.severity for finding in report.findings]
-    counts = [
-        (severities.count(kind), kind.word) for kind in (Severity.FAIL, Severity.WARN, Severity.UNKNOWN)
-    ]
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
-    healthy = "healthy" if report.exit_status == 0 else "not healthy"
+    nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
+    said = ", ".join(
+        counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities
+    )
+    healthy = "not fit for training" if Severity.FAIL in severities else "fit for training"
     return f"{healthy} ({said})" if said else healthy
 
 
@@ -222,11 +225,16 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
 def _machine_line(machine: HostReading) -> str:
     shm = "?" if machine.shm_free is None else f"{machine.shm_free / GIB:.1f}"
     return (
-        f"host: {machine.cores} cores, load {machine.load:.1f}; memory "
-        f"{machine.memory_available / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB free; disk "
-        f"{machine.disk_free / GIB:.1f} GiB free at {machine.directory}; /dev/shm {shm} GiB free; "
-        f"{machine.open_files} open files"
+        f"host: {counted(machine.cores, 'core')}, load {machine.load:.1f} in the last minute; memory "
+        f"{machine.memory_available / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB available; disk of "
+        f"{machine.directory} {machine.disk_free / GIB:.1f} GiB free; /dev/shm {shm} GiB free; at most "
+        f"{counted(machine.open_files, 'open file')} per process"
     )
+
+
+def _against_limit(finding: Finding) -> str:
+    value = "?" if finding.value is None else shown(finding.value)
+    return value if finding.threshold is None else f"{value} (limit {shown(finding.threshold)})"
 
 
 def _fault_lines(report: HealthReport) -> list[str]:
@@ -236,7 +244,7 @@ def _fault_lines(report: HealthReport) -> list[str]:
             finding.severity.word,
             finding.device or "host",
             finding.name,
-            "?" if finding.value is None else shown(finding.value),
+            _against_limit(finding),
             finding.advice,
         )
         for finding in report.faults()

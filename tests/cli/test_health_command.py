@@ -18,7 +18,8 @@ def test_the_host_alone_is_told_and_judged(tmp_path: Path, capsys: pytest.Captur
     flags = ["health", "--device", "cpu", "--thresholds", str(thresholds), "--runs-dir", str(tmp_path)]
     assert main(flags) == 2
     table = capsys.readouterr().out
-    assert "no NVIDIA device here was looked at: the findings are the host's alone" in table
+    assert "GPUs were not looked at (--device cpu): only the host was checked." in table
+    assert ": not fit for training (1 failure" in table.splitlines()[0]
     fault = next(line for line in table.splitlines() if line.startswith("fail"))
     assert fault.split()[:3] == ["fail", "host", "disk_free_mib"]
     assert f"make room in {tmp_path}" in fault
@@ -28,6 +29,21 @@ def test_the_host_alone_is_told_and_judged(tmp_path: Path, capsys: pytest.Captur
     assert report["machine"]["directory"] == str(tmp_path)
     fails = [finding["name"] for finding in report["findings"] if finding["severity"] == "fail"]
     assert fails == ["disk_free_mib"]
+
+
+def test_warnings_fail_a_machine_only_where_they_shall(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    thresholds = tmp_path / "own.toml"
+    quiet = "load_per_core_warn = 9999\nwants_synchronised_clock = false\nswap_used_percent_warn = 101\n"
+    thresholds.write_text(f"[host]\ndisk_free_mib_warn = 999999999999\ndisk_free_mib_fail = 0\n{quiet}")
+    flags = ["health", "--device", "cpu", "--thresholds", str(thresholds), "--runs-dir", str(tmp_path)]
+    assert main(flags) == 0
+    table = capsys.readouterr().out
+    assert ": fit for training (1 warning" in table.splitlines()[0]
+    assert "(limit 999999999999)" in next(line for line in table.splitlines() if line.startswith("warn"))
+    assert main([*flags, "--strict"]) == 1
+    capsys.readouterr()
+    assert main([*flags, "--strict", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_status"] == 1
 
 
 def test_a_mistake_in_the_thresholds_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -94,7 +94,7 @@ class Gpus:
 
     def report(self, status: int, *flags: str, thresholds: str = "", **changes: str) -> dict:
         """Its JSON, where it ends with `status`."""
-        done = self.health("--json", *flags, thresholds=thresholds, **changes)
+        done = self.health("--json", "--strict", *flags, thresholds=thresholds, **changes)
         assert done.returncode == status, done.stdout + done.stderr
         report = json.loads(done.stdout)
         assert report["exit_status"] == status

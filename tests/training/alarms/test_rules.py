@@ -86,8 +86,8 @@ def test_a_head_that_is_worse_held_out_and_better_in_training_overfits(head):
     assert not any(before)
     (alarm,) = found
     assert alarm.text == (
-        f"the {head} head overfits: its loss on held-out positions is 0.9200 at step 400, 2.2% above its best "
-        "of 0.9000 at step 200, while in training it fell from 0.9000 to 0.8000"
+        f"the {head} head overfits: its loss on held-out positions is 0.9200 at step 400, 2.2% above its "
+        "best of 0.9000 at step 200, while in training it fell from 0.9000 to 0.8000"
     )
     assert f"--resume best-{head}_loss" in alarm.advice
 

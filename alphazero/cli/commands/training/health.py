@@ -1,4 +1,4 @@
-"""`alphazero health`: GPUs and host of this machine, as a table or JSON; exit status 0, 1 or 2."""
+"""`alphazero health`: GPUs and host of this machine, as a table or JSON; failures are exit status 2."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from pathlib import Path
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to look at and how to tell it."""
-    parser.epilog = "Exit status: 0 healthy, 1 warnings, 2 failures (or a mistake in the command)."
+    parser.epilog = (
+        "Exit status: 0 without failures, 2 with failures (or a mistake in the command); with --strict 1 "
+        "where there are warnings."
+    )
     parser.add_argument("--json", action="store_true", help="print JSON (docs/health.md has its keys)")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with status 1 where there are warnings, as clusters want it",
+    )
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
     )
@@ -37,5 +45,5 @@ def run(args: argparse.Namespace) -> int:
         device=args.device,
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-    print(json.dumps(to_json(report), indent=1) if args.json else to_table(report))
-    return report.exit_status
+    print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
+    return report.exit_status(strict=args.strict)
