@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from alphazero.cli.flags.numbers import batch_size, count, whole
 from alphazero.cli.flags.parser import Parser
 from alphazero.config import load_config
+from alphazero.doctor.trainer_bench import Bench, wait
 from alphazero.errors import ConfigError
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
@@ -29,7 +30,6 @@ from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.runtime import default_threads, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
-from benchmarks.measuring.trainer import Bench, wait
 
 SPEC = get_spec("chess")
 CLIP = 10.0

@@ -38,6 +38,7 @@ COMMANDS: dict[str, Command] = {
     "runs": Command("training", "list the runs of a directory: state, step, best figures, size"),
     "report": Command("training", "plot the curves of one or more runs"),
     "health": Command("training", "check the GPUs and the host of this machine"),
+    "doctor": Command("program", "tell the environment, and measure what this machine can do"),
     "solve": Command("games", "compute the exact value of a Connect Four position"),
     "perft": Command("games", "count the leaves of the move tree (a test of the rules)"),
     "bench": Command("program", "measure a part of the system"),

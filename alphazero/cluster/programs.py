@@ -11,4 +11,6 @@ DATA_RECEIVER = "alphazero.cluster.hosts.sync_data"  # the host's side of --sync
 TORCHRUN = "alphazero.ranks.torchrun"  # torchrun with an account of the rank that failed first
 PREFLIGHT = "alphazero.ranks.preflight"  # all ranks together for a moment, before the trainer
 
-PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT)
+DOCTOR = "alphazero.doctor.here"  # what a host can do, measured
+
+PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT, DOCTOR)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UNKNOWN = "unknown"
+NOT_INSTALLED = "not installed"
 TIMEOUT_S = 10
 
 
@@ -18,7 +19,7 @@ def version_of(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return NOT_INSTALLED
 
 
 def git(*arguments: str, checkout: Path = CHECKOUT) -> str:

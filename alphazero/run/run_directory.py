@@ -16,6 +16,7 @@ from alphazero.config import Config, RunConfig, to_table
 from alphazero.errors import BusyError, ConfigError
 from alphazero.files import complete_lines, remove_unfinished, write_json
 from alphazero.host.checkout import git, version_of
+from alphazero.host.environment import environment
 from alphazero.host.lock import DirectoryLock, Say, holder_of
 from alphazero.text import counted
 
@@ -181,6 +182,7 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
         "packages": {name: version_of(name) for name in REPORTED_PACKAGES},
         "commit": git("rev-parse", "HEAD"),
         "diff": git("diff", "HEAD"),
+        "environment": environment(),
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from alphazero.config import load_config
+from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.engine import start_process_group
@@ -22,7 +23,6 @@ from alphazero.training.loop.device_settings import apply_device_settings
 from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
 from benchmarks.measuring.device_load import GIB, DeviceLoad
-from benchmarks.measuring.trainer import SPEC, Bench, StepTimes, train
 from benchmarks.network import forward_flops
 
 # Backward costs two forwards.
@@ -92,9 +92,9 @@ def make_bench(settings: Mapping[str, Any]) -> Bench:
 
 def step_figures(bench: Bench, times: StepTimes) -> dict[str, object]:
     """Speed of the measured steps."""
-    network = AlphaZeroNet(bench.config.network, SPEC, torch.Generator().manual_seed(0))
+    network = AlphaZeroNet(bench.config.network, bench.spec, torch.Generator().manual_seed(0))
     positions_per_s = bench.plan.batch_size / times.mean_s()
-    flops = PASSES_IN_FORWARDS * forward_flops(network, SPEC)
+    flops = PASSES_IN_FORWARDS * forward_flops(network, bench.spec)
     quartiles = statistics.quantiles(times.lengths(), n=4)
     return {
         "positions_per_s": positions_per_s,

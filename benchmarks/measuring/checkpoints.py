@@ -7,10 +7,10 @@ import statistics
 import time
 from pathlib import Path
 
+from alphazero.doctor.trainer_bench import Bench, StepClock, StepTimes, run_trainer
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.checkpoint.writer import CheckpointWriter
 from alphazero.training.loop.stop import StopRequest
-from benchmarks.measuring.trainer import Bench, StepClock, StepTimes, run_trainer
 
 NUM_CHECKPOINTS = 3
 

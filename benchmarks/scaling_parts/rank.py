@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from alphazero.config import Config, load_config
+from alphazero.doctor.trainer_bench import Bench, StepTimes, train, wait
 from alphazero.files import write_json
 from alphazero.training.batch_plan import plan_batches
 from alphazero.training.engine.engine import end_process_group, start_process_group
@@ -27,7 +28,6 @@ from alphazero.training.exchange import Exchange
 from alphazero.training.loop.device_settings import apply_device_settings
 from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
 from benchmarks.gpu_rows.machine import measure as describe_machine
-from benchmarks.measuring.trainer import Bench, StepTimes, train, wait
 
 # From what latency decides to more than the gradients of 20x256.
 MESSAGE_BYTES = tuple(4 << power for power in range(8, 26, 3))

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from alphazero.cli.main import main
+from alphazero.doctor.trainer_bench import RepeatedBatches
 from alphazero.errors import TrainingError
 from alphazero.training.batch_plan import plan_batches
 from benchmarks.gpu_rows.budget import Budget, measure_rows
@@ -14,7 +15,6 @@ from benchmarks.gpu_rows.crew import Worker
 from benchmarks.gpu_rows.document import document
 from benchmarks.gpu_rows.plan import FULL, MODES, PRECISIONS, STAGES, TINY, modes, rows
 from benchmarks.gpu_rows.row import Result, Row
-from benchmarks.measuring.trainer import RepeatedBatches
 
 # A worker that does what an order says: figures, an exception's answer, its own death, silence.
 ODD_WORKER = """

@@ -164,7 +164,10 @@ def test_devices_that_cuda_visible_devices_leaves_out_are_shown_and_not_judged(g
     report = gpus.report(0, CUDA_VISIBLE_DEVICES="0")
     assert [gpu["hidden"] for gpu in report["gpus"]] == [False, True]
     assert gpus.report(2, CUDA_VISIBLE_DEVICES="GPU-aa,1")["severity"] == "fail"
-    assert "left out by CUDA_VISIBLE_DEVICES: gpu1" in gpus.health(CUDA_VISIBLE_DEVICES="GPU-aa").stdout
+    assert (
+        "left out by CUDA_VISIBLE_DEVICES, read but not judged: gpu1"
+        in gpus.health(CUDA_VISIBLE_DEVICES="GPU-aa").stdout
+    )
 
 
 def test_a_mig_device_is_read(gpus):
@@ -206,7 +209,7 @@ def test_no_library_fails_where_a_gpu_must_be_and_is_a_cpu_host_elsewhere(gpus, 
     assert "install the driver" in fault["advice"]
     report = gpus.report(0, **here)
     assert found(report, "ok")[(None, "nvml")] == "no NVIDIA device"
-    assert "no NVIDIA device" in gpus.health(**here).stdout
+    assert "No NVIDIA GPU was found: only the host was checked." in gpus.health(**here).stdout
 
 
 def test_a_version_mismatch_is_a_failure_even_where_no_device_shows_itself(gpus):
@@ -222,7 +225,7 @@ def test_gpus_are_not_asked_for_on_a_cpu_job(gpus):
 def test_the_table_has_a_line_a_device_and_then_the_faults(gpus):
     gpus.are(ONE + "retired_single !3\nretired_pending !3\n" + f"gpu GPU-bb\nlost {IS_LOST}\n")
     lines = gpus.health().stdout.splitlines()
-    assert lines[0].endswith("not healthy (1 fail, 2 unknown)")
+    assert lines[0].endswith("not fit for training (1 failure, 2 unknown readings)")
     head = next(line for line in lines if line.startswith("device"))
     first = next(line for line in lines if line.startswith("gpu0"))
     assert first.index("NVIDIA H200") == head.index("name")

@@ -115,7 +115,7 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
             continue
         probe = probes.decode(answer.output) if answer.status == 0 else None
         if probe is None:
-            findings.append(HostIssue(host.remote.name, _explain(answer, python, checkout)))
+            findings.append(HostIssue(host.remote.name, explain(answer, python, checkout, PROBE_TIMEOUT_S)))
             examined.append(Examined(host, None))
             continue
         # The host looked at its clock at some moment while we waited.
@@ -134,9 +134,10 @@ def _counted(host: JobHost, probe: Probe) -> JobHost:
     return replace(host, slots=len(probe.visible) or 1) if host.slots is None else host
 
 
-def _explain(answer: Answer, python: str, checkout: Path) -> str:
+def explain(answer: Answer, python: str, checkout: Path, timeout_s: float) -> str:
+    """Why a program gave no answer there, and what was expected."""
     if answer.status is None:
-        return f"no answer within {PROBE_TIMEOUT_S:.0f} s; expected a host that is up"
+        return f"no answer within {timeout_s:.0f} s; expected a host that is up"
     if answer.status == NO_CHECKOUT:
         return f"no checkout at {checkout}; expected the same path as on the head"
     if answer.status == NO_INTERPRETER:

@@ -225,22 +225,29 @@ def reserve_bytes(
 
 
 def bytes_per_position(
-    network: AlphaZeroNet, spec: GameSpec, training: TrainingConfig, loss: LossConfig
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    sizes: tuple[int, int] = CPU_SIZES,
 ) -> int:
-    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
+    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU.
+
+    sizes: positions of the two passes that tell it.
+    """
     device = torch.device("cpu")
     module = training_copy(network, spec, training, loss, device)
     # Gradients and the kernels' caches are there before anything is measured.
-    module(to_device(random_batch(spec, CPU_SIZES[0]), device)).backward()
+    module(to_device(random_batch(spec, sizes[0]), device)).backward()
     peaks = []
-    for size in CPU_SIZES:
+    for size in sizes:
         batch = to_device(random_batch(spec, size), device)
         with _peak_growth() as growth:
             module(batch).backward()
         peaks.append(growth())
-    slope = (peaks[1] - peaks[0]) // (CPU_SIZES[1] - CPU_SIZES[0])
+    slope = (peaks[1] - peaks[0]) // (sizes[1] - sizes[0])
     # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
-    return max(1, slope, peaks[1] // CPU_SIZES[1])
+    return max(1, slope, peaks[1] // sizes[1])
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from alphazero.config import Config
 from alphazero.errors import TrainingError
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
+from alphazero.games.spec import GameSpec
 from alphazero.host.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.console import Console
@@ -39,7 +40,6 @@ from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.runtime import Runtime
 
-SPEC = get_spec("chess")
 # Of no run: a clock or the caller ends these earlier.
 ENDLESS_STEPS = 1_000_000
 NO_CHECKPOINTS = 10**9 - 1
@@ -58,10 +58,15 @@ class Bench:
     @classmethod
     def make(cls, config: Config, runtime: Runtime, plan: BatchPlan, exchange: Exchange) -> Bench:
         """With this rank's micro-batches of random positions."""
-        batch = random_batch(SPEC, plan.micro_batch_size)
+        batch = random_batch(get_spec(config.network.game), plan.micro_batch_size)
         passes = plan.passes_of(runtime.rank)
         micro_batches = [MicroBatch(0, index or 0, batch, index is None) for index in passes]
         return cls(config, runtime, plan, exchange, micro_batches)
+
+    @property
+    def spec(self) -> GameSpec:
+        """Of the network's game."""
+        return get_spec(self.config.network.game)
 
     def with_training(self, **changes: object) -> Bench:
         """The same with other settings of training."""
@@ -70,9 +75,9 @@ class Bench:
 
     def make_engine(self) -> Engine:
         """A fresh network in an engine."""
-        network = AlphaZeroNet(self.config.network, SPEC, torch.Generator().manual_seed(0))
+        network = AlphaZeroNet(self.config.network, self.spec, torch.Generator().manual_seed(0))
         settings = DeepSpeedSettings(zero_options={"reduce_bucket_size": 50_000_000})
-        return Engine(network, SPEC, self.config, settings, self.plan, self.runtime)
+        return Engine(network, self.spec, self.config, settings, self.plan, self.runtime)
 
 
 @dataclass
@@ -90,6 +95,11 @@ class StepTimes:
     waits_each_step: bool = False
     begun: float = 0.0
     ends: list[float] = field(default_factory=list)
+
+    @classmethod
+    def endless(cls) -> StepTimes:
+        """Of a rank that trains until another one's clock ends it."""
+        return cls(least_steps=ENDLESS_STEPS)
 
     def is_over(self) -> bool:
         """True once enough steps are measured."""
@@ -171,7 +181,10 @@ class RepeatedBatches:
 
 
 def train(bench: Bench, engine: Engine, times: StepTimes) -> None:
-    """Run the trainer until `times` is over, without checkpoints. One rank: the clock is its own."""
+    """Run the trainer until `times` is over, without checkpoints.
+
+    Of several ranks the first one's clock counts: the others need StepTimes.endless().
+    """
     with tempfile.TemporaryDirectory() as directory:
         stop = StopRequest()
         clock = StepClock(bench.runtime, times, stop)

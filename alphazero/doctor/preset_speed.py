@@ -1,0 +1,250 @@
+"""What one preset reaches on this machine: its real training step and its real self-play, for a few seconds.
+
+Everything here runs on every rank of a small job, as training does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import torch
+
+from alphazero.config import Config, load_config
+from alphazero.doctor.energy import read_counters, watts_between
+from alphazero.doctor.figures import PresetFigures
+from alphazero.doctor.trainer_bench import Bench, StepTimes, train
+from alphazero.games.registry import get_spec
+from alphazero.host.memory import HostMemory
+from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.precision import fast_precisions
+from alphazero.search.settings import self_play_settings
+from alphazero.selfplay.worker import lanes_of, new_lane, play
+from alphazero.text import counted
+from alphazero.training.batch.batch_numbers import fix_batch
+from alphazero.training.batch.memory_probe import (
+    CPU_SHARE,
+    CPU_SIZES,
+    bytes_per_position,
+    fits,
+    largest_that_fits,
+    reserve_bytes,
+)
+from alphazero.training.batch.planner import choose_plan
+from alphazero.training.batch.precision_probe import (
+    LEAST_POSITIONS,
+    fastest_precision,
+    positions_of_a_pass,
+    seconds_per_pass,
+)
+from alphazero.training.batch_plan import BatchPlan, plan_batches
+from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.training.exchange import Exchange
+from alphazero.training.loop.device_settings import apply_device_settings
+from alphazero.training.runtime import Runtime
+
+# Whole steps are measured where this many fit into the time; else passes of fewer positions.
+LEAST_STEPS = 4
+# Moves of self-play behind a rate; with fewer it is reckoned from simulations.
+LEAST_MOVES = 200
+# Of the time of self-play: what fills the slots with games first.
+WARM_UP_SHARE = 0.3
+# A forward and a backward pass take about as long as three forward passes.
+PASSES_IN_FORWARDS = 3
+# Batches of self-play that must fit into the time, so that a rate comes of it.
+LEAST_BATCHES = 8
+MICRO_BATCHES = tuple(2**power for power in range(17))
+
+
+def measure_preset(
+    preset: str, runtime: Runtime, exchange: Exchange, seconds: float, *, plays: bool
+) -> PresetFigures:
+    """Measure for about twice `seconds`, set-up apart. Collective.
+
+    plays: self-play too. The time is what a person has to wait: steps and games that need longer are measured
+    by smaller ones.
+    """
+    settings = DeepSpeedSettings()
+    config = load_config(preset, {})
+    config, _ = fix_batch(config, runtime.world_size, None, {})
+    apply_device_settings(config.training, runtime.device)
+    spec = get_spec(config.network.game)
+    network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0))
+    config, per_position_s = _with_precision(config, network, runtime, exchange)
+    before = read_counters()
+    largest = _largest_micro_batch(config, network, settings, runtime, exchange)
+    plan, _ = choose_plan(config, runtime, network, settings, None, exchange)
+    trains, how_trains = _training_speed(config, plan, runtime, exchange, seconds, per_position_s)
+    watts = watts_between(before, read_counters())
+    evaluations = positions = 0.0
+    how = {"trains": how_trains, "largest_micro_batch": _how_memory(runtime)}
+    batch_s = config.self_play.evaluation_batch * per_position_s / PASSES_IN_FORWARDS
+    if not plays:
+        how["plays"] = "not measured"
+    elif batch_s * LEAST_BATCHES > seconds:
+        how["plays"] = (
+            f"not measured: a batch of {config.self_play.evaluation_batch} takes {batch_s:.0f} s here"
+        )
+    else:
+        positions, evaluations, how["plays"] = _play_speed(config, network, runtime, exchange, seconds)
+    return PresetFigures(
+        preset=preset,
+        game=spec.name,
+        network=f"{config.network.blocks}x{config.network.filters}",
+        mode=config.self_play.mode,
+        ranks=runtime.world_size,
+        device=runtime.device.type,
+        precision=config.training.precision,
+        batch_size=config.training.batch_size,
+        trains=trains,
+        largest_micro_batch=largest,
+        plays=positions,
+        evaluations=evaluations,
+        watts=watts,
+        how=how,
+    )
+
+
+def _with_precision(
+    config: Config, network: AlphaZeroNet, runtime: Runtime, exchange: Exchange
+) -> tuple[Config, float]:
+    """`auto` as a run chooses it; and seconds for each position of a pass on the slowest rank."""
+    asked, is_gpu = config.training.precision, runtime.device.type == "cuda"
+    names = fast_precisions(runtime.device) if asked == "auto" else (asked,)
+    if is_gpu:
+        chosen, per_position_s = names[0], 0.0  # a GPU makes whole steps in the time
+    else:
+        exchange.barrier()
+        timed = exchange.gather(seconds_per_pass(network, config, names, runtime.world_size))
+        chosen = fastest_precision(timed) if asked == "auto" and len(names) > 1 else names[0]
+        share = config.training.batch_size // runtime.world_size
+        per_position_s = max(rank[chosen] for rank in timed) / positions_of_a_pass(network, share)
+    training = dataclasses.replace(config.training, precision=chosen)
+    return dataclasses.replace(config, training=training), per_position_s
+
+
+def _training_speed(
+    config: Config,
+    plan: BatchPlan,
+    runtime: Runtime,
+    exchange: Exchange,
+    seconds: float,
+    per_position_s: float,
+) -> tuple[float, str]:
+    """Positions per second over all ranks, and how that was got."""
+    per_rank = max(plan.passes) * plan.micro_batch_size
+    if per_rank * per_position_s * LEAST_STEPS <= seconds:
+        step_s = _seconds_per_step(config, plan, runtime, exchange, seconds)
+        return plan.batch_size / step_s, f"whole steps of {plan.batch_size:,} positions"
+    # Two steps of one and of two passes tell a pass from what comes once a step.
+    affordable = int(seconds / (per_position_s * 2 * 3 * LEAST_STEPS))
+    positions = min(plan.micro_batch_size, max(LEAST_POSITIONS, affordable))
+    steps_s = [
+        _seconds_per_step(
+            config,
+            plan_batches(positions * passes * runtime.world_size, positions, plan.weights, "cpu"),
+            runtime,
+            exchange,
+            seconds / 2,
+        )
+        for passes in (1, 2)
+    ]
+    pass_s = max(steps_s[1] - steps_s[0], 0.25 * steps_s[0])
+    step_s = per_rank / positions * pass_s + max(0.0, steps_s[0] - pass_s)
+    how = (
+        f"steps of one and two passes of {counted(positions, 'position')}, reckoned up to {plan.batch_size:,}"
+    )
+    return plan.batch_size / step_s, how
+
+
+def _seconds_per_step(
+    config: Config, plan: BatchPlan, runtime: Runtime, exchange: Exchange, seconds: float
+) -> float:
+    """Of the real trainer on positions that are there already; the same on all ranks."""
+    training = dataclasses.replace(config.training, batch_size=plan.batch_size)
+    bench = Bench.make(dataclasses.replace(config, training=training), runtime, plan, exchange)
+    engine = bench.make_engine()
+    times = StepTimes(warm_up_steps=1, least_steps=2, seconds=seconds * 0.7)
+    train(bench, engine, times if runtime.is_main else StepTimes.endless())
+    engine.close()
+    return float(exchange.from_main(times.mean_s() if runtime.is_main else 0.0))
+
+
+def _largest_micro_batch(
+    config: Config,
+    network: AlphaZeroNet,
+    settings: DeepSpeedSettings,
+    runtime: Runtime,
+    exchange: Exchange,
+) -> int:
+    """Positions that fit into the memory of every rank; 0 where not one does."""
+    training, spec = config.training, network.spec
+    reserve = reserve_bytes(network, training, config.optimizer, runtime.world_size, settings)
+    if runtime.device.type == "cuda":
+        found = largest_that_fits(
+            MICRO_BATCHES,
+            lambda size: fits(network, spec, training, config.loss, runtime.device, size, reserve),
+        )
+        return min(exchange.numbers(found or 0))
+    budget = CPU_SHARE * HostMemory().check().available_bytes / runtime.local_world_size - reserve
+    least = positions_of_a_pass(network, CPU_SIZES[1])
+    sizes = CPU_SIZES if least == CPU_SIZES[1] else (least, 3 * least)
+    per_position = bytes_per_position(network, spec, training, config.loss, sizes)
+    return max(0, min(exchange.numbers(int(budget / per_position))))
+
+
+def _how_memory(runtime: Runtime) -> str:
+    if runtime.device.type == "cuda":
+        return "tried on the GPU, powers of two"
+    return f"memory of two passes, reckoned up to {CPU_SHARE:.0%} of what is available per rank"
+
+
+def _play_speed(
+    config: Config, network: AlphaZeroNet, runtime: Runtime, exchange: Exchange, seconds: float
+) -> tuple[float, float, str]:
+    """Positions to train on and evaluations per second over all ranks, and how the first was got."""
+    own = config.self_play
+    precision = (
+        config.training.precision if own.evaluation_precision == "training" else own.evaluation_precision
+    )
+    evaluator = NetworkEvaluator(
+        network.eval(), network.spec, runtime.device, precision, own.evaluation_batch
+    )
+    lanes = [new_lane(number) for number in lanes_of(runtime.rank, runtime.world_size, own.lanes)]
+    marks: list[tuple[float, int]] = []
+
+    def on_progress(moves: int, games: int) -> bool:
+        marks.append((time.perf_counter(), moves))
+        return marks[-1][0] - began < seconds
+
+    exchange.barrier()
+    began = time.perf_counter()
+    played = play(
+        network.spec.name,
+        self_play_settings(config.search, own, config.training.seed),
+        lanes,
+        1 << 30,
+        evaluator,
+        num_threads=torch.get_num_threads(),
+        on_progress=on_progress,
+    )
+    elapsed = time.perf_counter() - began
+    warm = next(mark for mark in marks if mark[0] - began >= WARM_UP_SHARE * seconds or mark is marks[-1])
+    rates: list[dict[str, Any]] = exchange.gather(
+        {
+            "moves": played.moves - warm[1],
+            "moves_per_s": (played.moves - warm[1]) / max(1e-9, marks[-1][0] - warm[0]),
+            "simulations_per_s": played.simulations / elapsed,
+            "evaluations_per_s": played.evaluations / elapsed,
+        }
+    )
+    total = {name: sum(rank[name] for rank in rates) for name in rates[0]}
+    share = own.full_search_share
+    if total["moves"] >= LEAST_MOVES:
+        how = "moves of games between untrained networks"
+        return share * total["moves_per_s"], total["evaluations_per_s"], how
+    per_move = share * config.search.simulations + (1 - share) * own.fast_simulations
+    how = f"simulations of an untrained network, {per_move:,.0f} for each move"
+    return share * total["simulations_per_s"] / per_move, total["evaluations_per_s"], how
