@@ -1,0 +1,52 @@
+"""train_distributed.py with alarms that judge short intervals, so that tests need seconds, not minutes.
+
+SHORTEST_INTERVAL_S: how long log intervals are put together. CLOCK_GAINS: seconds that the clock of this rank's
+host gains with every reading, as one that is set over and over. MEMORY_LEFT: share of the memory that seems to
+be available.
+"""
+
+import dataclasses
+import os
+import sys
+
+from alphazero.cli.main import main
+from alphazero.host import memory
+from alphazero.host.memory import MemoryState
+from alphazero.training.alarms import job_alarms
+from alphazero.training.usage import host_board
+from alphazero.training.usage.host_board import HostNow, Read
+
+job_alarms.SHORTEST_INTERVAL_S = float(os.environ.get("SHORTEST_INTERVAL_S", "1"))
+CHECK = memory.HostMemory.check
+HOST_READER = host_board.host_reader
+
+
+def with_gaining_clock(*arguments: object) -> Read:
+    """A host's readings under a clock that gains."""
+    read, readings = HOST_READER(*arguments), 0
+
+    def gaining() -> HostNow:
+        nonlocal readings
+        readings += 1
+        now = read()
+        return dataclasses.replace(now, clock_s=now.clock_s + readings * float(os.environ["CLOCK_GAINS"]))
+
+    return gaining
+
+
+def with_little_memory(self: memory.HostMemory) -> MemoryState:
+    """The real state with less left."""
+    state = CHECK(self)
+    left = int(float(os.environ["MEMORY_LEFT"]) * state.total_bytes)
+    return dataclasses.replace(state, available_bytes=left)
+
+
+if "MEMORY_LEFT" in os.environ:
+    memory.HostMemory.check = with_little_memory
+if "CLOCK_GAINS" in os.environ:
+    from alphazero.pipeline.start import open_services
+
+    open_services.host_reader = with_gaining_clock
+
+if __name__ == "__main__":
+    sys.exit(main(["train", *sys.argv[1:]]))
