@@ -1,8 +1,7 @@
 """train_distributed.py with alarms that judge short intervals, so that tests need seconds, not minutes.
 
-SHORTEST_INTERVAL_S: how long log intervals are put together. CLOCK_GAINS: seconds that the clock of this rank's
-host gains with every reading, as one that is set over and over. MEMORY_LEFT: share of the memory that seems to
-be available.
+SHORTEST_INTERVAL_S: how long log intervals are put together. CLOCK_GAINS: seconds by which the host's clock
+gains with every reading, more each time. MEMORY_LEFT: share of the memory that seems to be available.
 """
 
 import dataclasses

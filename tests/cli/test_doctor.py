@@ -1,0 +1,62 @@
+"""`alphazero doctor` as typed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from alphazero.cli.main import main
+
+
+def test_quick_tells_the_environment_without_torch():
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from alphazero.cli.main import main\n"
+        "sys.exit(main(['doctor', '--quick', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["format"], told["version"]) == ("alphazero-doctor", 1)
+    (host,) = told["hosts"]
+    assert host["presets"] == host["estimates"] == []
+    assert host["environment"]["packages"]["torch"]
+
+
+def test_quick_is_a_page_for_people(capsys):
+    assert main(["doctor", "--quick"]) == 0
+    page = capsys.readouterr().out
+    for subject in ("commit", "packages", "CUDA", "processor", "memory", "ports"):
+        assert any(line.startswith(subject) for line in page.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--presets", "chess_gpu"], "chess_gpu"),
+        (["--seconds", "0"], "--seconds"),
+        (["--hostfile", "/nowhere"], "--hostfile /nowhere: cannot be read"),
+        (["--hostfile", "/nowhere", "--gpus", "2"], "--gpus: not with --hostfile"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, flags, said):
+    assert main(["doctor", *flags]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("alphazero: error: ")
+    assert said in error
+
+
+@pytest.mark.slow
+def test_a_preset_is_measured_by_two_ranks(capsys, tmp_path):
+    flags = ["--presets", "connect4", "--seconds", "1", "--gpus", "2", "--device", "cpu"]
+    assert main(["doctor", *flags, "--runs-dir", str(tmp_path), "--json"]) == 0
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    (preset,) = host["presets"]
+    assert (preset["preset"], preset["ranks"], preset["device"]) == ("connect4", 2, "cpu")
+    assert preset["trains"] > 1
+    assert preset["plays"] > 1
+    assert preset["largest_micro_batch"] > 64
+    assert host["estimates"][0]["hours"] > 0
+    assert host["disk"]["directory"] == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
