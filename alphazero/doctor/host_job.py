@@ -15,6 +15,7 @@ from alphazero.cluster.plan.cpu_ranks import choose_cpu_ranks
 from alphazero.config import Config, load_config
 from alphazero.doctor.figures import PresetFigures, figures_from_json
 from alphazero.errors import ConfigError
+from alphazero.host.die_with_parent import guarded
 from alphazero.host.machine import count_cores, find_free_port, look_at_this_machine, visible_devices
 from alphazero.host.memory import HostMemory
 from alphazero.training.batch.batch_numbers import batch_over, fix_batch
@@ -85,7 +86,7 @@ def _run_ranks(module: Sequence[str], ranks: int, directory: Path, limit_s: floa
             with Path(directory, f"rank-{rank}.txt").open("wb") as output:
                 processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", *module],
+                        guarded((sys.executable, "-m", *module)),
                         env=_environment(rank, ranks, port),
                         stdin=subprocess.DEVNULL,
                         stdout=output,

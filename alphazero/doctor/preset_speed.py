@@ -166,7 +166,9 @@ def _seconds_per_step(
     training = dataclasses.replace(config.training, batch_size=plan.batch_size)
     bench = Bench.make(dataclasses.replace(config, training=training), runtime, plan, exchange)
     engine = bench.make_engine()
-    times = StepTimes(warm_up_steps=1, least_steps=2, seconds=seconds * 0.7)
+    # On a GPU the first steps record graphs and choose kernels.
+    warm_up = 1 if runtime.device.type == "cpu" else 5
+    times = StepTimes(warm_up_steps=warm_up, least_steps=2, seconds=seconds * 0.7)
     train(bench, engine, times if runtime.is_main else StepTimes.endless())
     engine.close()
     return float(exchange.from_main(times.mean_s() if runtime.is_main else 0.0))

@@ -108,10 +108,11 @@ def _torch_cuda() -> str:
     except (OSError, SyntaxError):
         return UNKNOWN
     for node in tree.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        target = node.targets[0] if isinstance(node, ast.Assign) else target
+        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
         value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and target.id == "cuda" and isinstance(value, ast.Constant):
+        is_it = any(isinstance(target, ast.Name) and target.id == "cuda" for target in targets)
+        if is_it and isinstance(value, ast.Constant):
             return str(value.value or "none")
     return "none"
 
