@@ -6,8 +6,8 @@ Everything here runs on every rank of a small job, as training does.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
-from typing import Any
 
 import torch
 
@@ -21,7 +21,7 @@ from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import fast_precisions
 from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import lanes_of, new_lane, play
+from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
 from alphazero.text import counted
 from alphazero.training.batch.batch_numbers import fix_batch
 from alphazero.training.batch.memory_probe import (
@@ -47,10 +47,6 @@ from alphazero.training.runtime import Runtime
 
 # Whole steps are measured where this many fit into the time; else passes of fewer positions.
 LEAST_STEPS = 4
-# Moves of self-play behind a rate; with fewer it is reckoned from simulations.
-LEAST_MOVES = 200
-# Of the time of self-play: what fills the slots with games first.
-WARM_UP_SHARE = 0.3
 # A forward and a backward pass take about as long as three forward passes.
 PASSES_IN_FORWARDS = 3
 # Batches of self-play that must fit into the time, so that a rate comes of it.
@@ -215,38 +211,26 @@ def _play_speed(
         network.eval(), network.spec, runtime.device, precision, own.evaluation_batch
     )
     lanes = [new_lane(number) for number in lanes_of(runtime.rank, runtime.world_size, own.lanes)]
-    marks: list[tuple[float, int]] = []
+    search = self_play_settings(config.search, own, config.training.seed)
 
-    def on_progress(moves: int, games: int) -> bool:
-        marks.append((time.perf_counter(), moves))
-        return marks[-1][0] - began < seconds
+    def play_for(least_s: float, least_batches: int) -> tuple[Played, float]:
+        batches, began = itertools.count(1), time.perf_counter()
 
+        def goes_on(moves: int, games: int) -> bool:
+            return next(batches) < least_batches or time.perf_counter() - began < least_s
+
+        threads = torch.get_num_threads()
+        played = play(
+            network.spec.name, search, lanes, 1 << 30, evaluator, num_threads=threads, on_progress=goes_on
+        )
+        return played, time.perf_counter() - began
+
+    play_for(0.0, 2)  # kernels are chosen and memory is taken in the first batches
     exchange.barrier()
-    began = time.perf_counter()
-    played = play(
-        network.spec.name,
-        self_play_settings(config.search, own, config.training.seed),
-        lanes,
-        1 << 30,
-        evaluator,
-        num_threads=torch.get_num_threads(),
-        on_progress=on_progress,
-    )
-    elapsed = time.perf_counter() - began
-    warm = next(mark for mark in marks if mark[0] - began >= WARM_UP_SHARE * seconds or mark is marks[-1])
-    rates: list[dict[str, Any]] = exchange.gather(
-        {
-            "moves": played.moves - warm[1],
-            "moves_per_s": (played.moves - warm[1]) / max(1e-9, marks[-1][0] - warm[0]),
-            "simulations_per_s": played.simulations / elapsed,
-            "evaluations_per_s": played.evaluations / elapsed,
-        }
-    )
-    total = {name: sum(rank[name] for rank in rates) for name in rates[0]}
+    played, elapsed = play_for(seconds, LEAST_BATCHES)
+    rates: list[list[float]] = exchange.gather([played.simulations / elapsed, played.evaluations / elapsed])
+    simulations, evaluations = (sum(rank[place] for rank in rates) for place in (0, 1))
     share = own.full_search_share
-    if total["moves"] >= LEAST_MOVES:
-        how = "moves of games between untrained networks"
-        return share * total["moves_per_s"], total["evaluations_per_s"], how
     per_move = share * config.search.simulations + (1 - share) * own.fast_simulations
     how = f"simulations of an untrained network, {per_move:,.0f} for each move"
-    return share * total["simulations_per_s"] / per_move, total["evaluations_per_s"], how
+    return share * simulations / per_move, evaluations, how
