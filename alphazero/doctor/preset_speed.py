@@ -50,7 +50,7 @@ LEAST_STEPS = 4
 # A forward and a backward pass take about as long as three forward passes.
 PASSES_IN_FORWARDS = 3
 # Batches of self-play that must fit into the time, so that a rate comes of it.
-LEAST_BATCHES = 8
+LEAST_BATCHES = 4
 MICRO_BATCHES = tuple(2**power for power in range(17))
 
 
@@ -228,9 +228,8 @@ def _play_speed(
     play_for(0.0, 2)  # kernels are chosen and memory is taken in the first batches
     exchange.barrier()
     played, elapsed = play_for(seconds, LEAST_BATCHES)
-    rates: list[list[float]] = exchange.gather([played.simulations / elapsed, played.evaluations / elapsed])
-    simulations, evaluations = (sum(rank[place] for rank in rates) for place in (0, 1))
+    evaluations = float(sum(exchange.gather(played.evaluations / elapsed)))
     share = own.full_search_share
     per_move = share * config.search.simulations + (1 - share) * own.fast_simulations
-    how = f"simulations of an untrained network, {per_move:,.0f} for each move"
-    return share * simulations / per_move, evaluations, how
+    how = f"evaluations of an untrained network, {per_move:,.0f} for each move as it has simulations"
+    return share * evaluations / per_move, evaluations, how

@@ -49,7 +49,7 @@ def test_a_mistake_is_one_line(capsys, flags, said):
 
 @pytest.mark.slow
 def test_a_preset_is_measured_by_two_ranks(capsys, tmp_path):
-    flags = ["--presets", "connect4", "--seconds", "1", "--gpus", "2", "--device", "cpu"]
+    flags = ["--presets", "connect4", "--seconds", "3", "--gpus", "2", "--device", "cpu"]
     assert main(["doctor", *flags, "--runs-dir", str(tmp_path), "--json"]) == 0
     (host,) = json.loads(capsys.readouterr().out)["hosts"]
     (preset,) = host["presets"]
