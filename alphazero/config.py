@@ -382,6 +382,12 @@ class RunConfig:
     wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
     wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
     mute: tuple[str, ...] = setting((), "alarms that are not told (docs/alarms.md)", choices=ALARMS)
+    log_format: str = setting(
+        "text",
+        "form of the lines on stderr and of the run's log: text, or json for a JSON object a line",
+        choices=("text", "json"),
+    )
+    quiet: bool = setting(False, "show only warnings, validations and the end; the run's log has all lines")
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",

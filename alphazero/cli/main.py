@@ -19,6 +19,7 @@ from alphazero.cli.command_table import run_command
 from alphazero.cluster.agent.rank_failure import note_failure
 from alphazero.cluster.agent.rank_side import shows_common_errors
 from alphazero.errors import AlphaZeroError
+from alphazero.run.log_line import error_line
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
         if not error.found_by_all_ranks or shows_common_errors(os.environ):
-            print(f"alphazero: error: {error}", file=sys.stderr)
+            print(error_line(str(error)), file=sys.stderr)
         else:
             # torchrun ends all ranks when the first one fails: the one that speaks must come to it.
             time.sleep(SILENT_RANK_S)
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
             return NOBODY_READS
         # A full disk, a directory that may not be written: the system's own words name the file.
         note_failure(error, AlphaZeroError.exit_code)
-        print(f"alphazero: error: {error}", file=sys.stderr)
+        print(error_line(str(error)), file=sys.stderr)
         return AlphaZeroError.exit_code
     except Exception as error:  # what nobody foresaw, a bug of ours
         note_failure(error, CRASH_STATUS)

@@ -11,10 +11,11 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import read_metrics
+from alphazero.run.work import duration
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.loop.job import Job
-from alphazero.training.loop.progress import describe_validation
+from alphazero.training.loop.validation_summary import describe_validation, told_simply
 
 RULE = "=" * 78
 
@@ -102,16 +103,19 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     validations = read_metrics(job.run, "validation")
     lines = [
         RULE,
-        f"finished          {counted(job.num_steps, 'step')}; this start took {seconds / 60:.1f} minutes",
+        f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",
     ]
-    for when, figures in (("first", validations[:1]), ("last", validations[-1:])):
+    if validations:
+        lines.append(told_simply(validations[-1], validations[0] if validations[1:] else None))
+    for when, figures in (("first", validations[:-1][:1]), ("last", validations[-1:])):
         lines += [
             f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"
             for line in figures
         ]
     lines += [
         f"weights           {weights}",
-        "next:",
+        "next, play against it or have a look at it:",
+        f"  .venv/bin/alphazero play --weights {weights}",
         f"  .venv/bin/alphazero analyse --weights {weights}",
         f"  .venv/bin/alphazero eval --weights {weights} {get_game(job.config.network.game).eval_flags}",
         f"  .venv/bin/alphazero report {job.run.path}",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alphazero.errors import TrainingError
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.pipeline.start.starting_network import StartingNetwork
 from alphazero.run.heartbeat import Phase
+from alphazero.run.run_directory import newest_figures
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
@@ -49,7 +51,10 @@ class PersistentTraining:
             engine = self._engine(plan, network)
             if resumed:
                 engine.load(resumed)
-            trainer = Trainer(self.job, plan, position, engine, self.source, self.validate, self.services)
+            last = self._last_validation(position.step) if resumed else None
+            trainer = Trainer(
+                self.job, plan, position, engine, self.source, self.validate, self.services, last
+            )
             outcome = trainer.run()
             if outcome is not Outcome.DIVERGED:
                 return outcome
@@ -61,7 +66,8 @@ class PersistentTraining:
             resumed = self._last_checkpoint()
             network = self.starting.build(resumed)
             position = _position_after(reached, resumed, trainer.elapsed_s())
-            console.say(
+            self.services.metrics.rewind(position.step)
+            console.warn(
                 f"step {reached.step}: no finite gradients in {counted(training.max_skipped_steps, 'step')}: "
                 f"back to step {position.step} with other positions ahead "
                 f"({rollbacks + 1} of {training.max_rollbacks} times)"
@@ -73,6 +79,12 @@ class PersistentTraining:
             "expected a lower --learning-rate or --clip-gradients, or another --precision",
             found_by_all_ranks=True,
         )
+
+    def _last_validation(self, step: int) -> Mapping[str, float] | None:
+        """The newest one up to `step`, where this rank tells people of it."""
+        if not self.job.runtime.is_main:
+            return None
+        return newest_figures(self.job.run, "validation", step)
 
     def _engine(self, plan: BatchPlan, network: AlphaZeroNet) -> Engine:
         job = self.job

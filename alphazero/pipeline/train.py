@@ -13,6 +13,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
 from alphazero.pipeline.banner import banner, summary
 from alphazero.pipeline.rollback import PersistentTraining
+from alphazero.pipeline.shown_texts import with_opening_shown
 from alphazero.pipeline.sources.generations import Generations
 from alphazero.pipeline.sources.given_games import GivenGames
 from alphazero.pipeline.sources.loading import loader_threads
@@ -34,7 +35,8 @@ from alphazero.pipeline.start.run_start import Request, RunStart, find_run, make
 from alphazero.pipeline.start.starting_network import starting_network
 from alphazero.pipeline.start.weights_files import keep_weights
 from alphazero.pipeline.validation import make_validation
-from alphazero.run.console import Console
+from alphazero.run.console import Console, ConsoleStyle
+from alphazero.run.log_line import Topic
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.training.batch.batch_numbers import fix_batch
@@ -60,7 +62,8 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     stop = StopRequest()
     torch.set_num_threads(default_threads(runtime.local_world_size))
     exchange = start_process_group(runtime)
-    console = Console(runtime.is_main)
+    console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
+    console.begin("preparing")
     try:
         # Before all that depends on settings: ranks that were told unlike things would wait for each other.
         asked = request.of_this_start()
@@ -70,7 +73,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
         with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
             status = _train(config, settings, runtime, request, start, exchange, console, stop)
     finally:
-        console.end_bar()
+        console.close()
     # Not after a fault: NCCL would wait for ranks that wait for this one, and the fault would never be told.
     # The process then ends as it is (alphazero.cli.main).
     end_process_group()
@@ -106,8 +109,10 @@ def _train(
         keep_saved="precision" not in config.asked,
     )
     config = dataclasses.replace(config, training=precision.training)
-    plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
-    window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
+    with console.working("choosing micro-batches"):
+        plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
+    with console.working("reading the games"):
+        window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange, enabled=config.training.pin_ranks)
@@ -124,10 +129,10 @@ def _train(
     make_directory(start, job, request.argv, exchange, console.alarm, starting.source)
     exchange.on_each(lambda: keep_weights(job, start))
     if saved and saved.step >= job.num_steps:
-        console.say(complete(job, saved, request))
+        console.say(complete(job, saved, request), Topic.END)
         data_check.close()
         return 0
-    console.log_to(job.run.log)
+    console.log_to(job.run.path)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
     notices += [*precision.notices, *changes, *plan_changes]
@@ -140,6 +145,7 @@ def _train(
         with in_service(job, services), data_check:
             source = make_source(job, network.spec, window, services)
             validate = make_validation(job, held_out, network.spec, exchange)
+            validate = with_opening_shown(validate, job, services.metrics)
             stretches = PersistentTraining(job, settings, starting, source, validate, services)
             outcome = stretches.run(plan, network, start.resumed)
     finally:
@@ -147,7 +153,7 @@ def _train(
             say_how_to_go_on(job, request, console)
     if outcome is Outcome.STOPPED:
         return stop.exit_status(exchange)
-    console.say(summary(job, time.monotonic() - started, request.command))
+    console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
     return 0
 
 
@@ -166,7 +172,7 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
 def say_how_to_go_on(job: Job, request: Request, console: Console) -> None:
     """The line with which to go on from what was saved; a launcher of ours says it itself."""
     if not request.is_launched and (job.run.checkpoints / LATEST).exists():
-        console.say(f"continue with: {continuing(request.command, job.run.path.name)}")
+        console.say(f"continue with: {continuing(request.command, job.run.path.name)}", Topic.END)
 
 
 def make_source(job: Job, spec: GameSpec, window: Window | None, services: RankServices) -> DataSource:

@@ -1,4 +1,4 @@
-"""Where figures go: metrics.jsonl, TensorBoard, Weights & Biases. Rank 0 only."""
+"""Where figures go: a line each in metrics.jsonl, and to whatever else a run asked for. Rank 0 only."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from alphazero.config import RunConfig
-from alphazero.errors import ConfigError
 from alphazero.files import cut_unfinished_line
 from alphazero.run.run_directory import RunDirectory
 
 # Of an event: text for people, or a number.
 Field = str | float
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 class MetricWriter(Protocol):
@@ -29,8 +24,17 @@ class MetricWriter(Protocol):
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         """Record something that happened, told in text as well as in figures."""
 
-    def close(self) -> None:
-        """Flush and release."""
+    def note(self, name: str, step: int, text: str) -> None:
+        """Show a text in Markdown: a game, a position."""
+
+    def flush(self) -> None:
+        """Have all that came so far on disk: after the checkpoint that follows it is not made again."""
+
+    def rewind(self, step: int) -> None:
+        """The run goes back to the checkpoint of `step`: what came later will be made again."""
+
+    def close(self, failed: bool = False) -> None:
+        """Flush and release. failed: the run ended by an error."""
 
 
 class JsonLinesWriter:
@@ -49,68 +53,22 @@ class JsonLinesWriter:
         """Append one line."""
         self._append({"kind": kind, "step": step, **fields})
 
-    def _append(self, line: Mapping[str, Field]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+    def note(self, name: str, step: int, text: str) -> None:
+        """Nothing: texts for viewers are no figures."""
 
-    def close(self) -> None:
+    def flush(self) -> None:
+        """Nothing: every line is flushed."""
+
+    def rewind(self, step: int) -> None:
+        """Nothing: readers take the newest word on each step."""
+
+    def close(self, failed: bool = False) -> None:
         """Close the file."""
         self._file.close()
 
-
-class TensorBoardWriter:
-    """Scalars named kind/figure."""
-
-    def __init__(self, run: RunDirectory, first_step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        # Points a resumed run makes again are hidden by purge_step.
-        self._writer: SummaryWriter = SummaryWriter(str(run.tensorboard), purge_step=first_step)
-
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Add one point a figure."""
-        for name, value in figures.items():
-            self._writer.add_scalar(f"{kind}/{name}", value, step)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Add a text of Markdown: a field a line."""
-        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
-        self._writer.add_text(kind, "  \n".join(lines), step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
-
-
-class WandbWriter:
-    """Weights & Biases, resumed under the run's own name."""
-
-    def __init__(self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any]) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ConfigError("--wandb: the package is not installed; expected pip install wandb") from error
-        self._run: Any = wandb.init(
-            project=config.wandb_project,
-            entity=config.wandb_team or None,
-            group=config.wandb_group or None,
-            name=run.path.name,
-            id=run.path.name,
-            resume="allow",
-            config=dict(settings),
-        )
-
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Log one step."""
-        self._run.log({f"{kind}/{name}": value for name, value in figures.items()}, step=step)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Log the fields."""
-        self._run.log({f"{kind}/{name}": value for name, value in fields.items()}, step=step)
-
-    def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
+    def _append(self, line: Mapping[str, Field]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
 
 
 class AllWriters:
@@ -144,21 +102,28 @@ class AllWriters:
             for writer in self._writers:
                 writer.event(kind, self._step, timed)
 
-    def close(self) -> None:
-        """Close each."""
+    def note(self, name: str, text: str) -> None:
+        """Show people a text in Markdown, where they look at curves, at the step that was written last."""
+        with self._lock:
+            for writer in self._writers:
+                writer.note(name, self._step, text)
+
+    def flush(self) -> None:
+        """Have all that came so far on disk, before a checkpoint that includes it."""
+        with self._lock:
+            for writer in self._writers:
+                writer.flush()
+
+    def rewind(self, step: int) -> None:
+        """The run goes back to the checkpoint of `step`."""
+        with self._lock:
+            self._step = step
+            for writer in self._writers:
+                writer.rewind(step)
+
+    def close(self, failed: bool = False) -> None:
+        """Close each. failed: the run ended by an error."""
         with self._lock:
             writers, self._writers = self._writers, []
             for writer in writers:
-                writer.close()
-
-
-def open_writers(
-    run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], first_step: int
-) -> AllWriters:
-    """The writers of rank 0. settings: all of the run's, by section."""
-    writers: list[MetricWriter] = [JsonLinesWriter(run)]
-    if config.tensorboard:
-        writers.append(TensorBoardWriter(run, first_step))
-    if config.wandb:
-        writers.append(WandbWriter(run, config, settings))
-    return AllWriters(writers, first_step)
+                writer.close(failed)

@@ -44,6 +44,14 @@ def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
     return shlex.join([*kept, "--run-name", run_name, *more])
 
 
+def afresh(words: Sequence[str], run_name: str) -> str:
+    """The command that begins the run once more, in a directory beside it."""
+    if not words:
+        return f"{UNKNOWN_COMMAND} --fresh-start"
+    kept = without_resume([word for word in words if word != "--fresh-start"])
+    return shlex.join([*without(kept, "--run-name"), "--run-name", run_name, "--fresh-start"])
+
+
 def without(arguments: Sequence[str], flag: str) -> list[str]:
     """`arguments` less `flag VALUE` and `flag=VALUE`."""
     kept: list[str] = []

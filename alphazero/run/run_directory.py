@@ -49,18 +49,13 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """What rank 0 told the console."""
+        """What rank 0 told the console, as text; log.jsonl beside it has what it told as JSON."""
         return self.path / "log.txt"
 
     @property
     def metrics(self) -> Path:
         """One JSON object a line: every step's losses, every validation."""
         return self.path / "metrics.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """TensorBoard events."""
-        return self.path / "tensorboard"
 
     @property
     def config(self) -> Path:
@@ -201,6 +196,22 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
 
     _read_lines(run, take)
     return [by_step[step] for step in sorted(by_step)]
+
+
+def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
+    """The newest line of one kind up to `step`, None where there is none; damaged lines are passed over."""
+    mark = f'"kind": "{kind}"'
+    try:
+        lines = complete_lines(run.metrics)
+    except OSError as error:
+        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
+    for text in reversed(lines):
+        try:
+            if mark in text and (line := json.loads(text))["kind"] == kind and int(line["step"]) <= step:
+                return {name: value for name, value in line.items() if isinstance(value, (int, float))}
+        except (ValueError, LookupError, TypeError, RecursionError):
+            continue
+    return None
 
 
 def read_events(run: RunDirectory, kind: str) -> list[dict[str, str | float]]:

@@ -13,16 +13,18 @@ from alphazero.pipeline import train as module
 def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     """Run train() with `work` for what a rank does; what was called, in order."""
     called: list[str] = []
-    console = SimpleNamespace(alarm=None, end_bar=lambda: called.append("end of bar"))
+    console = SimpleNamespace(alarm=None, begin=lambda what: None, close=lambda: called.append("end of bar"))
     request = module.Request(argv=(), command="")
     runtime: Any = SimpleNamespace(is_main=True, local_rank=0, local_world_size=1, device=None)
     monkeypatch.setattr(module, "start_process_group", lambda runtime: None)
     monkeypatch.setattr(module, "end_process_group", lambda: called.append("end of group"))
-    monkeypatch.setattr(module, "Console", lambda is_main: console)
+    monkeypatch.setattr(module, "Console", lambda is_main, style: console)
     monkeypatch.setattr(module, "compare_ranks", lambda *args, check: ())
     monkeypatch.setattr(module, "find_run", lambda *args: contextlib.nullcontext())
     monkeypatch.setattr(module, "_train", work)
-    config: Any = SimpleNamespace(run=None, preset="", training=None)
+    config: Any = SimpleNamespace(
+        run=SimpleNamespace(log_format="text", quiet=False), preset="", training=None
+    )
     settings: Any = None
     with contextlib.suppress(TrainingError):
         called.append(f"status {module.train(config, settings, runtime, request)}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from alphazero.cluster.agent.protocol import Output
+from alphazero.run.log_line import stamped
 
 CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16
@@ -32,7 +33,7 @@ MARK = re.compile(r"^\[rank\d+\]: ")
 
 
 class OutputStream:
-    """One source of output: to its log file as it comes, to the head by whole lines or in pieces."""
+    """One source of output: to its log file with the time of each line, to the head by lines or in pieces."""
 
     def __init__(self, rank: int | None, log: Path, by_lines: bool, tell: Callable[[Output], None]) -> None:
         self.rank = rank
@@ -49,15 +50,11 @@ class OutputStream:
 
     def write(self, data: bytes) -> None:
         """What the source wrote last."""
-        if self._file is not None:
-            try:
-                self._file.write(data)
-            except OSError as error:
-                self._file = None
-                self._tell(Output(None, f"{self.log}: cannot be written: {error.strerror}\n"))
         text = self._decoder.decode(data)
         *lines, rest = (self._rest + text).split("\n")
         self._rest = rest[-MAX_LINE:]
+        # A terminal's bar is drawn over and over, without an end of its line.
+        self._keep("".join(stamped(f"{line}\n") for line in lines).encode() if self._by_lines else data)
         for line in lines:
             if ERROR_LINE.fullmatch(bare := line.strip().rpartition("\r")[2]):
                 self.error = MARK.sub("", bare)[:MAX_ERROR]
@@ -65,6 +62,16 @@ class OutputStream:
             self._tell(Output(self.rank, text))
         elif lines:
             self._tell(Output(self.rank, "\n".join(lines) + "\n"))
+
+    def _keep(self, data: bytes) -> None:
+        """Append to the log file, as long as that goes."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._file = None
+            self._tell(Output(None, f"{self.log}: cannot be written: {error.strerror}\n"))
 
     def close(self) -> None:
         """No more comes: an unfinished line is a line."""

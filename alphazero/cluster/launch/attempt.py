@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import signal
 import threading
@@ -17,6 +18,7 @@ from alphazero.cluster.hosts.remote import AgentLink, explain_ssh
 from alphazero.cluster.launch.banner import show
 from alphazero.cluster.launch.hang_watch import Hang, find_hang
 from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.run.log_line import FORMAT_VARIABLE, JSON, in_json, stamped
 
 TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
@@ -192,13 +194,17 @@ class Attempt:
 
     def _show(self, link: AgentLink, output: Output) -> None:
         """Rank 0 speaks to people as it is; what others say is marked."""
-        if output.rank == 0 or (output.rank is None and len(self._links) == 1):
-            show(output.text)
+        if os.environ.get(FORMAT_VARIABLE) == JSON:
+            rank = "" if output.rank is None else f" rank {output.rank}"
+            show(in_json(output.text, f"{link.remote.name}{rank}"))
+        elif output.rank == 0 or (output.rank is None and len(self._links) == 1):
+            show(output.text if link.job.columns else stamped(output.text))
         else:
             who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
             clear = "\r\x1b[K" if link.job.columns else ""  # a progress bar may stand there
             lines = output.text.splitlines()
-            show("".join(f"{clear}{who}: {line}\n" for line in lines))
+            said = "".join(f"{clear}{who}: {line}\n" for line in lines)
+            show(said if link.job.columns else stamped(said))
 
     def _note_checkpoint(self, link: AgentLink, step: int) -> None:
         before = self._checkpoints_before.setdefault(link.remote.name, step)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from alphazero.cluster.plan.commands import Command
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.host.machine import Machine
+from alphazero.run.log_line import program_line
 
 Say = Callable[[str], None]
 
 
 def say(text: str) -> None:
     """A line of the launcher, on stderr: stdout belongs to the job and to --dry-run."""
-    show(f"alphazero: {text}\n")
+    show(program_line(text) + "\n")
 
 
 def show(text: str) -> None:

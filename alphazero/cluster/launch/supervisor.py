@@ -52,7 +52,7 @@ class Supervision:
     on every host. choose_run: from the device (cuda or cpu) to the run's absolute directory and the
     arguments of the trainer. plan: of this machine's part where it is decided already (one machine, or one
     of several that are started by hand), else None. data: paths that every host must have as the head does;
-    sync_data: send it where it is missing.
+    sync_data: send it where it is missing. quiet: say nothing of how ranks are started.
     interface: of gloo and NCCL, "" for the one on each host's route to the master.
     min_nodes: go on with so many hosts, 0 for all. unfit_hosts_stay: start in spite of what the host
     comparison found. preflight: let all ranks meet for a moment before a start that uses hosts which the
@@ -73,6 +73,7 @@ class Supervision:
     interface: str = ""
     data: tuple[str, ...] = ()
     sync_data: bool = False
+    quiet: bool = False
     max_restarts: int = 0
     min_nodes: int = 0
     unfit_hosts_stay: bool = False
@@ -376,9 +377,10 @@ class Supervisor:
                 run.arguments,
                 slots,
             )
-            if job.plan and not is_preflight:
+            if job.plan and not is_preflight and not job.quiet:
                 for line in banner(plan, one.probe.machine, command):
                     self._say(line)
+                self._say("starting: ranks take some seconds to load PyTorch and DeepSpeed")
             node = NodeJob(
                 token=token,
                 host=one.host.remote.name,

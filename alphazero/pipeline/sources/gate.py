@@ -46,7 +46,8 @@ class Gate:
         if self.champion is None:
             self.champion = _copied(candidate)
             return "gate: the first weights play"
-        score = self._match(candidate, self.champion, generation, step)
+        with self._services.console.working(f"gate of generation {generation}: new weights against old"):
+            score = self._match(candidate, self.champion, generation, step)
         takes_over = score.share >= own.gate_score
         if takes_over:
             self.champion = _copied(candidate)

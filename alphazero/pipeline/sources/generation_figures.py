@@ -22,6 +22,7 @@ class Totals:
     simulations: int = 0
     evaluations: int = 0
     batches: int = 0
+    games: int = 0
 
     def add(self, played: Played) -> None:
         """One more round."""
@@ -29,9 +30,10 @@ class Totals:
         self.simulations += played.simulations
         self.evaluations += played.evaluations
         self.batches += played.batches
+        self.games += len(played.finished)
 
     def numbers(self) -> list[int]:
-        """In the order of the fields."""
+        """What ranks add up, in the order of the fields."""
         return [self.moves, self.simulations, self.evaluations, self.batches]
 
 

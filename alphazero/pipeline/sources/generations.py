@@ -24,6 +24,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.health.gpu_usage import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.pipeline.shown_texts import game_text
 from alphazero.pipeline.sources.gate import Gate
 from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
 from alphazero.pipeline.sources.loading import make_loader
@@ -32,9 +33,12 @@ from alphazero.pipeline.sources.saved_lanes import saved_lanes
 from alphazero.pipeline.sources.shared_games import SharedGames
 from alphazero.pipeline.sources.standing import Standing
 from alphazero.run.heartbeat import Phase
+from alphazero.run.log_line import Topic
+from alphazero.run.work import Work
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
+from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
 from alphazero.training.loop.data_source import SourceState, Weights
@@ -134,8 +138,13 @@ class Generations:
         started = time.monotonic()
         finished: list[pa.RecordBatch] = []
         mine, positions, totals = self._mine, standing.positions, Totals()
+        work = services.console.begin(
+            f"self-play, generation {standing.generation + 1} of {own.generations}",
+            max(1, needed - positions),
+            "position",
+        )
         while not finished or positions < needed:
-            played = self._play_round(step, mine, totals.batches)
+            played = self._play_round(step, mine, totals, work)
             if played is None:
                 return False
             mine = played.under_way
@@ -150,6 +159,8 @@ class Generations:
             finished.append(batch)
             positions += games.num_trained_positions(batch)
             totals.add(played)
+            work.advance(positions - standing.positions)
+        services.console.end(work)
         all_finished = games.concatenated(finished)
         self._take(mine, all_finished, positions, end_step)
         figures = GenerationFigures(
@@ -160,6 +171,8 @@ class Generations:
             time.monotonic() - started,
         )
         figures.tell(step, totals, services)
+        if all_finished.num_rows and not services.exchange.rank:
+            services.metrics.note("self-play game", game_text(self._spec.name, all_finished))
         return True
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -178,19 +191,22 @@ class Generations:
             self._own.evaluation_batch,
         )
 
-    def _play_round(self, step: int, mine: list[_core.SelfPlayGame], done: int) -> Played | None:
+    def _play_round(
+        self, step: int, mine: list[_core.SelfPlayGame], totals: Totals, work: Work
+    ) -> Played | None:
         """One round of this rank's lanes; None on all ranks where one was asked to stop.
 
-        done: batches of this rank's earlier rounds of the generation.
+        totals: of this rank's earlier rounds of the generation. work: told of moves as they are made.
         """
         own, services = self._own, self._services
         assert self._evaluator is not None
         generation = self._standing.generation + 1
-        batches = itertools.count(done)  # a move of many lanes takes long, a batch does not
-        services.heartbeat.beat(Phase.SELF_PLAY, step, done)
+        batches = itertools.count(totals.batches)  # a move of many lanes takes long, a batch does not
+        services.heartbeat.beat(Phase.SELF_PLAY, step, totals.batches)
 
         def on_progress(moves: int, num_games: int) -> bool:
             services.heartbeat.beat(Phase.SELF_PLAY, step, next(batches))
+            work.note = self._told(totals.moves + moves, totals.games + num_games)
             return not services.stop.requested
 
         with services.gpus.meter.doing(Doing.SELF_PLAY) if services.gpus else contextlib.nullcontext():
@@ -206,9 +222,16 @@ class Generations:
             )
         services.heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         if not all(services.exchange.numbers(int(played.is_complete))):
-            services.console.say(f"stopping: a signal came during the games of generation {generation}")
+            services.console.say(
+                f"stopping: a signal came during the games of generation {generation}", Topic.END
+            )
             return None
         return played
+
+    def _told(self, moves: int, num_games: int) -> str:
+        """What this rank has played of a generation so far; there are moves long before games end."""
+        where = " on rank 0" if self._services.exchange.world_size > 1 else ""
+        return f"{counted(moves, 'move')} and {counted(num_games, 'game')} ended{where}"
 
     def _take(
         self, mine: list[_core.SelfPlayGame], finished: pa.RecordBatch, positions: int, end_step: int

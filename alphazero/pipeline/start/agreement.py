@@ -26,7 +26,10 @@ Facts = Mapping[str, Any]
 OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
     "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
     "run": frozenset(
-        {"runs_dir", "tensorboard", "wandb", "wandb_project", "wandb_team", "wandb_group", "health_interval"}
+        {
+            *("runs_dir", "tensorboard", "wandb", "wandb_project", "wandb_team", "wandb_group"),
+            *("log_format", "quiet", "health_interval"),
+        }
     ),
 }
 # A difference here is said and no more.

@@ -24,6 +24,8 @@ OF_A_START: Mapping[str, frozenset[str]] = {
             "wandb_project",
             "wandb_team",
             "wandb_group",
+            "log_format",
+            "quiet",
             "health_interval",
         }
     ),

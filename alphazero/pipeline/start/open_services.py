@@ -9,7 +9,6 @@ from functools import partial
 
 import torch
 
-from alphazero.config import to_table
 from alphazero.health.findings import Finding
 from alphazero.health.gpu_usage import UsageMeter
 from alphazero.health.thresholds import load_thresholds
@@ -19,7 +18,8 @@ from alphazero.pipeline.start.run_start import RunStart
 from alphazero.pipeline.start.weights_files import write_best, write_newest
 from alphazero.run.console import Console
 from alphazero.run.heartbeat import HeartbeatWriter, Phase
-from alphazero.run.metrics import AllWriters, open_writers
+from alphazero.run.metrics import AllWriters
+from alphazero.run.viewers.viewers import open_writers
 from alphazero.training.alarms.desk import AlarmDesk, silent_desk
 from alphazero.training.alarms.health import CAUSE as HEALTH
 from alphazero.training.alarms.health import health_alarm
@@ -45,11 +45,11 @@ def open_services(
     def open_metrics() -> AllWriters:
         if not runtime.is_main:
             return AllWriters([])
-        return open_writers(job.run, job.config.run, to_table(job.config), start.step)
+        return open_writers(job.run, job.config, start.step, runtime.world_size, console.say)
 
     metrics = exchange.on_each(open_metrics)
     hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
-    desk = AlarmDesk(console.say, metrics.event, job.config.run.mute) if runtime.is_main else silent_desk()
+    desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else silent_desk()
     return RankServices(
         exchange=exchange,
         console=console,
@@ -76,14 +76,16 @@ def open_gpu_board(runtime: Runtime, exchange: Exchange) -> GpuBoard | None:
 def in_service(job: Job, services: RankServices) -> Iterator[None]:
     """The host is watched within the block; after it all that was written is on disk."""
     watcher = make_watcher(job, services)
+    failed = True
     try:
         if watcher:
             watcher.start()
         yield
+        failed = False
     finally:
         if watcher:
             watcher.stop()
-        services.metrics.close()
+        services.metrics.close(failed)
         if services.writer:
             services.writer.wait()
 

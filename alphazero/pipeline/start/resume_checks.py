@@ -7,12 +7,13 @@ import dataclasses
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
 from alphazero.errors import CheckpointError, ConfigError
+from alphazero.network.weights.weights import weights_file_name
 from alphazero.pipeline.sources.saved_lanes import saved_lanes
 from alphazero.pipeline.sources.shared_games import SharedGames
 from alphazero.pipeline.sources.standing import Standing
 from alphazero.pipeline.start.changed_settings import changed_settings, told_changes
 from alphazero.pipeline.start.run_start import Request, RunStart
-from alphazero.run.next_command import continuing
+from alphazero.run.next_command import afresh, continuing
 from alphazero.run.run_directory import RunDirectory
 from alphazero.text import counted
 from alphazero.training.checkpoint.checkpoint import TrainingState
@@ -97,10 +98,16 @@ def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[st
 
 def complete(job: Job, saved: TrainingState, request: Request) -> str:
     """What a start is told of a run that has nothing left to do."""
-    more = continuing(request.command, job.run.path.name, "--steps", str(2 * saved.step))
-    return (
-        f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do; it starts over with "
-        f"--fresh-start, and trains on with: {more}"
+    name = job.run.path.name
+    weights = job.run.path / weights_file_name(job.config.network)
+    more = continuing(request.command, name, "--steps", str(2 * saved.step))
+    return "\n".join(
+        (
+            f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
+            f"  train on to step {2 * saved.step}:  {more}",
+            f"  begin anew, beside it:  {afresh(request.command, name)}",
+            f"  play against it:  .venv/bin/alphazero play --weights {weights}",
+        )
     )
 
 

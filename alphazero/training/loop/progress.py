@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import torch
 
 from alphazero.config import LossConfig
 from alphazero.network.model.loss import SUM_NAMES
+from alphazero.run.log_line import Topic
+from alphazero.run.work import duration
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.services import RankServices
+from alphazero.training.loop.time_left import TimeLeft
 from alphazero.training.usage.job_usage import JobUsage
 from alphazero.training.usage.part_clock import Part, PartClock
 
@@ -58,6 +60,7 @@ class Progress:
         self._exchange = services.exchange
         self._metrics = services.metrics
         self._console = services.console
+        self._time_left = TimeLeft(job.num_steps)
         self._pending: list[StepSums] = []
         self._epoch = torch.zeros(NUM_SUMS, dtype=torch.float64)  # sums since its first step here
         self.restart_clock()
@@ -66,9 +69,14 @@ class Progress:
         """What came since the last step was no training: validation, a pause."""
         self._started = time.monotonic()
 
-    def pause(self, seconds: float) -> None:
-        """The last `seconds` were no training: games were played."""
+    def pause(self, seconds: float, what: str = "", every: int = 0) -> None:
+        """The last `seconds` were no training: games were played, the network was validated.
+
+        what: named where it comes again after `every` steps.
+        """
         self._started += seconds
+        if every:
+            self._time_left.add_pause(what, seconds, every)
 
     def add(self, step: StepSums) -> None:
         """Keep a step's sums; no rank waits here."""
@@ -111,11 +119,11 @@ class Progress:
         epoch = step * batch_size // num_samples
         if epoch > (step - 1) * batch_size // num_samples:
             figures = step_figures(self._epoch.tolist(), self._job.config.loss)
-            self._metrics.write("epoch", epoch, figures)
+            self._metrics.write("epoch", epoch, figures | {"ended_in_step": float(step)})
             self._console.say(
                 f"epoch {epoch} ended in step {step} | mean over all ranks: loss {figures['loss']:.4f} "
                 f"policy {figures['policy_loss']:.4f} value {figures['value_loss']:.4f} | "
-                f"top-1 {figures['policy_top1']:.2%}"
+                f"top-1 {figures['policy_top1']:.2%}",
             )
             self._epoch.zero_()
 
@@ -138,14 +146,20 @@ class Progress:
                 "minutes": self._elapsed_s() / 60,
             },
         )
-        remaining = timedelta(seconds=round((self._job.num_steps - step) * seconds / len(sums)))
+        self._time_left.add_steps(len(sums), seconds)
+        left_s = self._time_left.seconds(step) or 0.0
+        rate = self._learning_rate(step)
         devices = "GPUs" if self._job.runtime.device.type == "cuda" else "CPU ranks"
         self._console.say(
             f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "
             f"value {mean['value_loss']:.4f} | top-1 {mean['policy_top1']:.1%} | "
-            f"lr {self._learning_rate(step):.2e} | {speed:,.0f} samples/s | {usage}ETA {remaining} | "
-            f"{devices}: {world_size}"
+            f"lr {rate:.2e} | {speed:,.0f} samples/s | {usage}ETA {duration(left_s)} | "
+            f"{devices}: {world_size}",
+            Topic.STEP,
+            {"step": step, "num_steps": self._job.num_steps, **mean, "learning_rate": rate}
+            | {"samples_per_s": speed, "eta_s": round(left_s)},
         )
+        self._console.note_bar(f"loss {mean['loss']:.3f}", left_s)
 
 
 def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
@@ -165,17 +179,3 @@ def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
         "policy_top1": named["top1"] / count,
         "value_mse": named["value_squared_error"] / count,
     }
-
-
-def describe_validation(figures: Mapping[str, float]) -> str:
-    """The figures of a validation in a line."""
-    parts = []
-    if "policy_loss" in figures:
-        parts = [
-            f"top-1 {figures['policy_top1']:.2%} top-5 {figures['policy_top5']:.2%}",
-            f"policy loss {figures['policy_loss']:.4f}",
-            f"value loss {figures['value_loss']:.4f} mse {figures['value_mse']:.4f}",
-        ]
-    if "move_error" in figures:
-        parts.append(f"moves that err against exact truth {figures['move_error']:.2%}")
-    return " | ".join(parts)

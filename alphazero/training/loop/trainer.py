@@ -13,6 +13,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.health.gpu_usage import Doing
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.heartbeat import Phase
+from alphazero.run.log_line import Topic
 from alphazero.text import counted
 from alphazero.training.batch.memory_probe import is_out_of_memory
 from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
@@ -21,10 +22,11 @@ from alphazero.training.engine.engine import Engine
 from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.position import Outcome, Position
-from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums, describe_validation
+from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums
 from alphazero.training.loop.schedule import Rhythm, learning_rate
 from alphazero.training.loop.services import RankServices
 from alphazero.training.loop.snapshot import snapshot, training_state
+from alphazero.training.loop.validation_summary import describe_validation
 from alphazero.training.loop.wishes import LAST_WISHES, Wish, ranks_by_wish
 from alphazero.training.usage.part_clock import Part, make_part_clock
 
@@ -44,7 +46,9 @@ class Trainer:
         source: DataSource,
         validate: Validate,
         services: RankServices,
+        last_validation: Mapping[str, float] | None = None,
     ) -> None:
+        """last_validation: figures of an earlier start, which the next validation is compared with."""
         self._job = job
         self.plan = plan
         self.position = position
@@ -62,6 +66,7 @@ class Trainer:
         self._last_save = time.monotonic()
         self._bad_in_a_row = 0
         self._is_new_plan = True  # its first step compiles, and tries the memory
+        self._last_validation: Mapping[str, float] | None = last_validation
         self._unheard: StepSums | None = None  # a step that the device has not told of
         self._scale_before, self._was_at_minimum = 1.0, True  # the loss scale of that step
 
@@ -88,7 +93,7 @@ class Trainer:
         finally:
             self._console.end_bar()
         if position.step < num_steps and wishes & Wish.STOP:
-            self._console.say(f"stopping: a signal came during step {position.step}")
+            self._console.say(f"stopping: a signal came during step {position.step}", Topic.END)
         if position.saved_step != position.step and not wishes & Wish.FAULT:
             self.save({})
         self._settle()
@@ -105,7 +110,10 @@ class Trainer:
         self._beat(Phase.DATA)
         with self._apart():
             until = self._source.prepare(self.position.step, self._engine.inference_tensors)
-        self._progress.pause(time.monotonic() - before)
+        games = self._job.config.self_play
+        is_game_time = games.mode != "supervised" and self.position.step >= games.pretraining_steps
+        every = games.steps_per_generation if is_game_time else 0
+        self._progress.pause(time.monotonic() - before, "self-play", every)
         return None if until is None else min(until, self._job.num_steps)
 
     def _run_plan(self, until: int) -> Wish:
@@ -221,7 +229,7 @@ class Trainer:
                 found_by_all_ranks=True,
             )
         self.plan = self.plan.with_micro_batch_size(smaller[-1])
-        self._console.say(
+        self._console.warn(
             f"changed arithmetic: {where}: micro-batches of {smaller[-1]}, were {before}; "
             f"the global batch stays {self.plan}"
         )
@@ -239,7 +247,7 @@ class Trainer:
             return
         self._bad_in_a_row += 1
         limit = self._job.config.training.max_skipped_steps
-        self._console.say(
+        self._console.warn(
             f"step {step} skipped: loss or gradients not finite {where} "
             f"({self._bad_in_a_row} in a row, limit {limit})"
         )
@@ -284,7 +292,8 @@ class Trainer:
         self._hear_of_last_step()
         self._progress.write(step, self.plan)
         self._beat(Phase.VALIDATE)
-        with self._apart(), self._engine.evaluating() as network:
+        before = time.monotonic()
+        with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
             figures = dict(self._validate(network))
         if "policy_loss" in figures:
             figures["composite"] = (
@@ -293,10 +302,13 @@ class Trainer:
         if figures:
             if self._job.runtime.is_main:
                 self._services.metrics.write("validation", step, figures)
-            self._console.say(f"validation at step {step} | {describe_validation(figures)}")
+            said = f"validation at step {step} | {describe_validation(figures, self._last_validation)}"
+            self._console.say(said, Topic.VALIDATION, {"step": step, **figures})
+            self._last_validation = figures
             if self._job.config.self_play.mode == "supervised":  # else the positions are of other players
                 self._services.alarms.look_at_validation(step, figures)
-        self._progress.restart_clock()
+        every = self._job.config.training.validation_interval
+        self._progress.pause(time.monotonic() - before, "validation", every)
         return figures
 
     def confirm_synchronized(self, when: str) -> dict[str, torch.Tensor]:
@@ -320,6 +332,7 @@ class Trainer:
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that goes on from here must not miss the figures of its past.
         self._progress.write(step, self.plan)
+        self._services.metrics.flush()
         self._beat(Phase.CHECKPOINT)
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")
         optimizer = self._engine.optimizer_state()

@@ -1,5 +1,6 @@
 """The gate's sign of life: its matches may take longer than a supervisor's patience."""
 
+import contextlib
 from types import SimpleNamespace
 
 import torch
@@ -25,6 +26,7 @@ def test_every_batch_of_a_match_beats_and_moves_the_progress_on():
     job = SimpleNamespace(config=CONFIG, runtime=SimpleNamespace(device=torch.device("cpu")))
     services = SimpleNamespace(
         exchange=SimpleNamespace(rank=0, world_size=1, sum=lambda values: values),
+        console=SimpleNamespace(working=lambda what: contextlib.nullcontext()),
         heartbeat=SimpleNamespace(beat=lambda *beat: beats.append(beat)),
     )
     gate = Gate(job, SPEC, services)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -61,6 +62,11 @@ def one_core_in_turn(number: int) -> Callable[[], None]:
     return lambda: os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
+def without_times(said: str) -> str:
+    """What a job printed, less the time in front of each line."""
+    return re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", said, flags=re.MULTILINE)
+
+
 def run_job(
     directory: Path,
     store: Path,
@@ -85,7 +91,7 @@ def run_job(
         timeout=240,
     )
     assert done.returncode == status, done.stderr[-4000:]
-    return done.stderr
+    return without_times(done.stderr)
 
 
 def step_lines(directory: Path, run: str = "job") -> list[dict[str, float]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.jobs.jobs import TINY, environment, free_port
+from tests.support.jobs.jobs import TINY, environment, free_port, without_times
 from tests.support.paths import REPOSITORY
 
 TRAIN = REPOSITORY / "train_distributed.py"
@@ -162,7 +162,7 @@ class Job:
 
     def output(self) -> str:
         """What all ranks printed, rank 0 first."""
-        return "".join(path.read_text() for path in self.outputs if path.exists())
+        return without_times("".join(path.read_text() for path in self.outputs if path.exists()))
 
 
 def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:

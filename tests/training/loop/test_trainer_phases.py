@@ -1,5 +1,6 @@
 """What the trainer tells a supervisor: a step that compiles or is cut again is no ordinary step."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,12 +69,15 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
     services: Any = SimpleNamespace(
         exchange=exchange,
         console=SimpleNamespace(
-            say=said.append,
+            say=lambda text, *more: said.append(text),
+            warn=said.append,
+            note_bar=lambda note, left_s: None,
+            working=lambda what: contextlib.nullcontext(),
             start_bar=lambda done, total: None,
             advance_bar=lambda: None,
             end_bar=lambda: None,
         ),
-        metrics=None,
+        metrics=SimpleNamespace(flush=lambda: None),
         heartbeat=SimpleNamespace(beat=lambda phase, step: beats.append(phase)),
         stop=SimpleNamespace(requested=False),
         host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),

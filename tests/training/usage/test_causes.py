@@ -1,5 +1,6 @@
 """What a trainer's GPUs wait for: every cause brought about on purpose, and named in the warning."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,12 +63,17 @@ class SlowJob:
             alarms=JobAlarms(desk, NUM_STEPS, ("host",)),
             hosts=None,
             console=SimpleNamespace(
-                say=self.said.append,
+                say=lambda text, *more: self.said.append(text),
+                warn=self.said.append,
+                note_bar=lambda note, left_s: None,
+                working=lambda what: contextlib.nullcontext(),
                 start_bar=lambda done, total: None,
                 advance_bar=lambda: self.takes("host", None),
                 end_bar=lambda: None,
             ),
-            metrics=SimpleNamespace(write=lambda kind, step, figures: self.written.append((kind, figures))),
+            metrics=SimpleNamespace(
+                write=lambda kind, step, figures: self.written.append((kind, figures)), flush=lambda: None
+            ),
             heartbeat=SimpleNamespace(beat=lambda phase, step: None),
             stop=SimpleNamespace(requested=False),
             host_memory=SimpleNamespace(check=lambda: SimpleNamespace(is_low=False, is_critical=False)),

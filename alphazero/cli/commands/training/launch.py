@@ -25,7 +25,9 @@ from alphazero.cluster.plan.launch_plan import (
 )
 from alphazero.config import Config
 from alphazero.errors import LaunchError
+from alphazero.run.log_line import JSON, write_json_lines
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
+from alphazero.run.viewers.weights_and_biases import require_package
 from alphazero.training.checkpoint.files import LATEST, checkpoints_in
 from alphazero.training.checkpoint.resume import find_resumed
 from alphazero.training.checkpoint.weights_names import find_weights
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     trainer_arguments, config, settings, source = _trainer_arguments(args)
     request = _request(args)
     machine = look_at_this_machine(device=args.device)
+    if config.run.log_format == JSON:
+        write_json_lines("alphazero")
     plan = resolve.resolve(
         request,
         machine,
@@ -83,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
         config, settings = _settings(trainer_arguments, "cuda")
     idle = check_batches(plan, config, places(settings), fresh_start="--fresh-start" in trainer_arguments)
     _check_interface(plan, machine)
+    if plan.node_rank == 0:
+        require_package(config.run)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
 
@@ -166,6 +172,7 @@ def _start(
         limits=plan.limits,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
+        quiet=config.run.quiet,
     )
     command = typed_command(sys.argv, os.environ)
     os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it

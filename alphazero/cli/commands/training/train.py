@@ -17,8 +17,10 @@ from alphazero.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.files import given_path
 from alphazero.host.listener import names_loopback
 from alphazero.presets import PRESET_DIRECTORY, preset_names
+from alphazero.run.log_line import JSON, TEXT, program_line, write_json_lines
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.run.run_directory import RESTART_VARIABLE
+from alphazero.run.viewers.weights_and_biases import require_package
 from alphazero.settings import add_flags
 from alphazero.training.checkpoint.resume import check_spelling
 from alphazero.training.deepspeed_json.merge import merge
@@ -179,6 +181,8 @@ def _train(args: argparse.Namespace) -> int:
     from alphazero.training.runtime import lone_process_environment, read_runtime
 
     rank_side.begin(os.environ)
+    if getattr(args, "log_format", TEXT) == JSON:
+        write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
     if args.rank is not None:
         os.environ.update(_by_hand(args, os.environ))
     elif "RANK" not in os.environ:
@@ -191,13 +195,19 @@ def _train(args: argparse.Namespace) -> int:
     except AlphaZeroError as error:
         error.found_by_all_ranks = True
         raise
+    if os.environ["RANK"] == "0":
+        require_package(config.run)
     notices = []
     if on_cpu and not args.config:
         notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
         notices.append(f"the full network is --config {GPU_PRESET}")
 
+    if config.run.log_format == JSON:
+        write_json_lines(f"rank {os.environ['RANK']}")
     if args.rank is not None:
         _meet(os.environ)
+    elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
+        _say("starting: loading PyTorch and DeepSpeed takes some seconds")
     from alphazero.pipeline.start.run_start import Request
     from alphazero.pipeline.train import train
 
@@ -273,4 +283,4 @@ def _meet(environment: Mapping[str, str]) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"alphazero: {text}", file=sys.stderr, flush=True)
+    print(program_line(text), file=sys.stderr, flush=True)

@@ -1,0 +1,149 @@
+"""What viewers show as curves: which figures, in which group, at which step, and each point once.
+
+TensorBoard and Weights & Biases get the same points. metrics.jsonl has every figure (docs/metrics.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from alphazero.run.metrics import Field
+
+_STEP_OF_LINE = re.compile(r'\{"kind": "(\w+)", "step": (\d{1,18})[,}]')
+# In the order of interest.
+TRAIN, VALIDATION, SELF_PLAY, SPEED, SYSTEM = "train", "validation", "selfplay", "speed", "system"
+GROUPS = (TRAIN, VALIDATION, SELF_PLAY, SPEED, SYSTEM)
+
+_GROUP_OF_KIND = {
+    "step": TRAIN,
+    "epoch": TRAIN,
+    "validation": VALIDATION,
+    "self_play": SELF_PLAY,
+    "speed": SPEED,
+    "time_share": SPEED,
+    "gpu": SYSTEM,
+    "health": SYSTEM,
+}
+_PREFIX_OF_KIND = {"epoch": "epoch_", "time_share": "share_of_time/"}
+# Numbers that name something, or that a viewer has as an axis: no curves.
+_NO_CURVES = frozenset(
+    {"sample_id_sum", "slowest_rank", "generation", "minutes", "num_positions", "ended_in_step"}
+)
+_GPU_PREFIX = "gpu/"  # of a generation: the devices while it was played
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the curve GROUP/NAME."""
+
+    group: str
+    name: str
+    step: int
+    value: float
+
+    @property
+    def curve(self) -> str:
+        """Group and name."""
+        return f"{self.group}/{self.name}"
+
+
+@dataclass
+class _Curve:
+    """last_step: of the newest point, shown or held. held: zeros since the beginning, not shown yet."""
+
+    last_step: int = -1
+    has_begun: bool = False
+    held: list[Point] = field(default_factory=list)
+
+
+class Curves:
+    """Turns figures into points with growing steps: of several at one step the first is shown."""
+
+    def __init__(self, absent: frozenset[str] = frozenset(), *, hides_zeros: bool = False) -> None:
+        """absent: names of figures that this run does not have, though each step has a zero for them.
+
+        hides_zeros: a curve begins with its first value other than zero. The zeros before it are held until
+        then, so that what is always zero has no curve.
+        """
+        self._absent = absent
+        self._hides_zeros = hides_zeros
+        self._curves: dict[str, _Curve] = {}
+
+    def take(self, kind: str, step: int, figures: Mapping[str, float]) -> list[Point]:
+        """The points to show now."""
+        return self._take(_points(kind, step, figures))
+
+    def _take(self, points: Iterable[Point]) -> list[Point]:
+        shown = []
+        for point in points:
+            if point.name.removeprefix("epoch_") in self._absent:
+                continue
+            curve = self._curves.setdefault(point.curve, _Curve())
+            if point.step <= curve.last_step:
+                continue
+            curve.last_step = point.step
+            curve.has_begun = curve.has_begun or point.value != 0 or not self._hides_zeros
+            curve.held.append(point)
+            if curve.has_begun:
+                shown += curve.held
+                curve.held = []
+        return shown
+
+    def rewind(self, step: int) -> None:
+        """What came after `step` will be made again."""
+        for curve in self._curves.values():
+            curve.last_step = min(curve.last_step, step)
+            curve.held = [point for point in curve.held if point.step <= step]
+
+    def restore(self, lines: Iterable[str], step: int, after: int | None = None) -> list[Point]:
+        """Stand where earlier starts of the run stood at `step`, by the lines of metrics.jsonl.
+
+        after: the points from there to `step` that were shown then; None: none of them, and losses of single
+        steps are passed over, since they are never all zero.
+        """
+        shown = []
+        for text in lines:
+            match = _STEP_OF_LINE.match(text)
+            is_step = match is not None and match[1] == "step"
+            if is_step and (after is None or match is None or not after < int(match[2]) <= step):
+                continue
+            try:
+                line: dict[str, Field] = json.loads(text)
+                kind, at = str(line.pop("kind")), int(line.pop("step"))
+                figures = {name: value for name, value in line.items() if isinstance(value, (int, float))}
+                points = [point for point in _points(kind, at, figures) if point.step <= step]
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+                continue  # damaged: read_metrics tells of it
+            shown += self._take(points)
+        return [point for point in shown if after is not None and point.step > after]
+
+
+def _points(kind: str, step: int, figures: Mapping[str, float]) -> Iterator[Point]:
+    """The figures that are curves, by group and name."""
+    group = _GROUP_OF_KIND.get(kind)
+    if group is None:
+        return
+    at = _shown_step(kind, step, figures)
+    prefix = _PREFIX_OF_KIND.get(kind, "")
+    for name, value in figures.items():
+        if name in _NO_CURVES:
+            continue
+        if kind == "self_play" and name.startswith(_GPU_PREFIX):
+            yield Point(SYSTEM, f"selfplay_{name.removeprefix(_GPU_PREFIX)}", at, value)
+        else:
+            yield Point(group, prefix + name, at, value)
+
+
+def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
+    """The step of training at which the figures stand.
+
+    An epoch stands at the step that ended it, not at its number. A generation stands at the first step that
+    trains on it: a run that goes on from the checkpoint of `step` plays it again, and a point at `step`
+    could not be told from those made before that checkpoint.
+    """
+    if kind == "epoch":
+        return int(figures.get("ended_in_step", step))
+    return step + 1 if kind == "self_play" else step

@@ -1,0 +1,143 @@
+"""Weights & Biases: one run of theirs for each run of ours, resumes included, with files in our directory.
+
+What they have once, they keep: a step that a resumed run makes again is not sent again. What they have not
+got, since the process that should have sent it was killed, is sent from metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import importlib.util
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from alphazero.config import RunConfig
+from alphazero.errors import ConfigError
+from alphazero.files import write_json
+from alphazero.run.run_directory import RunDirectory
+from alphazero.run.viewers.curves import Point
+from alphazero.run.viewers.wandb_file import offline_rows
+
+ID_FILE = "wandb.json"
+ID_BYTES = 4
+STEP_AXIS = "step"
+Say = Callable[[str], None]
+
+
+def require_package(config: RunConfig) -> None:
+    """Raise ConfigError where a run asks for Weights & Biases and this Python has not got the package."""
+    if not config.wandb:
+        return
+    # A directory of this name, as the package itself leaves them, passes for an empty package.
+    spec = importlib.util.find_spec("wandb")
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "--wandb: the package wandb is not installed; expected pip install wandb, or --no-wandb",
+            found_by_all_ranks=True,
+        )
+
+
+class WandbViewer:
+    """Sends a row for each step, or keeps it in the run's directory where WANDB_MODE is offline."""
+
+    def __init__(self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], say: Say) -> None:
+        """settings: all of the run's, by section. say: told where the figures can be seen."""
+        require_package(config)
+        import wandb
+
+        self._row: dict[str, Any] = {}
+        self._row_step = -1
+        try:
+            self._run: Any = wandb.init(
+                project=config.wandb_project,
+                entity=config.wandb_team or None,
+                group=config.wandb_group or None,
+                name=run.path.name,
+                id=_id_of(run),
+                dir=str(run.path),
+                resume="allow",
+                config=dict(settings),
+                # Our own lines are in the log; theirs would break a log of JSON objects and the progress bar.
+                settings=wandb.Settings(console="off", silent=True),
+            )
+        except (wandb.Error, OSError) as error:
+            raise ConfigError(
+                f"--wandb: {' '.join(str(error).split())}; expected `wandb login`, or WANDB_MODE=offline"
+            ) from error
+        # Their own count of rows is no count of steps.
+        self._run.define_metric(STEP_AXIS, hidden=True)
+        self._run.define_metric("*", step_metric=STEP_AXIS)
+        self.last_step = self._last_step(run)
+        self._say_where(say)
+
+    def points(self, points: Sequence[Point]) -> None:
+        """Put them into the row of their step; a row is sent when a point of a later step comes."""
+        for point in points:
+            self._row_of(point.step)[point.curve] = point.value
+
+    def text(self, name: str, step: int, text: str) -> None:
+        """Put a text into the row of its step."""
+        import wandb
+
+        self._row_of(step)[name] = wandb.Html(f"<pre>{html.escape(text)}</pre>")
+
+    def flush(self) -> None:
+        """Nothing: what a killed process did not send, the next start sends (see `last_step`)."""
+
+    def rewind(self, step: int) -> None:
+        """What was sent stays, and is not sent again."""
+        self._send()
+        self._row_step = step
+
+    def close(self, failed: bool = False) -> None:
+        """Send the last row, and finish their run."""
+        self._send()
+        self._run.finish(exit_code=int(failed))
+
+    def _row_of(self, step: int) -> dict[str, Any]:
+        """The row to put something of `step` into: figures that come late go with the newest."""
+        if step > self._row_step:
+            self._send()
+            self._row_step = step
+        return self._row
+
+    def _send(self) -> None:
+        row, self._row = self._row, {}
+        if row and self._row_step > self.last_step:
+            self._run.log({STEP_AXIS: self._row_step, **row})
+            self.last_step = self._row_step
+
+    def _last_step(self, run: RunDirectory) -> int:
+        """The last step that they have of this run; -1 where there is none."""
+        if self._run.settings.mode == "offline":
+            return max((int(row.get(STEP_AXIS, -1)) for row in offline_rows(run.path)), default=-1)
+        return int(self._run.summary.get(STEP_AXIS, -1)) if self._run.resumed else -1
+
+    def _say_where(self, say: Say) -> None:
+        if url := self._run.url:
+            say(f"Weights & Biases: {url}")
+            return
+        directory = Path(self._run.dir).parent
+        with contextlib.suppress(ValueError):
+            directory = directory.relative_to(Path.cwd())
+        say(f"Weights & Biases is offline; send later with: wandb sync {directory}")
+
+
+def _id_of(run: RunDirectory) -> str:
+    """Of the run at Weights & Biases: kept in our directory, so that a run that goes on is the same there."""
+    path = run.path / ID_FILE
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    except FileNotFoundError:
+        chosen = secrets.token_hex(ID_BYTES)
+        write_json(path, {"id": chosen})
+        return chosen
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({type(error).__name__}); expected the id that --wandb writes, or no "
+            "such file: then a new run begins at Weights & Biases"
+        ) from error
