@@ -18,7 +18,9 @@ from alphazero.run.viewers.tensorboard import NUMBERED
 from alphazero.run.viewers.wandb_file import offline_rows
 
 RESUMES = 5
-HAS_WANDB = importlib.util.find_spec("wandb") is not None
+NEEDS_WANDB = pytest.mark.skipif(
+    importlib.util.find_spec("wandb") is None, reason="wandb is not installed: pip install wandb"
+)
 STEPS, GENERATION = 60, 5
 ARGUMENTS = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--value-hidden", "8", "--run-name", "job"),
@@ -88,11 +90,19 @@ def assert_every_row_once(directory):
         assert not any("sample_id" in name for name in row)
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_after_five_resumes_every_point_is_there_once(zygote, tmp_path, monkeypatch, how):
+@pytest.mark.parametrize(
+    ("how", "viewer"),
+    [
+        ("killed", "tensorboard"),
+        pytest.param("stopped", "tensorboard", marks=pytest.mark.slow),
+        pytest.param("killed", "wandb", marks=[pytest.mark.slow, NEEDS_WANDB]),
+        pytest.param("stopped", "wandb", marks=[pytest.mark.slow, NEEDS_WANDB]),
+    ],
+)
+def test_after_five_resumes_every_point_is_there_once(zygote, tmp_path, monkeypatch, how, viewer):
     """Killed at random instants, so that points after the last checkpoint are made again; or by a signal."""
     monkeypatch.setenv("WANDB_MODE", "offline")
-    arguments = [*ARGUMENTS, *(["--wandb"] if HAS_WANDB else [])]
+    arguments = [*ARGUMENTS, *(["--wandb"] if viewer == "wandb" else [])]
     seed = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
     print(f"KILL_SEED={seed} chooses these instants again")
     rng, run = random.Random(seed), tmp_path / "runs" / "job"
@@ -108,7 +118,7 @@ def test_after_five_resumes_every_point_is_there_once(zygote, tmp_path, monkeypa
     assert job.wait() == [0], job.output()[-3000:]
     assert len(list(run.glob("events.out.tfevents.*"))) == RESUMES + 1
     assert_every_point_once(run)
-    if HAS_WANDB:
+    if viewer == "wandb":
         assert_every_row_once(run)
         ids = {path.stem.removeprefix("run-") for path in run.glob("wandb/offline-run-*/*.wandb")}
         assert len(ids) == 1
