@@ -22,6 +22,17 @@ BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 BAR_OF_UNKNOWN_LENGTH = "{desc}{postfix}"
 
 
+@contextlib.contextmanager
+def showing(what: str, total: int, unit: str) -> Iterator[Work]:
+    """People are told how far the block is, by a console of its own: for a command that does one thing."""
+    console = Console(True)
+    try:
+        with console.working(what, total, unit) as work:
+            yield work
+    finally:
+        console.close()
+
+
 @dataclass(frozen=True)
 class ConsoleStyle:
     """log_format: text or json. quiet: only warnings, validations and the end; the run's log has all."""

@@ -19,7 +19,7 @@ from alphazero.config import RunConfig
 from alphazero.errors import ConfigError
 from alphazero.files import write_json
 from alphazero.run.run_directory import RunDirectory
-from alphazero.run.viewers.curves import Point
+from alphazero.run.viewers.curves import TRAIN, Point
 from alphazero.run.viewers.wandb_file import offline_rows
 
 ID_FILE = "wandb.json"
@@ -49,8 +49,7 @@ class WandbViewer:
         require_package(config)
         import wandb
 
-        self._row: dict[str, Any] = {}
-        self._row_step = -1
+        self._rows: dict[int, dict[str, Any]] = {}
         try:
             self._run: Any = wandb.init(
                 project=config.wandb_project,
@@ -75,8 +74,10 @@ class WandbViewer:
         self._say_where(say)
 
     def points(self, points: Sequence[Point]) -> None:
-        """Put them into the row of their step; a row is sent when a point of a later step comes."""
+        """Put them into the rows of their steps; a row is sent when the losses of a later step come."""
         for point in points:
+            if point.group == TRAIN:
+                self._send(point.step - 1)
             self._row_of(point.step)[point.curve] = point.value
 
     def text(self, name: str, step: int, text: str) -> None:
@@ -90,26 +91,23 @@ class WandbViewer:
 
     def rewind(self, step: int) -> None:
         """What was sent stays, and is not sent again."""
-        self._send()
-        self._row_step = step
+        self._rows = {}
 
     def close(self, failed: bool = False) -> None:
-        """Send the last row, and finish their run."""
-        self._send()
+        """Send what is complete, and finish their run."""
+        self._send(max((step for step, row in self._rows.items() if _has_losses(row)), default=-1))
         self._run.finish(exit_code=int(failed))
 
     def _row_of(self, step: int) -> dict[str, Any]:
-        """The row to put something of `step` into: figures that come late go with the newest."""
-        if step > self._row_step:
-            self._send()
-            self._row_step = step
-        return self._row
+        """The row of a step; of one that they have, a row that is sent nowhere."""
+        return self._rows.setdefault(step, {}) if step > self.last_step else {}
 
-    def _send(self) -> None:
-        row, self._row = self._row, {}
-        if row and self._row_step > self.last_step:
-            self._run.log({STEP_AXIS: self._row_step, **row})
-            self.last_step = self._row_step
+    def _send(self, last: int) -> None:
+        """The rows up to step `last`."""
+        for step in sorted(self._rows):
+            if step <= last:
+                self._run.log({STEP_AXIS: step, **self._rows.pop(step)})
+                self.last_step = step
 
     def _last_step(self, run: RunDirectory) -> int:
         """The last step that they have of this run; -1 where there is none."""
@@ -125,6 +123,10 @@ class WandbViewer:
         with contextlib.suppress(ValueError):
             directory = directory.relative_to(Path.cwd())
         say(f"Weights & Biases is offline; send later with: wandb sync {directory}")
+
+
+def _has_losses(row: Mapping[str, Any]) -> bool:
+    return any(name.startswith(f"{TRAIN}/") for name in row)
 
 
 def _id_of(run: RunDirectory) -> str:

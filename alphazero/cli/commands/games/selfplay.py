@@ -80,11 +80,11 @@ def sole_writer(out: Path) -> Iterator[None]:
 def play(args: argparse.Namespace, config: Config) -> int:
     """Play until there are enough games or a signal comes; the exit status."""
     import torch
-    from tqdm import tqdm
 
     from alphazero.data.store.growing import GrowingStore
     from alphazero.network.device import choose_device
     from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.run.console import showing
     from alphazero.selfplay.recording import Recording
     from alphazero.training.checkpoint.any_weights import open_network
     from alphazero.training.loop.stop import StopRequest
@@ -97,10 +97,10 @@ def play(args: argparse.Namespace, config: Config) -> int:
     store = GrowingStore(args.out, network.spec.name)
     stop = StopRequest()
     started = time.monotonic()
-    with tqdm(total=args.games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
+    with showing("self-play", args.games, "game") as work:
 
         def on_progress(ended: int) -> bool:
-            bar.update(ended - bar.n)
+            work.advance(ended)
             return not stop.requested
 
         recording = Recording(

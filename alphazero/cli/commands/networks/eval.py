@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -182,17 +181,15 @@ def measure(
 def progress(
     name: str, args: argparse.Namespace, window: Window, spec: GameSpec, positions: PositionSet
 ) -> Iterator[Batch]:
-    """The batches, with a bar on stderr where a person looks."""
-    from tqdm import tqdm
-
+    """The batches; stderr tells how far it is."""
     from alphazero.data.sampling.loader import WindowEncoder, batches_of
+    from alphazero.run.console import showing
 
     encoder = WindowEncoder(window, spec, num_threads=args.num_workers)
-    total = len(positions.ids)
-    with tqdm(total=total, desc=name, unit="position", file=sys.stderr, leave=False, disable=None) as bar:
+    with showing(name, len(positions.ids), "position") as work:
         for batch in batches_of(encoder, positions.ids, args.batch_size):
             yield batch
-            bar.update(len(batch.sample_id))
+            work.done += len(batch.sample_id)
 
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:

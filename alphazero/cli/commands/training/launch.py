@@ -25,7 +25,7 @@ from alphazero.cluster.plan.launch_plan import (
 )
 from alphazero.config import Config
 from alphazero.errors import LaunchError
-from alphazero.run.log_line import JSON, write_json_lines
+from alphazero.run.log_line import JSON, TEXT, write_json_lines
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.run.viewers.weights_and_biases import require_package
 from alphazero.training.checkpoint.files import LATEST, checkpoints_in
@@ -271,6 +271,8 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, Dee
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
+    if getattr(parsed, "log_format", TEXT) == JSON:
+        write_json_lines("alphazero")
     config, settings = train.read_settings(parsed, train.CPU_PRESET)
     return arguments, config, settings, str(parsed.config)
 
