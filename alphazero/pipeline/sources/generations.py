@@ -136,32 +136,15 @@ class Generations:
             trained_on = round(trained_on * (1 - own.historical_share))
         needed = math.ceil(trained_on / own.reuse)
         started = time.monotonic()
-        finished: list[pa.RecordBatch] = []
-        mine, positions, totals = self._mine, standing.positions, Totals()
-        work = services.console.begin(
-            f"self-play, generation {standing.generation + 1} of {own.generations}",
-            max(1, needed - positions),
-            "position",
-        )
-        while not finished or positions < needed:
-            played = self._play_round(step, mine, totals, work)
-            if played is None:
-                return False
-            mine = played.under_way
-            batch = games.concatenated(
-                [
-                    games.from_bytes(content, "games of another rank")
-                    for content in services.exchange.gather_bytes(
-                        games.to_bytes(games.to_batch(played.finished))
-                    )
-                ]
-            )
-            finished.append(batch)
-            positions += games.num_trained_positions(batch)
-            totals.add(played)
-            work.advance(positions - standing.positions)
-        services.console.end(work)
-        all_finished = games.concatenated(finished)
+        totals = Totals()
+        what = f"self-play, generation {standing.generation + 1} of {own.generations}"
+        missing = needed - standing.positions
+        with services.console.working(what, max(0, missing), "position") as work:
+            played = self._play_rounds(step, missing, totals, work)
+        if played is None:
+            return False
+        mine, all_finished = played
+        positions = standing.positions + games.num_trained_positions(all_finished)
         self._take(mine, all_finished, positions, end_step)
         figures = GenerationFigures(
             self._standing.generation,
@@ -174,6 +157,33 @@ class Generations:
         if all_finished.num_rows and not services.exchange.rank:
             services.metrics.note("self-play game", game_text(self._spec.name, all_finished))
         return True
+
+    def _play_rounds(
+        self, step: int, missing: int, totals: Totals, work: Work
+    ) -> tuple[list[_core.SelfPlayGame], pa.RecordBatch] | None:
+        """Rounds of moves until games with `missing` positions have ended: games under way, those that ended.
+
+        At least one round; None where a signal came. totals: takes in what this rank does.
+        """
+        mine, positions = self._mine, 0
+        finished: list[pa.RecordBatch] = []
+        while not finished or positions < missing:
+            played = self._play_round(step, mine, totals, work)
+            if played is None:
+                return None
+            mine = played.under_way
+            own = games.to_bytes(games.to_batch(played.finished))
+            batch = games.concatenated(
+                [
+                    games.from_bytes(content, "games of another rank")
+                    for content in self._services.exchange.gather_bytes(own)
+                ]
+            )
+            finished.append(batch)
+            positions += games.num_trained_positions(batch)
+            totals.add(played)
+            work.advance(positions)
+        return mine, games.concatenated(finished)
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Have the evaluator play with these weights."""
