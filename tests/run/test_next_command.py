@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.run.next_command import COMMAND_VARIABLE, SCRIPT, UNKNOWN_COMMAND, continuing, typed_command
+from alphazero.run.next_command import (
+    COMMAND_VARIABLE,
+    SCRIPT,
+    UNKNOWN_COMMAND,
+    afresh,
+    continuing,
+    typed_command,
+)
 
 LAUNCH = "./launch_distributed_training.sh"
 
@@ -45,3 +52,9 @@ def test_a_script_is_shown_with_the_python_that_runs_it(monkeypatch, tmp_path):
     words = typed_command(["/opt/train_distributed.py", "--steps", "5"], {})
     assert shlex.join(words) == shlex.join([sys.executable, "/opt/train_distributed.py", "--steps", "5"])
     assert Path(words[0]).is_absolute()
+
+
+def test_a_run_is_begun_once_more_beside_itself():
+    typed = [LAUNCH, "--resume", "best-composite", "--seed", "3", "--run-name=other", "--fresh-start"]
+    assert afresh(typed, "job") == f"{LAUNCH} --seed 3 --run-name job --fresh-start"
+    assert afresh([], "job") == f"{UNKNOWN_COMMAND} --fresh-start"

@@ -75,12 +75,13 @@ class TensorBoardViewer:
         self._file.add_event(Event(step=step + 1, session_log=log))
 
     def close(self, failed: bool = False) -> None:
-        """Say how the run ended, flush and close."""
+        """Flush and close. TensorBoard keeps the first end it reads: that of a run that failed may go on."""
         from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
-        status = api_pb2.STATUS_FAILURE if failed else api_pb2.STATUS_SUCCESS
-        end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
-        self._add_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=end)
+        if not failed:
+            status = api_pb2.STATUS_SUCCESS
+            end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=time.time())
+            self._add_hparams(metadata.SESSION_END_INFO_TAG, session_end_info=end)
         self._writer.close()
 
     def _add_settings(self, settings: Mapping[str, Setting]) -> None:
@@ -104,7 +105,7 @@ class TensorBoardViewer:
         self._add_hparams(metadata.SESSION_START_INFO_TAG, session_start_info=start)
 
     def _add_hparams(self, tag: str, **content: object) -> None:
-        """Write a message of the plugin, always at step 0: no resume hides it, and the newest one counts."""
+        """Write a message of the plugin, always at step 0, so that no resume hides it."""
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
