@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 
 from alphazero.config import LossConfig
+from alphazero.evaluation.predictions import Predictions
 from alphazero.games.batch import Batch
 from alphazero.network.model.loss import SUM_NAMES, AlphaZeroLoss
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -35,11 +36,16 @@ class PositionMetrics:
 
 @torch.inference_mode()
 def sum_over_positions(
-    network: AlphaZeroNet, batches: Iterable[Batch], device: torch.device, precision: str
+    network: AlphaZeroNet,
+    batches: Iterable[Batch],
+    device: torch.device,
+    precision: str,
+    watch: Callable[[Predictions], None] | None = None,
 ) -> torch.Tensor:
     """Sums over all positions in SUM_NAMES' order, float64 [7] on the CPU; they add up over ranks.
 
-    `network` is used as it is (the caller puts it in eval mode); precision is fp32, bf16 or fp16.
+    `network` is used as it is (the caller puts it in eval mode); precision is fp32, bf16 or fp16. watch: told
+    what the network says of each batch.
     """
     loss = AlphaZeroLoss(LossConfig())
     total = torch.zeros(len(SUM_NAMES), dtype=torch.float64, device=device)
@@ -49,6 +55,8 @@ def sum_over_positions(
         with autocast(device, precision):
             output = network(planes_BCHW)
         total += loss(output, on_device).sums
+        if watch is not None:
+            watch(Predictions.of(output, on_device, batch))
     return total.cpu()
 
 

@@ -4,89 +4,166 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.sampling.window import Window
-from alphazero.evaluation.players import Player
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
+from alphazero.evaluation.predictions import NUM_TALLIES, Predictions, bins_of, phases_in, tallies_of
 from alphazero.evaluation.solved import OWN_TABLE, SolvedSet, move_errors, read_table
-from alphazero.games.core_types import Line
+from alphazero.evaluation.solved_positions import SolvedPlayer
 from alphazero.games.registry import get_game
 from alphazero.games.spec import GameSpec
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import expand_planes
-from alphazero.network.precision import autocast
+from alphazero.pipeline.closer_look import (
+    NUM_WORST,
+    Worst,
+    described,
+    games_to_show,
+    line_at,
+    samples_of,
+    seen_game,
+)
 from alphazero.pipeline.sources.loading import loader_threads
+from alphazero.run.validation_record import (
+    SeenGame,
+    SeenGames,
+    ValidationRecord,
+    WrongPosition,
+    append_record,
+    write_games,
+)
 from alphazero.training.exchange import Exchange
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.trainer import Validate
 
 BATCH_SIZE = 512
+OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 
 def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
-    """A function that gives a network's figures, the same on all ranks. Collective."""
-    on_held_out = _held_out_validation(job, held_out, spec, exchange) if held_out is not None else None
+    """A function that gives a network's figures, the same on all ranks, and records the rest. Collective."""
+    on_held_out = HeldOut.of(job, held_out, spec, exchange) if held_out is not None else None
     solved = read_table() if get_game(spec.name).has_solved_positions and OWN_TABLE.is_file() else []
 
-    def validate(network: AlphaZeroNet) -> Mapping[str, float]:
-        figures = dict(on_held_out(network)) if on_held_out else {}
-        return {**figures, **_solved_figures(job, network, solved)}
+    def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
+        figures = dict(on_held_out.measure(network, step)) if on_held_out else {}
+        return {**figures, **_solved_figures(job, network, step, solved, is_recorded=not on_held_out)}
 
     return validate
 
 
-def _held_out_validation(job: Job, held_out: Window, spec: GameSpec, exchange: Exchange) -> Validate | None:
-    """Losses and accuracies on a fixed set of positions, shared over the ranks; None without any."""
-    config, runtime = job.config, job.runtime
-    ids = spread_sample_ids(held_out, config.training.validation_positions)
-    if not len(ids):
-        return None
-    encoder = WindowEncoder(
-        held_out, spec, num_threads=loader_threads(config.data, runtime), fill=config.data.history_fill
-    )
-    starts = range(0, len(ids), BATCH_SIZE)
-    chunks = [ids[start : start + BATCH_SIZE] for start in starts]
-    passes = -(-len(chunks) // exchange.world_size)
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """A fixed set of positions with known results, shared over the ranks, and a few whole games."""
 
-    def validate(network: AlphaZeroNet) -> Mapping[str, float]:
+    job: Job
+    window: Window
+    spec: GameSpec
+    exchange: Exchange
+    encoder: WindowEncoder
+    ids: npt.NDArray[np.int64]
+    games: tuple[int, ...]
+
+    @classmethod
+    def of(cls, job: Job, window: Window, spec: GameSpec, exchange: Exchange) -> HeldOut | None:
+        """None without any positions."""
+        config = job.config
+        ids = spread_sample_ids(window, config.training.validation_positions)
+        if not len(ids):
+            return None
+        threads = loader_threads(config.data, job.runtime)
+        encoder = WindowEncoder(window, spec, num_threads=threads, fill=config.data.history_fill)
+        return cls(job, window, spec, exchange, encoder, ids, tuple(games_to_show(window)))
+
+    def measure(self, network: AlphaZeroNet, step: int) -> Mapping[str, float]:
+        """Losses and accuracies; rank 0 records what else was seen. Collective."""
+        chunks = [self.ids[start : start + BATCH_SIZE] for start in range(0, len(self.ids), BATCH_SIZE)]
+        passes = -(-len(chunks) // self.exchange.world_size)
         total = torch.zeros(len(SUM_NAMES), dtype=torch.float64)
+        tallies = torch.zeros(NUM_TALLIES, dtype=torch.float64)
+        worst = Worst()
         # ZeRO 3 gathers weights in every forward pass: all ranks make as many, surplus ones uncounted.
         for turn in range(passes):
-            index = turn * exchange.world_size + exchange.rank
-            chunk = encoder.encode(chunks[index if index < len(chunks) else 0])
-            sums = sum_over_positions(network, [chunk], runtime.device, config.training.precision)
-            if index < len(chunks):
+            index = turn * self.exchange.world_size + self.exchange.rank
+            is_counted = index < len(chunks)
+            ids = chunks[index if is_counted else 0]
+            sums, (seen,) = self._look(network, ids)
+            if is_counted:
                 total += sums
-        return dataclasses.asdict(metrics_of(exchange.sum(total)))
+                tallies += tallies_of(seen, self.spec)
+                worst.look(seen, ids)
+        # Two messages: in one, ranks might add up the figures in another order than runs of before did.
+        total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
+        wrong = self._worst_of_all(worst)
+        games = self._games_seen(network)
+        if self.job.runtime.is_main:
+            phases = phases_in(tallies, self.spec)
+            record = ValidationRecord(step, OF_RESULTS, len(self.ids), *bins_of(tallies), phases, wrong)
+            append_record(self.job.run, record)
+            write_games(self.job.run, SeenGames(step, self.spec.name, games))
+        return dataclasses.asdict(metrics_of(total))
 
-    return validate
+    def _look(
+        self, network: AlphaZeroNet, ids: npt.NDArray[np.int64]
+    ) -> tuple[torch.Tensor, list[Predictions]]:
+        seen: list[Predictions] = []
+        device, precision = self.job.runtime.device, self.job.config.training.precision
+        sums = sum_over_positions(network, [self.encoder.encode(ids)], device, precision, seen.append)
+        return sums, seen
+
+    def _worst_of_all(self, worst: Worst) -> tuple[WrongPosition, ...]:
+        """Those of all ranks, the worst of each kind first. Collective."""
+        own: list[Any] = [
+            [one.error, dataclasses.asdict(described(one, by, line_at(self.window, one.place)))]
+            for by, found in worst.found.items()
+            for one in found
+        ]
+        every = sorted((one for rank in self.exchange.gather(own) for one in rank), key=lambda one: -one[0])
+        chosen = []
+        for by in worst.found:
+            of_kind = [body for _, body in every if body["by"] == by]
+            for body in of_kind[:NUM_WORST]:
+                policy = tuple((move, share) for move, share in body["policy"])
+                chosen.append(WrongPosition(**{**body, "policy": policy}))
+        return tuple(chosen)
+
+    def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
+        """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
+        return tuple(
+            seen_game(self.window, row, self._look(network, samples_of(self.window, row))[1])
+            for row in self.games
+        )
 
 
-def _solved_figures(job: Job, network: AlphaZeroNet, solved: Sequence[SolvedSet]) -> Mapping[str, float]:
+def _solved_figures(
+    job: Job, network: AlphaZeroNet, step: int, solved: Sequence[SolvedSet], *, is_recorded: bool
+) -> Mapping[str, float]:
     """Shares of wrong moves of the network alone, each rank for itself: the positions are few."""
     if not solved:
         return {}
-    return move_errors(solved, _plain_player(network, job.runtime.device, job.config.training.precision))
-
-
-def _plain_player(network: AlphaZeroNet, device: torch.device, precision: str) -> Player:
-    """The network's likeliest move, by the module as it is: at ZeRO 3 nothing can be folded or copied."""
-
-    @torch.inference_mode()
-    def choose(lines: Sequence[Line]) -> list[int]:
-        packed_BN = torch.as_tensor(np.stack([line.packed() for line in lines])).to(device)
-        planes_BCHW = expand_planes(packed_BN, network.spec, torch.channels_last)
-        with autocast(device, precision):
-            policy_BA = network(planes_BCHW).policy_BA.float().cpu().numpy()
-        moves = []
-        for line, policy_A in zip(lines, policy_BA, strict=True):
-            legal = line.legal_indices()
-            moves.append(line.index_to_move(int(legal[policy_A[legal].argmax()])))
-        return moves
-
-    return choose
+    player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
+    figures = move_errors(solved, player)
+    if is_recorded and job.runtime.is_main:
+        positions = [position for entry in solved for position in entry.positions]
+        seen = player.against(positions)
+        worst = Worst()
+        worst.look(seen, range(len(positions)))
+        wrong = tuple(
+            described(one, by, positions[one.place].line())
+            for by, found in worst.found.items()
+            for one in found
+        )
+        tallies = tallies_of(seen, network.spec)
+        phases = phases_in(tallies, network.spec)
+        append_record(
+            job.run,
+            ValidationRecord(step, OF_EXACT_TRUTH, len(positions), *bins_of(tallies), phases, wrong),
+        )
+    return figures

@@ -31,7 +31,7 @@ from alphazero.training.loop.wishes import LAST_WISHES, Wish, ranks_by_wish
 from alphazero.training.usage.part_clock import Part, make_part_clock
 
 # Figures of the network on positions held out, by name.
-Validate = Callable[[AlphaZeroNet], Mapping[str, float]]
+Validate = Callable[[AlphaZeroNet, int], Mapping[str, float]]
 
 
 class Trainer:
@@ -294,7 +294,7 @@ class Trainer:
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
         with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
-            figures = dict(self._validate(network))
+            figures = dict(self._validate(network, step))
         if "policy_loss" in figures:
             figures["composite"] = (
                 loss.policy_weight * figures["policy_loss"] + loss.value_weight * figures["value_loss"]

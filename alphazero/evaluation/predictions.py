@@ -1,0 +1,149 @@
+"""What a network says of single positions, beside what is true of them; and what adds up over many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from alphazero.evaluation.phases import NUM_PHASES, phase_names, phases_of
+from alphazero.games.batch import Batch
+from alphazero.games.spec import GameSpec
+from alphazero.network.model.resnet import NetworkOutput
+from alphazero.network.planes import DeviceBatch
+from alphazero.run.validation_record import Bins, PhaseFigures
+
+# Shapes: B positions, K legal moves over all of them, 3 = win, draw, loss of the mover.
+
+NUM_BINS = 20
+_BIN_SUMS = 3  # count, predicted, actual
+_PHASE_SUMS = 4  # positions, right moves, policy loss, squared error of W - L
+_NUM_BIN_SUMS = 2 * NUM_BINS * _BIN_SUMS
+NUM_TALLIES = _NUM_BIN_SUMS + NUM_PHASES * _PHASE_SUMS
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """B positions with their targets, and a network's word on them.
+
+    logit_K: f64, of the legal moves as batch.legal_index has them. wdl_B3: f64, shares.
+    """
+
+    batch: Batch
+    logit_K: Doubles
+    wdl_B3: Doubles
+
+    @classmethod
+    def of(cls, output: NetworkOutput, on_device: DeviceBatch, batch: Batch) -> Predictions:
+        """From the output for `batch`; waits for the device."""
+        logit_K = output.policy_BA[on_device.row_K, on_device.legal_index_K]
+        wdl_B3 = torch.softmax(output.wdl_B3.float(), dim=1)
+        return cls(batch, logit_K.double().cpu().numpy(), wdl_B3.double().cpu().numpy())
+
+    @cached_property
+    def row_K(self) -> npt.NDArray[np.int64]:
+        """The position of each legal move."""
+        lengths = np.diff(self.batch.legal_offset)
+        return np.repeat(np.arange(len(lengths)), lengths)
+
+    @cached_property
+    def share_K(self) -> Doubles:
+        """The network's share of each legal move."""
+        begin = self.batch.legal_offset[:-1]
+        weight_K = np.exp(self.logit_K - np.maximum.reduceat(self.logit_K, begin)[self.row_K])
+        shares: Doubles = weight_K / np.add.reduceat(weight_K, begin)[self.row_K]
+        return shares
+
+    @cached_property
+    def policy_loss_B(self) -> Doubles:
+        """Cross-entropy in nats."""
+        loss_K = self.batch.policy * -np.log(np.maximum(self.share_K, 1e-30))
+        sums: Doubles = np.add.reduceat(loss_K, self.batch.legal_offset[:-1])
+        return sums
+
+    @cached_property
+    def is_right_B(self) -> npt.NDArray[np.bool_]:
+        """Does the network's first move have the target's largest share? A tie counts against the network."""
+        begin = self.batch.legal_offset[:-1]
+        is_first_K = self.logit_K >= np.maximum.reduceat(self.logit_K, begin)[self.row_K]
+        is_best_K = self.batch.policy >= np.maximum.reduceat(self.batch.policy, begin)[self.row_K]
+        has_first_B = np.logical_or.reduceat(is_first_K, begin)  # not where logits are NaN
+        right: npt.NDArray[np.bool_] = has_first_B & ~np.logical_or.reduceat(is_first_K & ~is_best_K, begin)
+        return right
+
+    @cached_property
+    def value_B(self) -> Doubles:
+        """W - L as predicted."""
+        values: Doubles = self.wdl_B3[:, 0] - self.wdl_B3[:, 2]
+        return values
+
+    @cached_property
+    def target_value_B(self) -> Doubles:
+        """W - L as it is."""
+        wdl_B3 = self.batch.wdl.astype(np.float64)
+        values: Doubles = wdl_B3[:, 0] - wdl_B3[:, 2]
+        return values
+
+    def moves(self, position: int, count: int) -> list[tuple[int, float]]:
+        """The network's first `count` moves of a position as policy indices, with their shares."""
+        begin, end = self.batch.legal_offset[position : position + 2]
+        order = np.argsort(-self.share_K[begin:end], kind="stable")[:count] + begin
+        return [(int(self.batch.legal_index[move]), float(self.share_K[move])) for move in order]
+
+    def target_move(self, position: int) -> tuple[int, float]:
+        """The target's first move as a policy index, and the share that the network gives it."""
+        begin, end = self.batch.legal_offset[position : position + 2]
+        move = begin + int(self.batch.policy[begin:end].argmax())
+        return int(self.batch.legal_index[move]), float(self.share_K[move])
+
+
+def tallies_of(seen: Predictions, spec: GameSpec) -> torch.Tensor:
+    """Sums over positions, f64 [NUM_TALLIES]; they add up over batches and ranks. See `bins_of`, `phases_in`."""
+    wdl_B3, target_B3 = seen.wdl_B3, seen.batch.wdl.astype(np.float64)
+    finite_B = np.isfinite(wdl_B3).all(axis=1)
+    wdl_B3, target_B3 = wdl_B3[finite_B], target_B3[finite_B]
+    sums = [
+        *_bin_sums(wdl_B3[:, 0] + wdl_B3[:, 1] / 2, target_B3[:, 0] + target_B3[:, 1] / 2),
+        *_bin_sums(wdl_B3[:, 1], target_B3[:, 1]),
+    ]
+    phase_B = phases_of(seen.batch.packed, spec)
+    squared_B = (seen.value_B - seen.target_value_B) ** 2
+    for phase in range(NUM_PHASES):
+        chosen = phase_B == phase
+        for row_B in (np.ones(len(phase_B)), seen.is_right_B, seen.policy_loss_B, squared_B):
+            sums.append(float(row_B[chosen].sum()))
+    return torch.tensor(sums, dtype=torch.float64)
+
+
+def _bin_sums(predicted_B: Doubles, actual_B: Doubles) -> list[float]:
+    bin_B = np.clip((predicted_B * NUM_BINS).astype(np.int64), 0, NUM_BINS - 1)
+    rows = (None, predicted_B, actual_B)
+    return [float(x) for row_B in rows for x in np.bincount(bin_B, weights=row_B, minlength=NUM_BINS)]
+
+
+def bins_of(tallies: torch.Tensor) -> tuple[Bins, Bins]:
+    """Calibration of the expected score, and of the chance of a draw."""
+    of_score, of_draw = tallies[:_NUM_BIN_SUMS].view(2, _BIN_SUMS, NUM_BINS)
+    return _bins(of_score), _bins(of_draw)
+
+
+def _bins(sums: torch.Tensor) -> Bins:
+    count, predicted, actual = sums
+    mean = [(row / count.clamp(min=1)).tolist() for row in (predicted, actual)]
+    return Bins(tuple(round(one) for one in count.tolist()), tuple(mean[0]), tuple(mean[1]))
+
+
+def phases_in(tallies: torch.Tensor, spec: GameSpec) -> tuple[PhaseFigures, ...]:
+    """The figures of each phase that has positions."""
+    found = []
+    for name, row in zip(
+        phase_names(spec), tallies[_NUM_BIN_SUMS:].view(NUM_PHASES, _PHASE_SUMS).tolist(), strict=True
+    ):
+        if count := round(row[0]):
+            found.append(PhaseFigures(name, count, *(entry / count for entry in row[1:])))
+    return tuple(found)

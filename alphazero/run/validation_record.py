@@ -1,0 +1,235 @@
+"""What a validation leaves beside its figures: calibration, phases of the game, positions most wrong, games.
+
+Two files of the run directory, both written by rank 0: a line of JSON a validation, only ever appended to, and
+the held-out games as the newest network sees them. The report draws them; it never runs the network itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alphazero.files import complete_lines, cut_unfinished_line, write_json
+from alphazero.run.run_directory import RunDirectory
+
+RECORDS = "validation.jsonl"
+GAMES = "validation_games.json"
+VERSION = 1
+MOST_GAMES = 16
+MOST_WRONG = 64
+MOST_BINS = 1000
+LONGEST_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A reliability diagram. Bin i has the `count[i]` predictions from i / n to (i + 1) / n.
+
+    predicted, actual: the mean of what was predicted there, and of what happened; 0 in an empty bin.
+    """
+
+    count: tuple[int, ...]
+    predicted: tuple[float, ...]
+    actual: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: the mean distance of predicted and actual, by positions."""
+        total = sum(self.count)
+        rows = zip(self.count, self.predicted, self.actual, strict=True)
+        return sum(count * abs(said - was) for count, said, was in rows) / max(1, total)
+
+
+@dataclass(frozen=True)
+class PhaseFigures:
+    """Means over the positions of one phase of the game; right_moves: the share where the first move is best."""
+
+    name: str
+    positions: int
+    right_moves: float
+    policy_loss: float
+    value_mse: float
+
+
+@dataclass(frozen=True)
+class WrongPosition:
+    """A position on which the network is far off. Moves are in the game's own texts (chess: UCI).
+
+    by: 'policy' or 'value', what it was chosen by. move: the target's. policy: the network's first moves with
+    their shares. share: what the network gives the target's move. value, result: W - L for the side to move, as
+    predicted and as it came.
+    """
+
+    by: str
+    position: str
+    move: str
+    share: float
+    policy: tuple[tuple[str, float], ...]
+    value: float
+    result: float
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """One validation. truth: 'results' of held-out games, or 'exact' values of solved positions.
+
+    score, draw: calibration of the expected score, and of the chance of a draw, of the side to move.
+    """
+
+    step: int
+    truth: str
+    positions: int
+    score: Bins
+    draw: Bins
+    phases: tuple[PhaseFigures, ...] = ()
+    wrong: tuple[WrongPosition, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenPly:
+    """What a network, or a search, says before a move: W - L and a draw's chance for the side to move."""
+
+    value: float
+    draw: float
+    policy: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class SeenGame:
+    """A game with what is known of each of its plies (None where nothing is). Moves as in WrongPosition.
+
+    start: None is the usual one. labels: players, event, date, whatever is known.
+    """
+
+    start: str | None
+    moves: tuple[str, ...]
+    result: str
+    plies: tuple[SeenPly | None, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SeenGames:
+    """Games as the network of a step sees them."""
+
+    step: int
+    game: str
+    games: tuple[SeenGame, ...]
+
+
+def append_record(run: RunDirectory, record: ValidationRecord) -> None:
+    """One more line; what a killed writer left of a line goes first."""
+    path = run.path / RECORDS
+    cut_unfinished_line(path)
+    line = json.dumps({"version": VERSION, **_rounded(dataclasses.asdict(record))})
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def write_games(run: RunDirectory, games: SeenGames) -> None:
+    """The newest word on the held-out games: the file is whole or as it was."""
+    write_json(run.path / GAMES, {"version": VERSION, **_rounded(dataclasses.asdict(games))})
+
+
+def read_records(run: RunDirectory) -> list[ValidationRecord]:
+    """By step, the newest word on each; damaged lines are passed over. Raises OSError."""
+    records = {}
+    for text in complete_lines(run.path / RECORDS):
+        try:
+            record = _record(json.loads(text))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+            continue
+        records[record.step] = record
+    return [records[step] for step in sorted(records)]
+
+
+def read_games(run: RunDirectory) -> SeenGames | None:
+    """The held-out games; None where there are none, or none that can be read. Raises OSError."""
+    path = run.path / GAMES
+    if not path.exists():
+        return None
+    try:
+        body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        games = tuple(_seen_game(entry) for entry in body["games"][:MOST_GAMES])
+        return SeenGames(int(body["step"]), _text(body["game"]), games)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+        return None
+
+
+def _rounded(value: Any) -> Any:  # noqa: ANN401 - walks what dataclasses became
+    """Numbers to five digits: these are for pictures, and the file stays small."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {name: _rounded(entry) for name, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _record(body: Any) -> ValidationRecord:  # noqa: ANN401 - of a file
+    return ValidationRecord(
+        step=int(body["step"]),
+        truth=_text(body["truth"]),
+        positions=int(body["positions"]),
+        score=_bins(body["score"]),
+        draw=_bins(body["draw"]),
+        phases=tuple(
+            PhaseFigures(
+                _text(entry["name"]),
+                int(entry["positions"]),
+                *(_number(entry[name]) for name in ("right_moves", "policy_loss", "value_mse")),
+            )
+            for entry in body["phases"][:MOST_GAMES]
+        ),
+        wrong=tuple(
+            WrongPosition(
+                _text(entry["by"]),
+                _text(entry["position"]),
+                _text(entry["move"]),
+                _number(entry["share"]),
+                _policy(entry["policy"]),
+                _number(entry["value"]),
+                _number(entry["result"]),
+            )
+            for entry in body["wrong"][:MOST_WRONG]
+        ),
+    )
+
+
+def _bins(body: Any) -> Bins:  # noqa: ANN401 - of a file
+    count = tuple(int(entry) for entry in body["count"])
+    predicted, actual = (tuple(_number(entry) for entry in body[name]) for name in ("predicted", "actual"))
+    if not 0 < len(count) == len(predicted) == len(actual) <= MOST_BINS or min(count) < 0:
+        raise ValueError("bins of unlike lengths")
+    return Bins(count, predicted, actual)
+
+
+def _seen_game(body: Any) -> SeenGame:  # noqa: ANN401 - of a file
+    start = body["start"]
+    plies = tuple(
+        None if ply is None else SeenPly(_number(ply["value"]), _number(ply["draw"]), _policy(ply["policy"]))
+        for ply in body["plies"]
+    )
+    labels = {_text(name): _text(label) for name, label in body["labels"].items()}
+    moves = tuple(_text(move) for move in body["moves"])
+    return SeenGame(None if start is None else _text(start), moves, _text(body["result"]), plies, labels)
+
+
+def _policy(body: Sequence[Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((_text(move), _number(share)) for move, share in body)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise ValueError("no short text")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
