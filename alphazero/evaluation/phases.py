@@ -42,6 +42,8 @@ def phases_of(packed_BN: npt.NDArray[np.uint8], spec: GameSpec) -> npt.NDArray[n
     count_B = np.unpackbits(planes_BP8[:, chosen], axis=2).sum(axis=(1, 2)).astype(np.int64)
     if spec.name == CHESS:
         edges = (-_OPENING_PIECES, -_MIDDLEGAME_PIECES)
-        return np.searchsorted(edges, -count_B, side="right").astype(np.int64)
+        phase_B: npt.NDArray[np.int64] = np.searchsorted(edges, -count_B, side="right")
+        return phase_B
     squares = spec.board_height * spec.board_width
-    return np.minimum(count_B * NUM_PHASES // squares, NUM_PHASES - 1).astype(np.int64)
+    phase_B = np.minimum(count_B * NUM_PHASES // squares, NUM_PHASES - 1)
+    return phase_B

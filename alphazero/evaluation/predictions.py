@@ -46,45 +46,45 @@ class Predictions:
         return cls(batch, logit_K.double().cpu().numpy(), wdl_B3.double().cpu().numpy())
 
     @cached_property
-    def row_K(self) -> npt.NDArray[np.int64]:
-        """The position of each legal move."""
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The position of each legal move, [K]."""
         lengths = np.diff(self.batch.legal_offset)
         return np.repeat(np.arange(len(lengths)), lengths)
 
     @cached_property
-    def share_K(self) -> Doubles:
-        """The network's share of each legal move."""
+    def shares(self) -> Doubles:
+        """The network's share of each legal move, [K]."""
         begin = self.batch.legal_offset[:-1]
-        weight_K = np.exp(self.logit_K - np.maximum.reduceat(self.logit_K, begin)[self.row_K])
-        shares: Doubles = weight_K / np.add.reduceat(weight_K, begin)[self.row_K]
+        weight_K = np.exp(self.logit_K - np.maximum.reduceat(self.logit_K, begin)[self.rows])
+        shares: Doubles = weight_K / np.add.reduceat(weight_K, begin)[self.rows]
         return shares
 
     @cached_property
-    def policy_loss_B(self) -> Doubles:
-        """Cross-entropy in nats."""
-        loss_K = self.batch.policy * -np.log(np.maximum(self.share_K, 1e-30))
+    def policy_loss(self) -> Doubles:
+        """Cross-entropy in nats, [B]."""
+        loss_K = self.batch.policy * -np.log(np.maximum(self.shares, 1e-30))
         sums: Doubles = np.add.reduceat(loss_K, self.batch.legal_offset[:-1])
         return sums
 
     @cached_property
-    def is_right_B(self) -> npt.NDArray[np.bool_]:
-        """Does the network's first move have the target's largest share? A tie counts against the network."""
+    def is_right(self) -> npt.NDArray[np.bool_]:
+        """Does the network's first move have the target's largest share, [B]? A tie counts as wrong."""
         begin = self.batch.legal_offset[:-1]
-        is_first_K = self.logit_K >= np.maximum.reduceat(self.logit_K, begin)[self.row_K]
-        is_best_K = self.batch.policy >= np.maximum.reduceat(self.batch.policy, begin)[self.row_K]
+        is_first_K = self.logit_K >= np.maximum.reduceat(self.logit_K, begin)[self.rows]
+        is_best_K = self.batch.policy >= np.maximum.reduceat(self.batch.policy, begin)[self.rows]
         has_first_B = np.logical_or.reduceat(is_first_K, begin)  # not where logits are NaN
         right: npt.NDArray[np.bool_] = has_first_B & ~np.logical_or.reduceat(is_first_K & ~is_best_K, begin)
         return right
 
     @cached_property
-    def value_B(self) -> Doubles:
-        """W - L as predicted."""
+    def value(self) -> Doubles:
+        """W - L as predicted, [B]."""
         values: Doubles = self.wdl_B3[:, 0] - self.wdl_B3[:, 2]
         return values
 
     @cached_property
-    def target_value_B(self) -> Doubles:
-        """W - L as it is."""
+    def target_value(self) -> Doubles:
+        """W - L as it is, [B]."""
         wdl_B3 = self.batch.wdl.astype(np.float64)
         values: Doubles = wdl_B3[:, 0] - wdl_B3[:, 2]
         return values
@@ -92,18 +92,18 @@ class Predictions:
     def moves(self, position: int, count: int) -> list[tuple[int, float]]:
         """The network's first `count` moves of a position as policy indices, with their shares."""
         begin, end = self.batch.legal_offset[position : position + 2]
-        order = np.argsort(-self.share_K[begin:end], kind="stable")[:count] + begin
-        return [(int(self.batch.legal_index[move]), float(self.share_K[move])) for move in order]
+        order = np.argsort(-self.shares[begin:end], kind="stable")[:count] + begin
+        return [(int(self.batch.legal_index[move]), float(self.shares[move])) for move in order]
 
     def target_move(self, position: int) -> tuple[int, float]:
         """The target's first move as a policy index, and the share that the network gives it."""
         begin, end = self.batch.legal_offset[position : position + 2]
         move = begin + int(self.batch.policy[begin:end].argmax())
-        return int(self.batch.legal_index[move]), float(self.share_K[move])
+        return int(self.batch.legal_index[move]), float(self.shares[move])
 
 
 def tallies_of(seen: Predictions, spec: GameSpec) -> torch.Tensor:
-    """Sums over positions, f64 [NUM_TALLIES]; they add up over batches and ranks. See `bins_of`, `phases_in`."""
+    """Sums over positions, f64 [NUM_TALLIES], that add up over batches and ranks: `bins_of`, `phases_in`."""
     wdl_B3, target_B3 = seen.wdl_B3, seen.batch.wdl.astype(np.float64)
     finite_B = np.isfinite(wdl_B3).all(axis=1)
     wdl_B3, target_B3 = wdl_B3[finite_B], target_B3[finite_B]
@@ -112,10 +112,10 @@ def tallies_of(seen: Predictions, spec: GameSpec) -> torch.Tensor:
         *_bin_sums(wdl_B3[:, 1], target_B3[:, 1]),
     ]
     phase_B = phases_of(seen.batch.packed, spec)
-    squared_B = (seen.value_B - seen.target_value_B) ** 2
+    squared_B = (seen.value - seen.target_value) ** 2
     for phase in range(NUM_PHASES):
         chosen = phase_B == phase
-        for row_B in (np.ones(len(phase_B)), seen.is_right_B, seen.policy_loss_B, squared_B):
+        for row_B in (np.ones(len(phase_B)), seen.is_right, seen.policy_loss, squared_B):
             sums.append(float(row_B[chosen].sum()))
     return torch.tensor(sums, dtype=torch.float64)
 

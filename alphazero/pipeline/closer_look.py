@@ -44,7 +44,7 @@ class Worst:
 
     def look(self, seen: Predictions, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
         """Positions of a batch; places: one each."""
-        errors = {BY_POLICY: seen.policy_loss_B, BY_VALUE: np.abs(seen.value_B - seen.target_value_B)}
+        errors = {BY_POLICY: seen.policy_loss, BY_VALUE: np.abs(seen.value - seen.target_value)}
         for by, error_B in errors.items():
             known_B = np.where(np.isfinite(error_B), error_B, -1.0)
             for position in np.argsort(-known_B, kind="stable")[:NUM_WORST]:
@@ -59,8 +59,8 @@ def _candidate(seen: Predictions, position: int, error_B: npt.NDArray[np.float64
         place,
         tuple(seen.moves(position, NUM_MOVES)),
         seen.target_move(position),
-        float(seen.value_B[position]),
-        float(seen.target_value_B[position]),
+        float(seen.value[position]),
+        float(seen.target_value[position]),
     )
 
 
@@ -140,7 +140,7 @@ def _each(seen: Sequence[Predictions]) -> list[tuple[Predictions, int]]:
 
 def _ply(line: Line, seen: Predictions, position: int) -> SeenPly:
     policy = tuple((text_of(line, move), share) for move, share in seen.moves(position, NUM_GAME_MOVES))
-    return SeenPly(float(seen.value_B[position]), float(seen.wdl_B3[position, 1]), policy)
+    return SeenPly(float(seen.value[position]), float(seen.wdl_B3[position, 1]), policy)
 
 
 def _labels(window: Window, shard: int, game: int) -> dict[str, str]:

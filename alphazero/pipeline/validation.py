@@ -15,13 +15,15 @@ from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.sampling.window import Window
 from alphazero.evaluation.position_eval import metrics_of, sum_over_positions
 from alphazero.evaluation.predictions import NUM_TALLIES, Predictions, bins_of, phases_in, tallies_of
-from alphazero.evaluation.solved import OWN_TABLE, SolvedSet, move_errors, read_table
-from alphazero.evaluation.solved_positions import SolvedPlayer
-from alphazero.games.registry import get_game
+from alphazero.evaluation.solved import OWN_TABLE, SolvedPosition, SolvedSet, move_errors, read_table
+from alphazero.evaluation.solved_positions import SolvedPlayer, batch_of, exact_positions, successors
+from alphazero.games.registry import get_game, get_spec
 from alphazero.games.spec import GameSpec
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.pipeline.closer_look import (
+    BY_POLICY,
+    BY_VALUE,
     NUM_WORST,
     Worst,
     described,
@@ -44,6 +46,7 @@ from alphazero.training.loop.job import Job
 from alphazero.training.loop.trainer import Validate
 
 BATCH_SIZE = 512
+CONNECT4 = "connect4"
 OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 
@@ -150,20 +153,30 @@ def _solved_figures(
         return {}
     player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
     figures = move_errors(solved, player)
-    if is_recorded and job.runtime.is_main:
-        positions = [position for entry in solved for position in entry.positions]
-        seen = player.against(positions)
+    if is_recorded:
+        record = _exact_record(player, step, [one for entry in solved for one in entry.positions])
+        if job.runtime.is_main:
+            append_record(job.run, record)
+    return figures
+
+
+def _exact_record(player: SolvedPlayer, step: int, solved: Sequence[SolvedPosition]) -> ValidationRecord:
+    """Policies on the solved positions, which `player` has just seen; values on positions after them."""
+    spec = get_spec(CONNECT4)
+    asked, after = exact_positions(solved), successors(solved)
+    by_policy = player.against(batch_of(asked))
+    player.look([position.line for position in after])
+    by_value = player.against(batch_of(after))
+    tallies = tallies_of(by_value, spec)
+    value_mse = {phase.name: phase.value_mse for phase in phases_in(tallies, spec)}
+    phases = tuple(
+        dataclasses.replace(phase, value_mse=value_mse[phase.name])
+        for phase in phases_in(tallies_of(by_policy, spec), spec)
+        if phase.name in value_mse
+    )
+    wrong: list[WrongPosition] = []
+    for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
         worst.look(seen, range(len(positions)))
-        wrong = tuple(
-            described(one, by, positions[one.place].line())
-            for by, found in worst.found.items()
-            for one in found
-        )
-        tallies = tallies_of(seen, network.spec)
-        phases = phases_in(tallies, network.spec)
-        append_record(
-            job.run,
-            ValidationRecord(step, OF_EXACT_TRUTH, len(positions), *bins_of(tallies), phases, wrong),
-        )
-    return figures
+        wrong += [described(one, by, positions[one.place].line) for one in worst.found[by]]
+    return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))

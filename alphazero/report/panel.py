@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.report.figures import Column, Lines, RunFigures
+from alphazero.report.figures import Column, RunFigures
 
 # Points of a curve: more than a panel is wide help nobody, and a page of a long run stays small.
 MOST_POINTS = 600
@@ -37,9 +37,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure of a run over its steps. place: of the figure among those of the panel; run: number of the run.
+    """A figure of a run over its steps. place: of the figure in the panel; run: number of the run.
 
-    low, high: the extremes of what a point stands for, where a curve was thinned or has an interval; else empty.
+    low, high: the extremes of what a point stands for, where a curve was thinned or has an interval;
+    else empty. is_noisy: a mean is drawn over the points, as each is of one batch.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Curve:
     low: Column = field(default_factory=lambda: np.zeros(0))
     high: Column = field(default_factory=lambda: np.zeros(0))
     best: Point | None = None
+    is_noisy: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Kind(str, Enum):
 class Panel:
     """One picture. group: the section it stands in. why_empty: what is said where nothing is drawn.
 
-    note: a sentence under the title. is_log: a logarithmic scale makes sense. is_share: values are parts of 1.
+    note: a sentence under the title. is_log: a logarithmic scale makes sense. is_share: parts of 1.
+    is_from_zero: the axis begins at 0.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Panel:
     note: str = ""
     is_log: bool = False
     is_share: bool = False
+    is_from_zero: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; why_empty only where it is."""
@@ -115,33 +119,34 @@ class Panel:
             "note": self.note,
             "log": self.is_log,
             "share": self.is_share,
+            "from_zero": self.is_from_zero,
             "empty": "" if self.marks else self.why_empty,
             "marks": [_mark_json(mark) for mark in self.marks],
         }
 
 
 def curve(
-    label: str, run: int, place: int, figures: RunFigures, lines: Lines, name: str, best: Best = Best.NONE
+    label: str,
+    run: int,
+    place: int,
+    figures: RunFigures,
+    columns: tuple[Column, Column],
+    best: Best = Best.NONE,
+    *,
+    is_noisy: bool = False,
 ) -> Curve | None:
-    """A figure of a run, thinned; None where it is not known of any step."""
-    step, value = lines.known(name)
-    return curve_of(label, run, place, figures, step, value, best)
-
-
-def curve_of(
-    label: str, run: int, place: int, figures: RunFigures, step: Column, value: Column, best: Best = Best.NONE
-) -> Curve | None:
-    """The same of columns."""
+    """Steps and values as a curve, thinned; None where there are none."""
+    step, value = columns
     if not len(step):
         return None
     marked = None
     if best is not Best.NONE:
         index = int(value.argmin() if best is Best.LOWEST else value.argmax())
-        marked = Point(
-            float(step[index]), float(figures.minutes(step[index : index + 1])[0]), float(value[index])
-        )
+        at = float(figures.minutes(step[index : index + 1])[0])
+        marked = Point(float(step[index]), at, float(value[index]))
     thinned = thin(step, value)
-    return Curve(label, run, place, thinned[0], figures.minutes(thinned[0]), *thinned[1:], best=marked)
+    minutes = figures.minutes(thinned[0])
+    return Curve(label, run, place, thinned[0], minutes, *thinned[1:], best=marked, is_noisy=is_noisy)
 
 
 def thin(step: Column, value: Column, most: int = MOST_POINTS) -> tuple[Column, Column, Column, Column]:
@@ -180,6 +185,7 @@ def _mark_json(mark: Curve | Dots | Bars) -> dict[str, Any]:
             "value": _numbers(mark.value),
             "low": _numbers(mark.low),
             "high": _numbers(mark.high),
+            "noisy": mark.is_noisy,
             "best": best
             and {"step": int(best.step), "minutes": rounded(best.minutes), "value": rounded(best.value)},
         }

@@ -1,7 +1,7 @@
 """What a validation leaves beside its figures: calibration, phases of the game, positions most wrong, games.
 
-Two files of the run directory, both written by rank 0: a line of JSON a validation, only ever appended to, and
-the held-out games as the newest network sees them. The report draws them; it never runs the network itself.
+Two files of the run directory, both written by rank 0: a line of JSON a validation, only ever appended to,
+and the held-out games as the newest network sees them. The report draws them and never runs a network.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from alphazero.files import complete_lines, cut_unfinished_line, write_json
@@ -47,7 +46,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class PhaseFigures:
-    """Means over the positions of one phase of the game; right_moves: the share where the first move is best."""
+    """Means over the positions of a phase of the game; right_moves: where the first move is a best one."""
 
     name: str
     positions: int
@@ -60,9 +59,9 @@ class PhaseFigures:
 class WrongPosition:
     """A position on which the network is far off. Moves are in the game's own texts (chess: UCI).
 
-    by: 'policy' or 'value', what it was chosen by. move: the target's. policy: the network's first moves with
-    their shares. share: what the network gives the target's move. value, result: W - L for the side to move, as
-    predicted and as it came.
+    by: 'policy' or 'value', what it was chosen by. move: the target's. policy: the network's first moves
+    with their shares. share: what the network gives the target's move. value, result: W - L for the side to
+    move, as predicted and as it came.
     """
 
     by: str

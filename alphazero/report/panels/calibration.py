@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Bars, Best, Curve, Dots, Kind, Panel, curve_of
+from alphazero.report.panel import Bars, Best, Curve, Dots, Kind, Panel, curve
 from alphazero.run.validation_record import Bins, ValidationRecord
 
 GROUP = "What the network knows"
@@ -61,9 +61,8 @@ def _reliability(
         tuple(marks),
         NO_RECORD,
         kind=Kind.RELIABILITY,
-        note="Of positions where the network expects 70 %, the side to move should score 70 %: the closer to "
-        "the diagonal, the better. Below it on the right, above it on the left: overconfident. The larger the "
-        "dot, the more positions.",
+        note="Where 70 % is expected, the side to move should score 70 %. Below the diagonal on the right, "
+        "above it on the left: overconfident. The larger the dot, the more positions.",
         is_share=True,
     )
 
@@ -85,7 +84,7 @@ def _calibration_error(runs: Sequence[RunFigures], records: Sequence[Sequence[Va
         step = np.array([float(record.step) for record in recorded])
         for place, (label, bins) in enumerate((("score", "score"), ("draw", "draw"))):
             value = np.array([getattr(record, bins).error for record in recorded])
-            found = curve_of(label, number, place, run, step, value, Best.LOWEST)
+            found = curve(label, number, place, run, (step, value), Best.LOWEST)
             curves += [found] if found else []
     return Panel(
         "calibration_error",
@@ -140,7 +139,7 @@ def _phases_over_run(runs: Sequence[RunFigures], records: Sequence[Sequence[Vali
                 if phase.name == name
             ]
             step, value = np.array(points).T
-            found = curve_of(name, number, place, run, step, value, Best.LOWEST)
+            found = curve(name, number, place, run, (step, value), Best.LOWEST)
             curves += [found] if found else []
     return Panel(
         "phase_value_error",

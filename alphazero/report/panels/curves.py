@@ -17,6 +17,7 @@ class Figure:
     name: str
     label: str
     best: Best = Best.NONE
+    is_noisy: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class CurvePanel:
     note: str = ""
     is_log: bool = False
     is_share: bool = False
+    is_from_zero: bool = False
 
     def of(self, runs: Sequence[RunFigures]) -> Panel:
         """Its curves of all runs."""
@@ -40,8 +42,8 @@ class CurvePanel:
         curves: list[Curve] = []
         for number, run in enumerate(runs):
             for place, figure in enumerate(chosen):
-                lines = run.of(figure.kind)
-                found = curve(figure.label, number, place, run, lines, figure.name, figure.best)
+                known = run.of(figure.kind).known(figure.name)
+                found = curve(figure.label, number, place, run, known, figure.best, is_noisy=figure.is_noisy)
                 if found is not None:
                     curves.append(found)
         return Panel(
@@ -54,4 +56,5 @@ class CurvePanel:
             note=self.note,
             is_log=self.is_log,
             is_share=self.is_share,
+            is_from_zero=self.is_from_zero,
         )

@@ -30,6 +30,7 @@ _HOST = (
             Figure("health", "host/swap_used_gib", "swap in use"),
         ),
         NO_WATCH,
+        is_from_zero=True,
     ),
     CurvePanel(
         "host_load",
@@ -38,6 +39,7 @@ _HOST = (
         "processes",
         (Figure("health", "host/load", "load"),),
         NO_WATCH,
+        is_from_zero=True,
     ),
     CurvePanel(
         "disk_free",
@@ -46,6 +48,7 @@ _HOST = (
         "GiB",
         (Figure("health", "host/disk_free_gib", "free"),),
         NO_WATCH,
+        is_from_zero=True,
     ),
 )
 
@@ -67,7 +70,7 @@ def _gpu_panel(runs: Sequence[RunFigures], figure: str, name: str, title: str, u
             for column in sorted(lines.columns):
                 if column.startswith(prefix) and column.endswith(f"/{figure}"):
                     device = column[len(prefix) : -len(figure) - 1].replace("/", " ")
-                    found = curve(f"{device}{while_}", number, place, run, lines, column)
+                    found = curve(f"{device}{while_}", number, place, run, lines.known(column))
                     curves += [found] if found else []
                     place += 1
-    return Panel(name, GROUP, title, unit, tuple(curves), NO_GPU)
+    return Panel(name, GROUP, title, unit, tuple(curves), NO_GPU, is_from_zero=True)

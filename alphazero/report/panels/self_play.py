@@ -42,7 +42,7 @@ PANELS = (
         "nats",
         (_figure("policy_entropy", "mean of a generation"),),
         NO_GAMES,
-        note="How undecided the search is. A fall to nearly nothing early on means that it no longer explores.",
+        note="How undecided the search is. A fall to nearly nothing early on: it no longer explores.",
     ),
     CurvePanel(
         "resignations",
@@ -51,7 +51,7 @@ PANELS = (
         "share",
         (_figure("resigned", "games resigned"), _figure("wrong_resignations", "wrong, of those played on")),
         NO_GAMES,
-        note="Some games are played to the end although one side would have resigned: how often it did not lose.",
+        note="Some games are played on although one side would have resigned: how often it did not lose.",
         is_share=True,
     ),
     CurvePanel(

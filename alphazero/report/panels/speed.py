@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ THROUGHPUT = CurvePanel(
     "No log interval has ended yet.",
     compared=(Figure("speed", "samples_per_s", "all ranks"),),
     note="While training: validation, self-play and checkpoints are left out.",
+    is_from_zero=True,
 )
 PLAYING = CurvePanel(
     "self_play_speed",
@@ -52,22 +54,37 @@ def speed_panels(runs: Sequence[RunFigures], configs: Sequence[Mapping[str, Any]
         _shares(number, run, config, len(runs))
         for number, (run, config) in enumerate(zip(runs, configs, strict=True))
     ]
-    return [THROUGHPUT.of(runs), PLAYING.of(runs), *shares]
+    is_alone = all(_has_one_rank(run) for run in runs)  # whose curve would hide the other
+    throughput = dataclasses.replace(THROUGHPUT, figures=THROUGHPUT.figures[:1]) if is_alone else THROUGHPUT
+    return [throughput.of(runs), PLAYING.of(runs), *shares]
+
+
+def _has_one_rank(run: RunFigures) -> bool:
+    lines = run.of("speed")
+    return np.array_equal(lines.known("samples_per_s"), lines.known("samples_per_s_per_rank"))
 
 
 def _shares(number: int, run: RunFigures, config: Mapping[str, Any], num_runs: int) -> Panel:
     """Where the time of one run goes, self-play among it."""
     lines = run.of("time_share")
-    known = [name for name in PARTS if lines.has(name)]
     training, playing = _seconds(run, lines.step, config)
-    total = np.maximum(training + playing, 1e-9)
-    curves = []
-    for place, name in enumerate(PARTS):
-        if name in known:
-            share = np.nan_to_num(lines.columns[name]) * training / total
-            curves.append(_mean_curve(PARTS[name], number, place, run, lines.step, share))
-    if known and np.any(playing):
-        curves.append(_mean_curve(SELF_PLAY, number, len(PARTS), run, lines.step, playing / total))
+    parts = {
+        label: np.nan_to_num(lines.columns[name]) * training
+        for name, label in PARTS.items()
+        if lines.has(name)
+    }
+    step = lines.step
+    if parts and np.any(playing):
+        parts[SELF_PLAY] = playing
+        # Together with the training on its games, else games and training would take turns in the picture.
+        begin = np.union1d([0], np.flatnonzero(playing))
+        parts = {label: np.add.reduceat(part, begin) for label, part in parts.items()}
+        step = step[np.append(begin[1:], len(step)) - 1]
+    total = np.maximum(sum(parts.values(), np.zeros(len(step))), 1e-9)
+    curves = [
+        _mean_curve(label, number, place, run, step, part / total)
+        for place, (label, part) in enumerate(parts.items())
+    ]
     return Panel(
         f"time_shares_{number}",
         GROUP,
@@ -76,7 +93,7 @@ def _shares(number: int, run: RunFigures, config: Mapping[str, Any], num_runs: i
         tuple(curves),
         "No log interval has ended yet, or the run was made before shares of time were measured.",
         kind=Kind.SHARES,
-        note="Means over ranks between two log lines. Validation and the time before the first step are left out.",
+        note="Means over ranks between log lines, without validation and the time before the first step.",
         is_share=True,
     )
 
@@ -87,7 +104,7 @@ def _mean_curve(label: str, number: int, place: int, run: RunFigures, step: Colu
 
 
 def _seconds(run: RunFigures, step: Column, config: Mapping[str, Any]) -> tuple[Column, Column]:
-    """Seconds of training and of self-play before each of these log lines; (1, 0) where they are not known."""
+    """Seconds of training and of self-play before each of these log lines; (1, 0) where not known."""
     speed_step, speed = run.of("speed").known("samples_per_s")
     played_step, played_s = run.of("self_play").known("seconds")
     batch_size = (config.get("training") or {}).get("batch_size")
@@ -99,4 +116,4 @@ def _seconds(run: RunFigures, step: Column, config: Mapping[str, Any]) -> tuple[
     # A generation of step s is played before step s + 1: it belongs to the first log line after s.
     line = np.searchsorted(step, played_step, side="right")
     playing = np.bincount(line, weights=played_s, minlength=len(step) + 1)[: len(step)]
-    return training, playing
+    return training, playing.astype(np.float64)

@@ -18,7 +18,7 @@ CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medi
 
 
 def _both(figure: str, best: Best) -> tuple[Figure, ...]:
-    return Figure("step", figure, "training"), Figure("validation", figure, "validation", best)
+    return Figure("step", figure, "training", is_noisy=True), Figure("validation", figure, "validation", best)
 
 
 LEARNING = (
@@ -39,7 +39,7 @@ LEARNING = (
         "nats",
         _both("value_loss", Best.LOWEST),
         NO_STEPS,
-        note="Cross-entropy of win, draw and loss. Validation that rises while training falls is overfitting.",
+        note="Cross-entropy of win, draw and loss. Validation rising while training falls is overfitting.",
         is_log=True,
     ),
     CurvePanel(
@@ -48,7 +48,7 @@ LEARNING = (
         "Moves predicted",
         "share",
         (
-            Figure("step", "policy_top1", "training, first move"),
+            Figure("step", "policy_top1", "training, first move", is_noisy=True),
             Figure("validation", "policy_top1", "validation, first move", Best.HIGHEST),
             Figure("validation", "policy_top5", "validation, first five", Best.HIGHEST),
         ),
@@ -89,7 +89,13 @@ OCCASIONAL = (
         is_log=True,
     ),
     CurvePanel(
-        "loss_scale", GROUP, "Loss scale (fp16)", "", (Figure("step", "loss_scale", "scale"),), "", is_log=True
+        "loss_scale",
+        GROUP,
+        "Loss scale (fp16)",
+        "",
+        (Figure("step", "loss_scale", "scale"),),
+        "",
+        is_log=True,
     ),
 )
 EXACT_TRUTH = CurvePanel(
