@@ -150,17 +150,25 @@ def require_free(run: RunDirectory) -> None:
 
 
 def create(
-    run: RunDirectory, config: Config, argv: list[str], init_weights: Mapping[str, object] | None = None
+    run: RunDirectory,
+    config: Config,
+    argv: list[str],
+    init_weights: Mapping[str, object] | None = None,
+    step: int = 0,
 ) -> None:
     """Make the directory and write down what was asked for, and of what (rank 0 only).
 
-    init_weights: where the first weights came from, where they were given.
+    init_weights: where the first weights came from, where they were given. step: where this start goes on.
     """
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(run.config, to_table(config))
         started = time.strftime("%Y%m%d-%H%M%S")
-        told = describe_environment(argv) | ({"init_weights": init_weights} if init_weights else {})
+        told = (
+            describe_environment(argv)
+            | {"step": step}
+            | ({"init_weights": init_weights} if init_weights else {})
+        )
         write_json(run.path / f"started-{started}.json", told)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error

@@ -144,7 +144,7 @@ def make_directory(
     def make() -> None:
         if not start.writes:
             return
-        create(start.run, job.config, list(argv), init_weights)
+        create(start.run, job.config, list(argv), init_weights, start.step)
         checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
         if start.resumed:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):

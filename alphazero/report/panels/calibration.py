@@ -50,7 +50,8 @@ def _reliability(
             newest = recorded[-1]
             truth = TRUTHS.get(newest.truth, newest.truth)
             marks += _dots(f"network, score ({truth})", number, 0, newest.score)
-            marks += _dots(f"network, draw ({truth})", number, 1, newest.draw)
+            if len(records) == 1:  # else there would be too many
+                marks += _dots(f"network, draw ({truth})", number, 1, newest.draw)
         if search is not None:
             marks += _dots("search in self-play games, score", number, 2, search.score)
     return Panel(
@@ -82,8 +83,9 @@ def _calibration_error(runs: Sequence[RunFigures], records: Sequence[Sequence[Va
     curves: list[Curve] = []
     for number, (run, recorded) in enumerate(zip(runs, records, strict=True)):
         step = np.array([float(record.step) for record in recorded])
-        for place, (label, bins) in enumerate((("score", "score"), ("draw", "draw"))):
-            value = np.array([getattr(record, bins).error for record in recorded])
+        chosen = ("score", "draw") if len(runs) == 1 else ("score",)
+        for place, label in enumerate(chosen):
+            value = np.array([getattr(record, label).error for record in recorded])
             found = curve(label, number, place, run, (step, value), Best.LOWEST)
             curves += [found] if found else []
     return Panel(

@@ -9,10 +9,10 @@ const boards = {
   draw(game, position) {
     const [height, width] = boards.sizes[game] || [Math.sqrt(position.cells.length), Math.sqrt(position.cells.length)];
     const u = boards.unit;
-    const margin = 16;
+    const margin = game === "connect4" ? 3 : 16;
     const board = dom.svg("svg", {
       class: `board board-${game}`,
-      viewBox: `${-margin} -3 ${width * u + margin + 3} ${height * u + margin + 3}`,
+      viewBox: `${-margin} -3 ${width * u + margin + 3} ${height * u + 19}`,
       role: "img",
       "aria-label": `board: ${position.cells}`,
     });

@@ -41,6 +41,9 @@ const charts = {
     section.finish = async () => {
       const { figure, chips, count } = charts.figure(panel, report, state);
       views.push(await Bokeh.Plotting.show(figure, body));
+      body.addEventListener("dblclick", () => {
+        [figure.x_range, figure.y_range].forEach((range) => range.setv(range.whole));
+      });
       section.append(dom.make("div", { class: "chips" }, chips));
       section.dataset.marks = String(count);
     };
@@ -58,19 +61,17 @@ const charts = {
     const figure = Bokeh.Plotting.figure({
       height: 250,
       sizing_mode: "stretch_width",
-      tools: "pan,box_zoom,wheel_zoom,reset",
-      active_drag: isTouch ? null : "box_zoom",
-      toolbar_location: "right",
+      tools: isTouch ? "" : "box_zoom",
+      toolbar_location: null,
       x_range: xRange,
       y_range: yRange,
       y_axis_type: isLog ? "log" : "linear",
       background_fill_alpha: 0,
       border_fill_alpha: 0,
       outline_line_color: null,
-      min_border_right: 6,
+      min_border_right: 12,
     });
-    figure.toolbar.logo = null;
-    figure.toolbar.autohide = true;
+    [xRange, yRange].forEach((range) => (range.whole = { start: range.start, end: range.end }));
     charts.style(figure, panel, state, scale, isPlane);
     if (isPlane) charts.diagonal(figure);
     else charts.events(figure, report, state, scale, isLog, yRange);
@@ -167,7 +168,7 @@ const charts = {
     if (isPlane) figure.xaxis.formatter = percent();
     else if (!state.time) figure.xaxis.formatter = new Bokeh.NumeralTickFormatter({ format: "0[.]0a" });
     if (panel.share) figure.yaxis.formatter = percent();
-    else if (panel.name === "learning_rate") figure.yaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%g" });
+    else if (panel.name === "learning_rate") figure.yaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
     else if (panel.marks.some((mark) => mark.value.some((value) => value >= 10000))) {
       figure.yaxis.formatter = new Bokeh.NumeralTickFormatter({ format: "0[.]0a" });
     }
@@ -257,12 +258,13 @@ const charts = {
 
   // The mean of the points around each one, as many as make noise readable; fewer at the ends.
   smoothed(values) {
-    const reach = Math.max(1, Math.round(values.length / 40));
+    const reach = Math.max(1, Math.round(values.length / 30));
     const sums = [0];
     values.forEach((value, index) => sums.push(sums[index] + value));
     return values.map((_, index) => {
-      const side = Math.min(reach, index, values.length - 1 - index);
-      return (sums[index + side + 1] - sums[index - side]) / (2 * side + 1);
+      const begin = Math.max(0, index - reach);
+      const end = Math.min(values.length, index + reach + 1);
+      return (sums[end] - sums[begin]) / (end - begin);
     });
   },
 

@@ -1,8 +1,16 @@
 // A game to step through: board, moves, the value as a curve, what was thought of each move; positions gone wrong.
 "use strict";
 const games = {
+  // The newest game of which something is known of most plies: some have random openings and little else.
+  firstToShow(run) {
+    const known = run.games.map((game) => game.frames.filter((frame) => frame.policy && frame.policy.length).length);
+    const enough = known.findIndex((count) => count >= 10);
+    return enough >= 0 ? enough : known.indexOf(Math.max(...known));
+  },
+
   // state: { game, ply } is kept by the caller, so that a page that is refreshed stays where it was.
   viewer(run, state) {
+    if (state.game === null) state.game = games.firstToShow(run);
     const chosen = () => run.games[Math.min(state.game, run.games.length - 1)];
     const root = dom.make("div", { class: "viewer", tabindex: 0, "data-viewer": true });
     const boardPlace = dom.make("div", { class: "board-place" });
@@ -142,6 +150,7 @@ const games = {
       const points = known.map(([index, value]) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`);
       const base = y(0).toFixed(1);
       chart.append(dom.svg("polygon", { points: `${x(known[0][0])},${base} ${points.join(" ")} ${x(known[known.length - 1][0])},${base}`, fill: "#2563eb", opacity: 0.15 }));
+      if (known.length === 1) chart.append(dom.svg("circle", { cx: x(known[0][0]), cy: y(known[0][1]), r: 4, fill: "#2563eb" }));
       chart.append(dom.svg("polyline", { points: points.join(" "), fill: "none", stroke: "#2563eb", "stroke-width": 2, "vector-effect": "non-scaling-stroke" }));
     }
     chart.append(dom.svg("line", { class: "cursor", x1: x(ply), x2: x(ply), y1: 0, y2: height, stroke: "#dc2626", "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" }));

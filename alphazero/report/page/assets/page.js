@@ -89,7 +89,8 @@ const page = {
     const table = isOne ? null : report.compared.length
       ? dom.make("article", { class: "card" }, dom.make("h3", {}, "Settings in which the runs differ"), dom.make("div", { class: "scroll" }, page.table(["setting", ...report.runs.map((run) => run.name)], report.compared.map(([name, values]) => [name, ...values]))))
       : dom.make("article", { class: "card" }, dom.make("p", {}, "The runs have the same settings."));
-    return page.section(isOne ? "The run" : "The runs", table, dom.make("div", { class: isOne ? "" : "cards" }, cards));
+    const hint = "In each picture: drag to zoom in, double-click to see all of it again; point at a curve for its values, click on a name to hide it. A star is the best value; upright lines are restarts (dashed), skipped steps (orange) and alarms (red).";
+    return page.section(isOne ? "The run" : "The runs", table, dom.make("div", { class: isOne ? "" : "cards" }, cards), dom.make("p", { class: "unit hint" }, hint));
   },
 
   settings(run) {
@@ -119,7 +120,7 @@ const page = {
     const show = (index) => {
       const run = report.runs[index];
       page.state[what] = index;
-      const state = (page.state.viewers[run.name] = page.state.viewers[run.name] || { game: 0, ply: null });
+      const state = (page.state.viewers[run.name] = page.state.viewers[run.name] || { game: null, ply: null });
       const draw = { games: () => run.games.length && games.viewer(run, state), openings: () => run.openings && tree.draw(run), wrong: () => run.wrong.length && games.wrong(run) };
       const notes = {
         games: run.games_from === "search" ? "The newest games of self-play: arrows and value are the search's." : `Held-out games as the network sees them at step ${run.games_step}: arrows and value are the network's own.`,
