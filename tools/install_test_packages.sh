@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Debian's (Ubuntu's) packages for the tests of several hosts: ssh, iproute2, pdsh, SLURM. Needs root.
+# Debian's (Ubuntu's) packages for the tests of several hosts (ssh, iproute2, pdsh, SLURM) and of pages. Needs root.
 # Their services are not started: the tests start daemons of their own in network namespaces.
 set -euo pipefail
 
 packages=(openssh-server openssh-client iproute2 util-linux pdsh munge slurmctld slurmd slurm-client)
+packages+=(chromium chromium-driver)  # the page of alphazero report is opened in it
 policy=/usr/sbin/policy-rc.d
 
 if [[ $EUID -ne 0 ]]; then
