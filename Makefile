@@ -38,18 +38,25 @@ setup: .venv/core.stamp
 		{ echo "make: $(PYTHON) is older than Python 3.10; install Python 3.10-3.13 or call make PYTHON=python3.x"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' || \
 		{ echo "make: $(PYTHON) has no venv module; install it (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_config_var("INCLUDEPY") + "/Python.h"))' || \
+		{ echo "make: $(PYTHON) has no headers; install them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; exit 1; }
 	@command -v c++ >/dev/null || command -v g++ >/dev/null || \
 		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
+	@echo "make: 1 of 5: an environment for Python in .venv"
 	$(PYTHON) -m venv .venv
+	@echo "make: 2 of 5: what builds the packages"
 	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
 	@# torch first: DeepSpeed's build imports it, and without the pin pip would take the newest version.
+	@echo "make: 3 of 5: torch, hundreds of megabytes, with CUDA gigabytes: minutes, without a word"
 	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
 	@# Its setup.py looks for a CUDA toolkit where torch sees a GPU, and fails without one. Nothing here compiles
 	@# with nvcc, so a GPU machine needs none.
+	@echo "make: 4 of 5: DeepSpeed (a wheel is built)"
 	DS_IGNORE_CUDA_DETECTION=1 $(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
 	@touch $@
 
 .venv/core.stamp: .venv/dependencies.stamp $(CORE_SOURCES)
+	@echo "make: 5 of 5: the C++ core is compiled and the other packages are installed (a minute or two)"
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
@@ -76,6 +83,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(filter-out CMakeLists.txt,$(CORE_SOURCES))
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/shellcheck launch_distributed_training.sh tools/install_test_packages.sh .ci/run
 
 format: setup
