@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -62,8 +62,18 @@ class Zygote:
         self._channel.close()
         self._process.wait(timeout=30)
 
-    def start(self, directory: Path, ranks: int, arguments: Sequence[str], script: Path = TRAIN) -> "Job":
-        """`python script arguments` on `ranks` ranks in `directory`, one core and one thread a rank."""
+    def start(
+        self,
+        directory: Path,
+        ranks: int,
+        arguments: Sequence[str],
+        script: Path = TRAIN,
+        variables: Mapping[str, str] | None = None,
+    ) -> "Job":
+        """`python script arguments` on `ranks` ranks in `directory`, one core and one thread a rank.
+
+        variables: further ones of the environment.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         cores, port, number = sorted(os.sched_getaffinity(0)), free_port(), next(self._numbers)
         outputs = [directory / f"output-{number:03d}-rank{rank}.txt" for rank in range(ranks)]
@@ -71,7 +81,7 @@ class Zygote:
             {
                 "core": cores[rank % len(cores)],
                 "output": str(output),
-                "environment": {**environment(), **rank_variables(rank, ranks, port)},
+                "environment": {**environment(), **rank_variables(rank, ranks, port), **(variables or {})},
             }
             for rank, output in enumerate(outputs)
         ]

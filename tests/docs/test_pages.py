@@ -10,16 +10,21 @@ from pathlib import Path
 import pytest
 
 from alphazero.cli.command_table import COMMANDS, build_parser
+from tests.support.docs.pages import FENCED, PAGES, RUN, SHOWN, blocks
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+ROOT = REPOSITORY
 SOURCE = re.compile(
     r"(?<![\w./<>-])((?:\.\./)?(?:[\w-]+/)*[\w-]+\.(?:py|cpp|hpp|toml|tsv|sbatch|sh))(?![\w/])"
 )
 MODULE = re.compile(r"(?<![\w./])alphazero(?:\.[A-Za-z_]\w*)+")
 # Flags of other programs that the pages name.
 FOREIGN_FLAGS = {
-    "docker": {"--gpus", "--network", "--ipc", "--ulimit", "--device", "--shm-size"},
+    "pip": {"--no-deps", "--no-build-isolation", "--wheel-dir"},
+    "docker": {
+        *("--build-arg", "--tag", "--rm", "--user", "--env", "--volume", "--gpus", "--network", "--ipc"),
+        *("--ulimit", "--device", "--shm-size"),
+    },
     "slurm": {"--signal", "--ntasks-per-node", "--ntasks", "--pty", "--cpus-per-task", "--gpus-per-task"},
     "torchrun": {"--nproc_per_node"},
     "deepspeed": {"--include", "--world_info"},
@@ -30,6 +35,7 @@ FOREIGN_FLAGS = {
 PROGRAMS = (
     ROOT / "alphazero" / "ranks" / "preflight.py",
     ROOT / "tools" / "draw_architecture.py",
+    ROOT / "tools" / "make_embedded_games.py",
     ROOT / "tools" / "make_ladder.py",
     ROOT / "tools" / "gpu_proof.py",
     ROOT / "tools" / "deepspeed_keys_page.py",
@@ -43,10 +49,9 @@ def page_id(page: Path) -> str:
 def code(page: Path) -> Iterator[str]:
     """Fenced and indented lines, continued ones joined, and what stands between backticks."""
     text = page.read_text(encoding="utf-8")
-    fenced = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-    for block in fenced.findall(text):
-        yield from block.replace("\\\n", " ").splitlines()
-    rest = fenced.sub("", text)
+    for block in blocks(page):
+        yield from block.text.replace("\\\n", " ").splitlines()
+    rest = FENCED.sub("", text)
     yield from re.findall(r"^    (?=\S)(.*)$", rest.replace("\\\n", " "), re.MULTILINE)
     yield from (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", rest))
 
@@ -95,7 +100,7 @@ def flags_in(parser: argparse.ArgumentParser) -> frozenset[str]:
 def command_of(line: str) -> str | None:
     """The sub-command that a line of code runs, None where it is no command line of ours."""
     started = re.search(r"(?:^|[\s/])alphazero ([a-z][a-z-]*)(?=\s|$)", line)
-    if re.search(r"\b(?:import|from) alphazero\b", line):  # Python
+    if re.search(r"\b(?:import|from) alphazero\b", line) or line.startswith("docker "):  # Python; an image
         return None
     if started and not line.startswith("alphazero commit "):  # a message of the launcher
         return started[1]
@@ -175,3 +180,20 @@ def test_every_page_of_docs_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+COMMAND_LINE = re.compile(r"(\$ |alphazero [a-z]|\.venv/bin/|\./|make [a-z]|python3? |torchrun |docker )")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_block_says_what_it_is(page):
+    """So that the tests run what can be run (test_commands.py), or a reason stands before it."""
+    for block in blocks(page):
+        assert block.language in (*RUN, *SHOWN), block.place
+        assert block.language in RUN or block.not_run is None, block.place
+        if block.language == "":
+            shown = block.text.splitlines()
+            assert not any(COMMAND_LINE.match(line) for line in shown), f"{block.place}: tag it sh"
+    outside = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for line in re.findall(r"^ {4,}(?=\S)(.*)$", outside, re.MULTILINE):
+        assert not COMMAND_LINE.match(line), f"{page.name}: {line}: put it into a block"
