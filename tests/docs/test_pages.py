@@ -197,3 +197,13 @@ def test_every_block_says_what_it_is(page):
     outside = FENCED.sub("", page.read_text(encoding="utf-8"))
     for line in re.findall(r"^ {4,}(?=\S)(.*)$", outside, re.MULTILINE):
         assert not COMMAND_LINE.match(line), f"{page.name}: {line}: put it into a block"
+
+
+def test_every_measured_table_has_its_command():
+    """In its section of docs/performance.md, or the section says that there is none."""
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for section in re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]:
+        if re.search(r"^\|", section, re.MULTILINE):
+            command = re.search(r"(alphazero|launch_distributed_training\.sh|pytest|make) [\w-]", section)
+            told = command or "gpu.md#" in section or "No command" in section
+            assert told, section.splitlines()[0]
