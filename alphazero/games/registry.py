@@ -58,7 +58,7 @@ _GAMES = (
         policy_planes=NUM_POLICY_PLANES,
         policy_map=chess_policy_map,
         has_embedded_games=True,
-        eval_flags="--data YOUR.pgn",
+        eval_flags="--data examples/games.pgn.gz",
     ),
     # A column is its bottom square.
     Game(

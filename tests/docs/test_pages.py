@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.cli.command_table import COMMANDS, build_parser
+from alphazero.games.registry import get_game
 from tests.support.docs.pages import FENCED, PAGES, RUN, SHOWN, blocks
 from tests.support.paths import REPOSITORY
 
@@ -193,7 +194,8 @@ def test_every_block_says_what_it_is(page):
         assert block.language in RUN or block.not_run is None, block.place
         if block.language == "":
             shown = block.text.splitlines()
-            assert not any(COMMAND_LINE.match(line) for line in shown), f"{block.place}: tag it sh"
+            typed = [line for line in shown if COMMAND_LINE.match(line) and "[--" not in line]  # no synopsis
+            assert not typed, f"{block.place}: tag it sh: {typed[0]}"
     outside = FENCED.sub("", page.read_text(encoding="utf-8"))
     for line in re.findall(r"^ {4,}(?=\S)(.*)$", outside, re.MULTILINE):
         assert not COMMAND_LINE.match(line), f"{page.name}: {line}: put it into a block"
@@ -207,3 +209,10 @@ def test_every_measured_table_has_its_command():
             command = re.search(r"(alphazero|launch_distributed_training\.sh|pytest|make) [\w-]", section)
             told = command or "gpu.md#" in section or "No command" in section
             assert told, section.splitlines()[0]
+
+
+def test_what_the_end_of_a_run_suggests_to_evaluate_on_is_there():
+    """It is said as README says everything: in the root of the checkout."""
+    flag, path = get_game("chess").eval_flags.split()
+    assert flag == "--data"
+    assert (ROOT / path).is_file()
