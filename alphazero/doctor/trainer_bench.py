@@ -218,7 +218,7 @@ def run_trainer(
         writer=writer,
     )
     source = RepeatedBatches(bench.plan, bench.micro_batches)
-    Trainer(job, bench.plan, Position(0), engine, source, lambda network: {}, services).run()
+    Trainer(job, bench.plan, Position(0), engine, source, lambda network, step: {}, services).run()
 
 
 def wait(device: torch.device) -> None:

@@ -26,8 +26,8 @@ def with_opening_shown(validate: Validate, job: Job, metrics: AllWriters) -> Val
     """The validation, after which viewers get the network's view of the first position. Collective."""
     game = job.config.network.game
 
-    def validate_and_show(network: AlphaZeroNet) -> Mapping[str, float]:
-        figures = validate(network)
+    def validate_and_show(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
+        figures = validate(network, step)
         metrics.note(
             "opening", opening_text(network, game, job.runtime.device, job.config.training.precision)
         )
