@@ -253,7 +253,7 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> Coun
         )
         engine = Engine(AlphaZeroNet(config.network, spec), spec, config, DeepSpeedSettings(), plan, runtime)
         job = Job(config, runtime, run, NUM_STEPS, 0)
-        Trainer(job, plan, Position(0), engine, source, lambda network: {}, services).run()
+        Trainer(job, plan, Position(0), engine, source, lambda network, step: {}, services).run()
     return Counted(steps.work[COUNTED_STEP], engine)
 
 

@@ -92,7 +92,7 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
     )
     job = Job(CONFIG, runtime, RunDirectory(tmp_path), num_steps=3, num_samples=0)
     plan = plan_batches(8, 8, [1.0], "cpu")
-    trainer = Trainer(job, plan, Position(0), FakeEngine(), source, lambda network: {}, services)
+    trainer = Trainer(job, plan, Position(0), FakeEngine(), source, lambda network, step: {}, services)
     assert trainer.run() is Outcome.FINISHED
     assert any("micro-batches of 4, were 8" in line for line in said)
     data, plan_, step, save, end = Phase.DATA, Phase.PLAN, Phase.STEP, Phase.CHECKPOINT, Phase.END
