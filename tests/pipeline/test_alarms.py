@@ -221,7 +221,7 @@ def test_a_healthy_run_is_silent(zygote, tmp_path, random_store, monkeypatch, ki
     given = ("--data", str(random_store)) if base is TINY else ("--generations", "100000")
     steps = ENDLESS if base is TINY else ("--log-interval", "5")
     job = zygote.start(tmp_path, ranks, [*base, *given, *steps, *flags], SCRIPT)
-    seconds_of_training(tmp_path, 30.0)
+    seconds_of_training(tmp_path, 24.0)
     job.send(signal.SIGTERM)
     job.wait(60)
     assert alarms(tmp_path) == []
