@@ -198,10 +198,9 @@ def test_a_muted_alarm_is_not_told(start, tmp_path):
     assert "alarm " not in job.output()
 
 
-SUPERVISED = ("--epochs", "1000", "--log-interval", "5")
 HEALTHY = {
-    "one rank": (1, TINY, ("--validation-interval", "100")),
-    "two ranks": (2, TINY, ("--validation-interval", "100")),
+    "one rank, with validation": (1, TINY, ("--validation-interval", "100")),
+    "two ranks, with validation": (2, TINY, ("--validation-interval", "100")),
     "checkpoints all the time": (2, TINY, ("--checkpoint-interval", "25", "--keep-checkpoints", "2")),
     "ZeRO stage 1": (2, TINY, ("--zero-stage", "1")),
     "ZeRO stage 2": (2, TINY, ("--zero-stage", "2")),
@@ -219,6 +218,8 @@ def test_a_healthy_run_is_silent(zygote, tmp_path, random_store, monkeypatch, ki
     ranks, base, flags = HEALTHY[kind]
     monkeypatch.setenv("SHORTEST_INTERVAL_S", "3")
     given = ("--data", str(random_store)) if base is TINY else ("--generations", "100000")
+    if "validation" in kind:  # random_store is so small that a run on it overfits, and says so
+        given = ()
     steps = ENDLESS if base is TINY else ("--log-interval", "5")
     job = zygote.start(tmp_path, ranks, [*base, *given, *steps, *flags], SCRIPT)
     seconds_of_training(tmp_path, 24.0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from alphazero.training.alarms.clock import Clocks
 from alphazero.training.alarms.desk import AlarmDesk, silent_desk
-from alphazero.training.alarms.disk import FillingDisk
+from alphazero.training.alarms.disk import LONG_S, SHORT_S, FillingDisk
 from alphazero.training.alarms.entropy import PolicyEntropy
 from alphazero.training.alarms.idle_gpus import look_at_gpus
 from alphazero.training.alarms.interval import Interval
@@ -46,11 +46,13 @@ class JobAlarms:
         self._clock = clock
         self._began: tuple[int, float] | None = None  # the step and the moment of the first interval
         self._pending: Interval | None = None
+        self._played_s = self._evaluations = 0.0  # of generations that are judged together
         self._training_sums: Counter[str] = Counter()
         self._training_steps = 0
         self._speed = Throughput("positions/s", "training")
         self._games_speed = Throughput("evaluations/s", "self-play")
-        self._disk, self._clocks, self._network = FillingDisk(), Clocks(), Network()
+        self._disks = {"disk": FillingDisk(SHORT_S), "disk by the hour": FillingDisk(LONG_S)}
+        self._clocks, self._network = Clocks(), Network()
         self._overfitting, self._entropy, self._resignations = Overfitting(), PolicyEntropy(), Resignations()
 
     def look_at_interval(
@@ -73,13 +75,16 @@ class JobAlarms:
         by_watch = {
             "speed": self._speed.look(interval.positions / interval.seconds),
             "ranks": look_at_ranks(interval.work_s_R, interval.passes_R, self._hosts_R),
-            "disk": self._disk.look(hosts, interval.remaining_s),
             "memory": look_at_memory(hosts),
             "clock": self._clocks.look(hosts, interval.seconds / interval.steps),
             "network": self._network.look(hosts),
         }
         for watch, found in by_watch.items():
             self.desk.look(watch, "intervals", found)
+        for watch, disk in self._disks.items():
+            filling = disk.look(hosts, interval.remaining_s)
+            if filling is not None:
+                self.desk.look(watch, "intervals", filling)
 
     def note_training(self, figures: Mapping[str, float]) -> None:
         """The figures of one more step, which the next validation is compared with."""
@@ -97,9 +102,11 @@ class JobAlarms:
         """One more generation of self-play. busy: as of an interval, while it was played."""
         found = [] if busy is None else look_at_gpus(busy, {Cause.SELF_PLAY: 1.0})
         self.desk.look("gpus of self-play", "generations", found)
-        self.desk.look(
-            "speed of self-play", "generations", self._games_speed.look(figures["evaluations_per_s"])
-        )
+        self._played_s += figures["seconds"]
+        self._evaluations += figures["seconds"] * figures["evaluations_per_s"]
+        if self._played_s >= SHORTEST_INTERVAL_S:
+            rate, self._played_s, self._evaluations = self._evaluations / self._played_s, 0.0, 0.0
+            self.desk.look("speed of self-play", "intervals", self._games_speed.look(rate))
         if figures.get("positions"):
             self.desk.look("entropy", "generations", self._entropy.look(figures["policy_entropy"]))
         if "wrong_resignations" in figures:

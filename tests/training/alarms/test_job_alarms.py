@@ -93,7 +93,7 @@ def test_validations_are_compared_with_the_training_since_the_last_one(job):
 )
 def test_generations_are_judged_by_their_figures(job, figures, cause):
     healthy = {
-        **{"evaluations_per_s": 1000.0, "policy_entropy": 1.5, "positions": 100.0},
+        **{"evaluations_per_s": 1000.0, "seconds": 10.0, "policy_entropy": 1.5, "positions": 100.0},
         **{"wrong_resignations": 0.0, "checked_resignations": 30.0},
     }
     for _ in range(6):
@@ -106,13 +106,19 @@ def test_generations_are_judged_by_their_figures(job, figures, cause):
 
 def test_a_generation_in_which_no_game_ended_has_no_entropy(job):
     for _ in range(5):
-        job.alarms.look_at_generation({"evaluations_per_s": 1000.0}, None)
+        job.alarms.look_at_generation({"evaluations_per_s": 1000.0, "seconds": 10.0}, None)
+    assert job.causes == []
+
+
+def test_short_generations_are_judged_together(job):
+    for rate in [1000.0] * 100 + [100.0, 2000.0] * 50:
+        job.alarms.look_at_generation({"evaluations_per_s": rate, "seconds": 2.0}, None)
     assert job.causes == []
 
 
 def test_gpus_that_wait_for_the_search_are_told_after_three_generations(job):
     for _ in range(3):
-        job.alarms.look_at_generation({"evaluations_per_s": 1000.0}, 0.5)
+        job.alarms.look_at_generation({"evaluations_per_s": 1000.0, "seconds": 10.0}, 0.5)
     assert job.causes == ["idle-gpus"]
 
 

@@ -124,7 +124,7 @@ def test_twenty_of_the_newest_games_decide():
 
 
 def disks(*free_gib: float, remaining_s: float = math.inf, every_s: float = 60.0) -> list[list[Alarm]]:
-    rule = disk.FillingDisk()
+    rule = disk.FillingDisk(0.0)
     return [
         rule.look([host(at_s=number * every_s, free_gib=free)], remaining_s)
         for number, free in enumerate(free_gib)
@@ -145,6 +145,23 @@ def test_a_disk_that_lasts_until_the_end_or_for_a_day_is_no_fault():
     assert not any(disks(10_000.0, 9_999.9, 9_999.8))
     assert not any(disks(10.0, 10.0, 11.0, 12.0))
     assert not any(disks(math.nan, math.nan, 10.0, math.nan))
+
+
+def test_what_filled_for_a_minute_is_not_foretold_for_hours():
+    """60 GiB at 6 GiB an hour: told once it has gone on for a hundredth of the ten hours."""
+    series = [60.0 - 0.1 * minute for minute in range(9)]
+    assert [bool(found) for found in disks(*series)] == [False] * 6 + [True] * 3
+    with_pause = [60.0, 59.9, 59.8, 59.7, 59.7, 59.6, 59.5, 59.4, 59.3]
+    assert not any(disks(*with_pause))
+
+
+def test_a_checkpoint_every_so_often_is_seen_by_the_hour():
+    rule = disk.FillingDisk(3600.0)
+    found = []
+    for minute in range(0, 241, 5):  # half a GiB every twenty minutes
+        found.append(rule.look([host(at_s=60.0 * minute, free_gib=10.0 - minute // 20 * 0.5)], math.inf))
+    judged = [one for one in found if one is not None]
+    assert [bool(one) for one in judged] == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize(
