@@ -13,9 +13,8 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from alphazero.run.log_line import JSON, SHOWN_WHEN_QUIET, TEXT, Topic, as_json, stamped
-from alphazero.run.work import Work, duration
+from alphazero.run.work import FIRST_SILENCE_S, Work, duration
 
-FIRST_SILENCE_S = 5.0  # until a line says how far the work is, where there is no bar
 LONGEST_SILENCE_S = 60.0
 TICK_S = 0.5
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"

@@ -48,11 +48,6 @@ class RunDirectory:
         return self.path / "heartbeat"
 
     @property
-    def log(self) -> Path:
-        """What rank 0 told the console, as text; log.jsonl beside it has what it told as JSON."""
-        return self.path / "log.txt"
-
-    @property
     def metrics(self) -> Path:
         """One JSON object a line: every step's losses, every validation."""
         return self.path / "metrics.jsonl"

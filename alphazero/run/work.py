@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+FIRST_SILENCE_S = 5.0  # until people are told how far it is, where there is no bar
+
 
 @dataclass
 class Work:

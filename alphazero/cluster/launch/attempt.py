@@ -19,6 +19,7 @@ from alphazero.cluster.launch.banner import show
 from alphazero.cluster.launch.hang_watch import Hang, find_hang
 from alphazero.cluster.plan.launch_plan import Limits
 from alphazero.run.log_line import FORMAT_VARIABLE, JSON, in_json, stamped
+from alphazero.run.work import FIRST_SILENCE_S, Work
 
 TICK_S = 0.1
 HELD_S = 1.0  # a longer turn means that our own output was held up
@@ -28,6 +29,8 @@ END_S = 10.0  # beyond the grace: from the wish to end to the agent's account
 STACKS_S = 2.0
 HANG_STATUS = 124  # as timeout(1)
 LOST_STATUS = 1
+
+STARTING = "ranks are loading PyTorch and DeepSpeed"
 
 Say = Callable[[str], None]
 
@@ -90,7 +93,8 @@ class Report:
 class Attempt:
     """Watches over the agents of one start.
 
-    take_output: gets what the job prints, in the place of people.
+    take_output: gets what the job prints, in the place of people. tells_of_start: say now and then how long
+    the ranks have been starting, until the first of them speaks.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Attempt:
         limits: Limits,
         say: Say,
         take_output: Callable[[Output], None] | None = None,
+        tells_of_start: bool = False,
     ) -> None:
         self._links = list(links)
         self._open = list(links)
@@ -107,6 +112,9 @@ class Attempt:
         self._limits = limits
         self._say = say
         self._take_output = take_output
+        has_rank_0 = any(link.job.first_rank == 0 for link in links)
+        self._starting = Work(STARTING) if tells_of_start and has_rank_0 else None
+        self._next_word_s = FIRST_SILENCE_S
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
@@ -138,6 +146,7 @@ class Attempt:
                 if now >= next_look:
                     next_look = now + protocol.BEAT_S
                     self._look_for_hangs(now)
+                    self._tell_of_start()
                 self._pass_signals_on(now)
                 if now - began < HELD_S:  # else what hosts have said meanwhile is still to be read
                     self._look_for_lost_hosts(now)
@@ -156,6 +165,12 @@ class Attempt:
             self._saved,
             tuple(self._asked),
         )
+
+    def _tell_of_start(self) -> None:
+        """Ranks load for seconds, on a loaded machine for a minute, before they can say anything."""
+        if self._starting is not None and self._starting.seconds >= self._next_word_s:
+            self._next_word_s *= 2
+            self._say(self._starting.line())
 
     def _beat(self, over: threading.Event) -> None:
         """A thread of its own: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
@@ -177,6 +192,7 @@ class Attempt:
 
     def _take(self, link: AgentLink, message: Message) -> None:
         if isinstance(message, Output):
+            self._starting = None
             if self._take_output is not None:
                 self._take_output(message)
             else:

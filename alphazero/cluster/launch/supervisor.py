@@ -330,7 +330,9 @@ class Supervisor:
         nodes = self._node_jobs(ready, run)
         links = [AgentLink(host.remote, node, self._python) for host, node in nodes]
         self._has_started = True
-        outcome = Attempt(links, self._inbox, self._job.limits, self._say).run()
+        outcome = Attempt(
+            links, self._inbox, self._job.limits, self._say, tells_of_start=not self._job.quiet
+        ).run()
         self._asked += outcome.asked
         self.has_saved = self.has_saved or outcome.saved
         return outcome

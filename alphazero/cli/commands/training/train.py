@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from alphazero.cli.flags import numbers
@@ -208,8 +209,9 @@ def _train(args: argparse.Namespace) -> int:
         _meet(os.environ)
     elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
-    from alphazero.pipeline.start.run_start import Request
-    from alphazero.pipeline.train import train
+    with _loading(config, os.environ):
+        from alphazero.pipeline.start.run_start import Request
+        from alphazero.pipeline.train import train
 
     runtime = read_runtime(os.environ, args.device, args.backend)
     request = Request(
@@ -224,6 +226,21 @@ def _train(args: argparse.Namespace) -> int:
         notices=tuple(notices),
     )
     return train(config, settings, runtime, request)
+
+
+@contextlib.contextmanager
+def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
+    """Imports that take long are told of, where no launcher does so."""
+    from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
+    from alphazero.run.console import Console, ConsoleStyle
+
+    speaks = environment["RANK"] == "0" and OUTPUT_VARIABLE not in environment
+    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    try:
+        with console.working("loading PyTorch and DeepSpeed"):
+            yield
+    finally:
+        console.close()
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
