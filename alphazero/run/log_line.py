@@ -68,12 +68,15 @@ def in_json(text: str, source: str) -> str:
     )
 
 
-def program_line(text: str) -> str:
-    """A line of a program outside the run: a launcher, a rank before it knows its run."""
+def program_line(text: str, *, has_time: bool = True) -> str:
+    """A line of a program outside the run: a launcher, a rank before it knows its run.
+
+    has_time: it belongs to a job, whose lines have their time where no terminal is.
+    """
     if os.environ.get(FORMAT_VARIABLE) == JSON:
         return as_json(text, Topic.NEWS, {"source": "alphazero"})
     line = f"alphazero: {text}"
-    return line if sys.stderr.isatty() else stamped(line)
+    return stamped(line) if has_time and not sys.stderr.isatty() else line
 
 
 def error_line(text: str) -> str:

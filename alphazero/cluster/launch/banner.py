@@ -17,6 +17,11 @@ Say = Callable[[str], None]
 
 def say(text: str) -> None:
     """A line of the launcher, on stderr: stdout belongs to the job and to --dry-run."""
+    show(program_line(text, has_time=False) + "\n")
+
+
+def say_of_job(text: str) -> None:
+    """A line of the job that the launcher has started, or is about to: with its time where it is kept."""
     show(program_line(text) + "\n")
 
 
@@ -45,7 +50,8 @@ def banner(plan: LaunchPlan, machine: Machine, command: Command) -> list[str]:
     lines += [f"{variable.name}={variable.value} ({variable.reason})" for variable in command.variables]
     if plan.device == "cuda":
         lines += _nccl_lines(command)
-    return [*lines, f"command: {command.shown()}"]
+    lines.append(f"command: {command.shown()}")
+    return [*lines, "starting: ranks take some seconds to load PyTorch and DeepSpeed"]
 
 
 def _nccl_lines(command: Command) -> Iterator[str]:

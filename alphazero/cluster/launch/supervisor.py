@@ -382,7 +382,6 @@ class Supervisor:
             if job.plan and not is_preflight and not job.quiet:
                 for line in banner(plan, one.probe.machine, command):
                     self._say(line)
-                self._say("starting: ranks take some seconds to load PyTorch and DeepSpeed")
             node = NodeJob(
                 token=token,
                 host=one.host.remote.name,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.hosts.hosts import Host
+from tests.support.jobs.jobs import without_times
 from tests.support.paths import REPOSITORY
 
 FAKE_HEAD = Path(__file__).with_name("fake_head.py")
@@ -102,7 +103,8 @@ class FaultyJob:
         for host in self.hosts:
             host.wait_until_idle(limit_s=15.0)
         self.assert_decoys_live()
-        return self.head.returncode, self.output.read_text() if self.output.exists() else ""
+        said = self.output.read_text() if self.output.exists() else ""
+        return self.head.returncode, without_times(said)
 
     def assert_decoys_live(self) -> None:
         assert all(decoy.poll() is None for decoy in self.decoys)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.support.hosts.hosts import Host, Network
-from tests.support.jobs.jobs import TINY, environment
+from tests.support.jobs.jobs import TINY, environment, without_times
 from tests.support.paths import REPOSITORY
 
 STEPS = 30
@@ -41,7 +41,7 @@ class Job:
         finally:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, 9)
-        return status, self.output.read_text()
+        return status, without_times(self.output.read_text())
 
     def wait_for(self, pattern: str) -> None:
         """Until it has been said."""

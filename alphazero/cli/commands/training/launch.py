@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         return 0
     for line in _words_to_others(args, plan):
-        launch.say(line)
+        launch.say_of_job(line)
     hosts = _job_hosts(plan, machine, ssh)
     return _start(args, machine, plan, hosts, trainer_arguments, config)
 
@@ -176,12 +176,12 @@ def _start(
     )
     command = typed_command(sys.argv, os.environ)
     os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
-    supervisor = Supervisor(job, sys.executable, os.environ, launch.say)
+    supervisor = Supervisor(job, sys.executable, os.environ, launch.say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
     is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
-        launch.say(f"continue with: {continuing(command, run.name)}")
+        launch.say_of_job(f"continue with: {continuing(command, run.name)}")
     return status
 
 
