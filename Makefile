@@ -63,7 +63,7 @@ setup: .venv/core.stamp
 train: setup
 	./launch_distributed_training.sh $(ARGS)
 
-# Connect Four from zero in about ten minutes on two cores, and a plot of how it learned.
+# Connect Four from zero in about ten minutes on two cores, and a page that shows how it learned.
 demo: setup
 	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 18 --run-name demo $(ARGS)
 	$(BIN)/alphazero report runs/demo

@@ -42,7 +42,7 @@ def phases_of(packed_BN: npt.NDArray[np.uint8], spec: GameSpec) -> npt.NDArray[n
     count_B = np.unpackbits(planes_BP8[:, chosen], axis=2).sum(axis=(1, 2)).astype(np.int64)
     if spec.name == CHESS:
         edges = (-_OPENING_PIECES, -_MIDDLEGAME_PIECES)
-        phase_B: npt.NDArray[np.int64] = np.searchsorted(edges, -count_B, side="right")
+        phase_B: npt.NDArray[np.int64] = np.searchsorted(edges, -count_B)
         return phase_B
     squares = spec.board_height * spec.board_width
     phase_B = np.minimum(count_B * NUM_PHASES // squares, NUM_PHASES - 1)

@@ -65,9 +65,9 @@ def supervised_lines(steps: int = 40, validation_interval: int = 10) -> list[dic
 def record_of(step: int, positions: int = 100, **others: Any) -> ValidationRecord:
     """A validation's record: ten bins, three phases."""
     middle = tuple((index + 0.5) / 10 for index in range(10))
-    bins = Bins((positions // 10,) * 10, middle, tuple(min(1.0, 0.05 + 0.9 * one) for one in middle))
+    bins = Bins((positions // 10,) * 10, middle, tuple(round(0.05 + 0.9 * one, 5) for one in middle))
     phases = tuple(
-        PhaseFigures(name, positions // 2, 0.3 + 0.1 * place, 2.0, 0.8 - 0.1 * place)
+        PhaseFigures(name, positions // 2, round(0.3 + 0.1 * place, 5), 2.0, round(0.8 - 0.1 * place, 5))
         for place, name in enumerate(("opening", "middlegame", "endgame"))
     )
     wrong = (
