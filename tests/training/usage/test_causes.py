@@ -83,7 +83,9 @@ class SlowJob:
         )
         source: Any = SimpleNamespace(prepare=lambda step, weights: NUM_STEPS, steps=self.steps)
         plan = plan_batches(8, 8, [1.0], "cpu")
-        self.trainer = Trainer(job, plan, Position(0), self.engine(), source, lambda network, step: {}, services)
+        self.trainer = Trainer(
+            job, plan, Position(0), self.engine(), source, lambda network, step: {}, services
+        )
 
     def takes(self, part: str, value: Any) -> Any:
         self.now += self._slow.get(part, 0.0)
