@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.docs.pages import README, pages_with, runnable
+from tests.support.docs.pages import README, Block, pages_with, runnable
+from tests.support.docs.short import with_amounts
 from tests.support.docs.workspace import Workspace
 from tests.support.paths import REPOSITORY
 
@@ -60,6 +61,18 @@ def test_the_commands_of_readme_run_in_order(forked):
 @pytest.mark.parametrize("page", OTHERS, ids=page_id)
 def test_the_commands_of_a_page_run_in_order(forked, page):
     forked.read(page)
+
+
+@pytest.mark.parametrize("wrong", ["alphazero runs --no-such-flag", "alphazero data info stores/nowhere"])
+def test_a_wrong_flag_or_file_fails_with_its_line(forked, wrong):
+    block = Block(README, 7, "sh", f"alphazero --version\n{wrong}\n", None)
+    with pytest.raises(AssertionError, match=rf"README.md:8: status 2: {wrong}"):
+        forked.workspace.run_shell(block)
+
+
+def test_only_amounts_of_work_change():
+    typed = ["--weights", "W", "--games", "400", "--nodes=100"]
+    assert with_amounts(typed) == ["--weights", "W", "--games", "2", "--nodes=4"]
 
 
 def test_git_ignores_what_the_pages_make(forked):
