@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alphazero.errors import DataError
-from alphazero.report.panel import Bars, Curve, Dots, Kind, Panel
+from alphazero.report.panels.panel import Bars, Curve, Dots, Kind, Panel
 from alphazero.report.report import Report
 
 if TYPE_CHECKING:

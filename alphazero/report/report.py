@@ -25,10 +25,10 @@ from alphazero.report.content.overview import (
     read_starts,
     weights_files,
 )
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Panel
 from alphazero.report.panels.calibration import SearchValues, calibration_panels
 from alphazero.report.panels.devices import device_panels
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Panel
 from alphazero.report.panels.self_play import self_play_panels
 from alphazero.report.panels.speed import speed_panels
 from alphazero.report.panels.training import EXACT_TRUTH, Rating, learning_panels, rating_panel

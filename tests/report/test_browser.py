@@ -8,7 +8,7 @@ import pytest
 
 from alphazero.files import replacing
 from alphazero.report.content.overview import Standing
-from alphazero.report.page.html import page_of
+from alphazero.report.html_page import page_of
 from alphazero.report.report import build
 from tests.support.paths import FIXTURES
 from tests.support.report.browser import Browser, require_browser
@@ -58,11 +58,10 @@ def press(browser: Browser, selector: str) -> None:
     browser.run("document.querySelector(arguments[0]).click()", selector)
 
 
-@pytest.mark.parametrize("width", [1400, 400])
-def test_a_supervised_run_is_drawn_and_its_game_steps(browser, tmp_path, width) -> None:
+def test_a_supervised_run_is_drawn_at_both_widths_and_its_game_steps(browser, tmp_path) -> None:
     run = supervised_run(tmp_path / "runs" / EVIL)
-    browser.open(page(tmp_path, run.path), width)
-    marks = check(browser, width)
+    browser.open(page(tmp_path, run.path), 1400)
+    marks = check(browser, 1400)
     assert EVIL in browser.run("return document.querySelector('h1').textContent")
     assert browser.run("return document.title").startswith("<script>")
     for name in ("policy_loss", "reliability", "phases", "time_shares_0", "gpu_memory", "games", "wrong"):
@@ -76,16 +75,18 @@ def test_a_supervised_run_is_drawn_and_its_game_steps(browser, tmp_path, width) 
     board = f"document.querySelector('{viewer} .board')"
     assert browser.run(f"return {board}.querySelectorAll('use').length") == 32
     assert browser.run(f"return {board}.querySelectorAll('.arrow').length") == 2
-    assert "rnbqkbnr" not in browser.run(f"return {board}.getAttribute('aria-label')")  # Black has moved
+    # 1. e4 e5 2. Nf3
+    assert browser.run(f"return {board}.getAttribute('aria-label')").endswith("PPPP.PPPRNBQKB.R")
     press(browser, f"{viewer} button[title='last position']")
     assert "ended 1-0" in browser.run(f"return document.querySelector('{viewer} .said').textContent")
     for switch in ("time-time", "log-log"):
         browser.run("document.body.dataset.drawn = 'no'")
         press(browser, f"[data-switch={switch}]")
         browser.wait("document.body.dataset.drawn === 'yes'")
-    check(browser, width)
     # Redrawn, the game is where it was.
     assert browser.run(f"return document.querySelector('{viewer}').dataset.ply") == "5"
+    browser.resize(400)
+    check(browser, 400)
 
 
 def test_self_play_of_connect_four_and_a_comparison_are_drawn(browser, tmp_path) -> None:

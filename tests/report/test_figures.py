@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from alphazero.errors import DataError
-from alphazero.report import figures as module
-from alphazero.report.figures import Alarm, RunFigures
+from alphazero.report.panels import figures as module
+from alphazero.report.panels.figures import Alarm, RunFigures
 from alphazero.run.run_directory import RunDirectory
 from tests.support.report.made_up_runs import step_line, write_run
 

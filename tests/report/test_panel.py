@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import MOST_POINTS, Best, Kind, curve, thin
 from alphazero.report.panels.devices import device_panels
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import MOST_POINTS, Best, Kind, curve, thin
 from alphazero.report.panels.self_play import self_play_panels
 from alphazero.report.panels.speed import speed_panels
 from alphazero.report.panels.training import EXACT_TRUTH, Rating, learning_panels, rating_panel

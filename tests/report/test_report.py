@@ -14,7 +14,7 @@ from alphazero.games.registry import make_line
 from alphazero.report.content.boards import BoardReader
 from alphazero.report.content.openings import opening_tree, search_values
 from alphazero.report.content.overview import Standing
-from alphazero.report.page.html import json_of, page_of
+from alphazero.report.html_page import json_of, page_of
 from alphazero.report.report import Report, build
 from tests.support.paths import FIXTURES
 from tests.support.report.made_up_runs import record_of, step_line, supervised_run

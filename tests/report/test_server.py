@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from alphazero.report.content.overview import Standing
-from alphazero.report.page.server import ReportServer, WatchedReport
 from alphazero.report.report import build
+from alphazero.report.server import ReportServer, WatchedReport
 from alphazero.run.run_directory import RunDirectory
 from tests.support.jobs.jobs import environment
 from tests.support.report.made_up_runs import step_line, supervised_run

@@ -11,7 +11,7 @@ from tools.architecture.house import CORE_BOX, House
 from tools.architecture.layered_drawing import Arrow, Box, LayeredDrawing
 from tools.architecture.rooms import Room
 
-WIDTH, MARGIN, CHANNEL = 1600.0, 16.0, 72.0
+WIDTH, MARGIN, CHANNEL = 1840.0, 16.0, 72.0
 ROOM_WIDTH, ROOM_HEIGHT = 138.0, 46.0
 FILE_HEIGHT, FILE_CHANNEL = 32.0, 10.0
 # Within a box of rooms: its heading, the space around, the gaps between rooms and between their rows.

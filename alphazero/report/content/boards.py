@@ -12,7 +12,7 @@ from alphazero.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import rows_of
 from alphazero.games.notation import CHESS
-from alphazero.report.panel import rounded
+from alphazero.report.panels.panel import rounded
 
 
 @dataclass(frozen=True)

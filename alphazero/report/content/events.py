@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from alphazero.report.content.overview import Start
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import rounded
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import rounded
 from alphazero.text import counted
 
 MOST_OF_A_KIND = 200  # events of a run that are told one by one

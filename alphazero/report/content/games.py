@@ -13,7 +13,7 @@ from alphazero.errors import AlphaZeroError
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.report.content.boards import BoardReader, cells_of
-from alphazero.report.panel import rounded
+from alphazero.report.panels.panel import rounded
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
 
 NEWEST_GAMES = 8

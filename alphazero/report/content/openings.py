@@ -12,8 +12,8 @@ from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.core_types import Line
 from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
-from alphazero.report.panel import rounded
 from alphazero.report.panels.calibration import SearchValues
+from alphazero.report.panels.panel import rounded
 from alphazero.run.validation_record import Bins
 
 NEWEST_GAMES = 2000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from alphazero.config import Config, to_table
-from alphazero.report.figures import RunFigures
+from alphazero.report.panels.figures import RunFigures
 from alphazero.run.run_directory import RunDirectory
 
 LONGEST_TEXT = 1000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Bars, Best, Curve, Dots, Kind, Panel, curve
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Bars, Best, Curve, Dots, Kind, Panel, curve
 from alphazero.run.validation_record import Bins, ValidationRecord
 
 GROUP = "What the network knows"

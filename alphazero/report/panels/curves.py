@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Best, Curve, Panel, curve
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Best, Curve, Panel, curve
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Curve, Panel, curve
 from alphazero.report.panels.curves import CurvePanel, Figure
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Curve, Panel, curve
 
 GROUP = "Machines"
 NO_GPU = "No GPU took part, or none was watched (--health-interval 0): ranks on a CPU have no such figures."

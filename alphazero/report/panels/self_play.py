@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Panel
 from alphazero.report.panels.curves import CurvePanel, Figure
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Panel
 
 GROUP = "Self-play"
 NO_GAMES = "This run plays no games of its own: it learns from given ones (--mode supervised)."

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from alphazero.report.figures import Column, RunFigures
-from alphazero.report.panel import Curve, Kind, Panel, thin
 from alphazero.report.panels.curves import CurvePanel, Figure
+from alphazero.report.panels.figures import Column, RunFigures
+from alphazero.report.panels.panel import Curve, Kind, Panel, thin
 
 GROUP = "Speed"
 THROUGHPUT = CurvePanel(

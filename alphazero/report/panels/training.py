@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alphazero.report.figures import RunFigures
-from alphazero.report.panel import Best, Curve, Panel
 from alphazero.report.panels.curves import CurvePanel, Figure
+from alphazero.report.panels.figures import RunFigures
+from alphazero.report.panels.panel import Best, Curve, Panel
 
 GROUP = "Learning"
 STRENGTH = "Strength"

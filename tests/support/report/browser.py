@@ -46,10 +46,15 @@ class Browser:
 
     def open(self, page: Path | str, width: int) -> None:
         """Show a page, a file or an address, and wait until it is drawn."""
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.resize(width)
         self.driver.get(page.as_uri() if isinstance(page, Path) else page)
         self.wait("document.body.dataset.drawn === 'yes'")
+
+    def resize(self, width: int) -> None:
+        """As wide as this, and the page is given the time to be drawn again."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_async_script("setTimeout(arguments[0], 500)")
 
     def wait(self, condition: str) -> None:
         """Until a JavaScript expression is true."""

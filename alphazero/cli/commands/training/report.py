@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         return _watch(args)
     report = _report(args.runs)
     if args.json:
-        from alphazero.report.page.html import json_of
+        from alphazero.report.html_page import json_of
 
         print(json_of(report))
         return 0
@@ -101,7 +101,7 @@ def _write(report: Report, out: Path) -> None:
         with _told(out), replacing(out) as file:
             figure.savefig(file, format=out.suffix[1:], dpi=110)
         return
-    from alphazero.report.page.html import json_of, page_of
+    from alphazero.report.html_page import json_of, page_of
 
     content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
     with _told(out), replacing(out) as file:
@@ -119,7 +119,7 @@ def _told(out: Path) -> Iterator[None]:
 
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from alphazero.report.page.server import ReportServer, WatchedReport
+    from alphazero.report.server import ReportServer, WatchedReport
 
     watched = WatchedReport(args.runs, lambda: _report(args.runs))
     with ReportServer(watched, args.port) as server:

@@ -244,7 +244,7 @@ const charts = {
     const isFew = mark.x.length <= charts.mostMarkers && !isNoisy;
     const dots = {
       source,
-      size: panel.kind === "reliability" ? { field: "size" } : isFew ? 5 : 9, // unseen where there are many: what the pointer finds
+      size: panel.kind === "reliability" ? { field: "size" } : mark.x.length < 4 ? 9 : isFew ? 5 : 9, // unseen where there are many: what the pointer finds
       fill_color: look.colour,
       line_color: panel.kind === "reliability" ? "#ffffff" : null,
       fill_alpha: isFew || panel.kind === "reliability" ? 0.9 : 0,

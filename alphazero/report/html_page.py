@@ -88,7 +88,7 @@ def _own_scripts() -> tuple[str, ...]:
 
 
 def _asset(name: str) -> str:
-    return (files("alphazero.report.page") / "assets" / name).read_text(encoding="utf-8")
+    return (files("alphazero.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _pieces() -> str:

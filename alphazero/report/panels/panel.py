@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.report.figures import Column, RunFigures
+from alphazero.report.panels.figures import Column, RunFigures
 
 # Points of a curve: more than a panel is wide help nobody, and a page of a long run stays small.
 MOST_POINTS = 600

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from alphazero.errors import AlphaZeroError, ConfigError
-from alphazero.report.page.html import json_of, page_of
+from alphazero.report.html_page import json_of, page_of
 from alphazero.report.report import Report
 
 ADDRESS = "127.0.0.1"
