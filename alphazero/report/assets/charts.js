@@ -163,8 +163,7 @@ const charts = {
     figure.xgrid.grid_line_color = null;
     figure.ygrid.grid_line_color = "#e2e8f0";
     const percent = () => new Bokeh.NumeralTickFormatter({ format: "0[.]0%" });
-    figure.xaxis.axis_label = isPlane ? "expected by the network" : scale.unit;
-    if (isPlane) figure.yaxis.axis_label = "came true";
+    figure.xaxis.axis_label = isPlane ? "across: expected; up: came true" : scale.unit;
     if (isPlane) figure.xaxis.formatter = percent();
     else if (!state.time) figure.xaxis.formatter = new Bokeh.NumeralTickFormatter({ format: "0[.]0a" });
     if (panel.share) figure.yaxis.formatter = percent();
