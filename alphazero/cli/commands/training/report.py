@@ -123,8 +123,8 @@ def _watch(args: argparse.Namespace) -> int:
 
     watched = WatchedReport(args.runs, lambda: _report(args.runs))
     with ReportServer(watched, args.port) as server:
-        print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
         try:
+            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
             print(file=sys.stderr)
