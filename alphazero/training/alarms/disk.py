@@ -7,9 +7,9 @@ from alphazero.training.usage.host_board import HostNow
 
 CAUSE = "disk"
 GIB = 1 << 30
-# Beyond this nothing is foretold: checkpoints that are kept stop growing in number, other users clean up.
+# Beyond this nothing is predicted: checkpoints that are kept stop growing in number, other users clean up.
 HORIZON_S = 24 * 3600.0
-# What filled for a minute is foretold for less than two hours: somebody may just be copying a file.
+# What filled for a minute is predicted for less than two hours: somebody may just be copying a file.
 FORESIGHT = 100
 # Smaller changes are what a file system keeps for itself.
 LEAST_BYTES = 1 << 20

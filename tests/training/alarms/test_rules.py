@@ -147,7 +147,7 @@ def test_a_disk_that_lasts_until_the_end_or_for_a_day_is_no_fault():
     assert not any(disks(math.nan, math.nan, 10.0, math.nan))
 
 
-def test_what_filled_for_a_minute_is_not_foretold_for_hours():
+def test_what_filled_for_a_minute_is_not_predicted_for_hours():
     """60 GiB at 6 GiB an hour: told once it has gone on for a hundredth of the ten hours."""
     series = [60.0 - 0.1 * minute for minute in range(9)]
     assert [bool(found) for found in disks(*series)] == [False] * 6 + [True] * 3
