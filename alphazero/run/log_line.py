@@ -62,7 +62,7 @@ def in_json(text: str, source: str) -> str:
     """
     lines = [line.rpartition("\r")[2] for line in text.rstrip("\n").split("\n")]
     return "".join(
-        (line if _is_object(line) else as_json(line, Topic.NEWS, {"source": source})) + "\n"
+        (line if _is_json(line) else as_json(line, Topic.NEWS, {"source": source})) + "\n"
         for line in lines
         if line.strip()
     )
@@ -86,7 +86,7 @@ def error_line(text: str) -> str:
     return f"alphazero: error: {text}"
 
 
-def _is_object(line: str) -> bool:
+def _is_json(line: str) -> bool:
     try:
         return line.startswith("{") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

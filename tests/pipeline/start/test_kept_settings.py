@@ -54,13 +54,13 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     result = kept(Config(), saved, micro_batch_size=saved["training"]["micro_batch_size"])
     assert told_changes(changed_settings(saved, result.config)) == []
     left = {change.name for change in changed_settings(saved, result.config)}
-    of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval"}
+    of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval", "log_format", "quiet"}
     of_a_start |= {"wandb_project", "wandb_team", "wandb_group", "gradient_accumulation_steps"}
     of_a_start |= {"data", "validation_data", "num_workers", "cache_dir", "verify_data"}
     assert left == of_a_start
 
 
-LISTS = {"lr_milestones": (3,), "host_weights": ("a=2",)}
+LISTS = {"lr_milestones": (3,), "host_weights": ("a=2",), "mute": ("clock",)}
 
 
 def other_than(value, metadata):

@@ -113,7 +113,7 @@ def test_a_better_figure_moves_the_pointer_of_its_metric_alone(tmp_path):
     assert checkpoint_files.find_best(tmp_path, "policy_loss") == two
     assert checkpoint_files.find_best(tmp_path, "policy_top1") == one
     with pytest.raises(CheckpointError, match="no such metric; expected one of policy_top1"):
-        checkpoint_files.find_best(tmp_path, "elo")
+        checkpoint_files.find_best(tmp_path, "strength")
 
 
 def test_a_best_pointer_to_a_lost_checkpoint_does_not_count(tmp_path):

@@ -43,7 +43,9 @@ def test_every_way_to_name_a_checkpoint_is_understood(directory, resume, step):
     assert found is not None and found.resolve() == (directory / f"step-{step:08d}").resolve()
 
 
-@pytest.mark.parametrize("resume", ["composit", "best", "newest", "best-elo", "step-", "step-x", "Latest"])
+@pytest.mark.parametrize(
+    "resume", ["composit", "best", "newest", "best-strength", "step-", "step-x", "Latest"]
+)
 def test_a_word_that_names_nothing_is_an_error_that_says_the_right_spellings(resume):
     with pytest.raises(ConfigError) as caught:
         check_spelling(resume)
