@@ -47,7 +47,7 @@ setup: .venv/core.stamp
 	@echo "make: 2 of 5: what builds the packages"
 	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
 	@# torch first: DeepSpeed's build imports it, and without the pin pip would take the newest version.
-	@echo "make: 3 of 5: torch, hundreds of megabytes, with CUDA gigabytes: minutes, without a word"
+	@echo "make: 3 of 5: torch (hundreds of megabytes, with CUDA gigabytes: it takes minutes, and pip is silent)"
 	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
 	@# Its setup.py looks for a CUDA toolkit where torch sees a GPU, and fails without one. Nothing here compiles
 	@# with nvcc, so a GPU machine needs none.
