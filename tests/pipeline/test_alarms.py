@@ -96,7 +96,9 @@ def busy_processes(count: int) -> Iterator[None]:
         for core in sorted(os.sched_getaffinity(0)):
             for _ in range(count):
                 program = f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
-                process = stack.enter_context(subprocess.Popen([sys.executable, "-c", program]))
+                # A session of its own: where the kernel shares time by session, each is one more.
+                command = [sys.executable, "-c", program]
+                process = stack.enter_context(subprocess.Popen(command, start_new_session=True))
                 stack.callback(process.kill)
         yield
 
