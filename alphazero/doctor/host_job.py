@@ -109,7 +109,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], directory: Path, limit_s
         if all(process.poll() == 0 for process in processes):
             return ""
         time.sleep(0.1)
-    return f"no end within {limit_s:.0f} s"
+    return f"did not end within {limit_s:.0f} s"
 
 
 def _last_words(path: Path, rank: int, status: int) -> str:

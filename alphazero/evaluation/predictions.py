@@ -29,7 +29,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """B positions with their targets, and a network's word on them.
+    """B positions with their targets, and what a network says of them.
 
     logit_K: f64, of the legal moves as batch.legal_index has them. wdl_B3: f64, shares.
     """

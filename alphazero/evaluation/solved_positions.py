@@ -1,4 +1,4 @@
-"""A network alone on solved positions: the moves it would play, and its word held against exact truth."""
+"""A network alone on solved positions: the moves that it plays, and what it says beside exact truth."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def samples_of(window: Window, row: int) -> npt.NDArray[np.int64]:
 
 
 def seen_game(window: Window, row: int, seen: Sequence[Predictions]) -> SeenGame:
-    """A game with the network's word on each of its samples. seen: of `samples_of`, in order."""
+    """A game with what the network says of each of its samples. seen: of `samples_of`, in order."""
     samples = samples_of(window, row)
     shard, game = int(window.shard[row]), int(window.game[row])
     line, moves = _game(window, shard, game)

@@ -153,7 +153,7 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
 
 
 def _ratings(run: RunDirectory) -> list[Rating]:
-    """What `alphazero rate --checkpoints` kept, by step, the newest word on each."""
+    """What `alphazero rate --checkpoints` kept, by step, the newest rating of each."""
     found = {}
     for text in complete_lines(run.path / RATINGS):
         try:

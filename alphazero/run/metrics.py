@@ -60,7 +60,7 @@ class JsonLinesWriter:
         """Nothing: every line is flushed."""
 
     def rewind(self, step: int) -> None:
-        """Nothing: readers take the newest word on each step."""
+        """Nothing: readers take the newest line for each step."""
 
     def close(self, failed: bool = False) -> None:
         """Close the file."""

@@ -185,7 +185,7 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
 
 
 def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
-    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest word on each step.
+    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest line for each step.
 
     Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
     """

@@ -131,12 +131,12 @@ def append_record(run: RunDirectory, record: ValidationRecord) -> None:
 
 
 def write_games(run: RunDirectory, games: SeenGames) -> None:
-    """The newest word on the held-out games: the file is whole or as it was."""
+    """Replace what is known of the held-out games: the file is whole or as it was."""
     write_json(run.path / GAMES, {"version": VERSION, **_rounded(dataclasses.asdict(games))})
 
 
 def read_records(run: RunDirectory) -> list[ValidationRecord]:
-    """By step, the newest word on each; damaged lines are passed over. Raises OSError."""
+    """By step, the newest line for each; damaged lines are passed over. Raises OSError."""
     records = {}
     for text in complete_lines(run.path / RECORDS):
         try:

@@ -1,4 +1,4 @@
-"""The figures of a run by kind, as columns: metrics.jsonl read fast, the newest word on each step."""
+"""The figures of a run by kind, as columns: metrics.jsonl read fast, the newest line for each step."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,14 @@ def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             rating = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(rating, dict) and all(files.is_number(rating.get(name)) for name in ("step", METRIC)):
+        if isinstance(rating, dict) and all(_is_finite(rating.get(name)) for name in ("step", METRIC)):
             yield {"limit": None, **rating}
+
+
+def _is_finite(value: object) -> bool:
+    return files.is_number(value) and math.isfinite(value)
 
 
 def _complete(directory: Path) -> Iterator[Path]:

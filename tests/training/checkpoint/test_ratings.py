@@ -50,8 +50,9 @@ def test_ratings_at_another_limit_and_lines_cut_off_do_not_count(run):
     rated(run, 3, 900, "800 nodes")
     rated(run, 1, 100)
     rated(run, 2, 40)
+    rated(run, 4, float("nan"))
     with (run / "ratings.jsonl").open("a") as file:
-        file.write('{"step": 4, "el')
+        file.write("[" * 100_000 + "\n" + '{"step": 4, "el')
     assert mark_best_rated(run) == (run / "checkpoints" / "step-00000001", 100)
     rated(run, 2, 500)  # the line cut off is gone
     assert mark_best_rated(run) == (run / "checkpoints" / "step-00000002", 500)
