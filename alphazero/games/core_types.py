@@ -166,6 +166,7 @@ class BatchEncoder(Protocol):
         fen_bytes: npt.NDArray[np.uint8],
         fen_offset: npt.NDArray[np.int32],
         search: tuple[npt.NDArray[Any], ...] | None = None,
+        evals: tuple[tuple[npt.NDArray[Any], ...], ...] | None = None,
     ) -> None: ...
     def encode(
         self,
@@ -175,6 +176,7 @@ class BatchEncoder(Protocol):
         fill: _core.HistoryFill,
         value_q_ratio: float = 0.0,
         symmetry: npt.NDArray[np.uint8] | None = None,
+        curve: tuple[float, float] | None = None,
     ) -> EncodedBatch: ...
     def position_keys(self, shard: int, games: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]: ...
 

@@ -1,6 +1,7 @@
 // Batch encoders and the order of the samples, for Python.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
@@ -39,11 +40,13 @@ template <Game G>
 void add_shard(EncoderOfArrays<G>& self, const std::string& name, Input1<std::uint16_t> moves,
                Input1<std::int32_t> moves_offset, Input1<std::int8_t> result, Input1<bool> result_valid,
                Input1<std::uint8_t> fen_bytes, Input1<std::int32_t> fen_offset,
-               const std::optional<SearchArrays>& search) {
+               const std::optional<SearchArrays>& search, const std::optional<EvalArrays>& evals) {
   self.encoder.add_shard({name, as_span(moves), as_span(moves_offset), as_span(result), as_span(result_valid),
                           as_span(fen_bytes), as_span(fen_offset),
-                          search ? columns_of(*search) : std::optional<SearchColumns>()});
+                          search ? columns_of(*search) : std::optional<SearchColumns>(),
+                          evals ? columns_of(*evals) : std::optional<EvalColumns>()});
   if (search) self.owners.push_back(nb::cast(*search));
+  if (evals) self.owners.push_back(nb::cast(*evals));
   for (const nb::object& owner : {nb::cast(moves), nb::cast(moves_offset), nb::cast(result),
                                   nb::cast(result_valid), nb::cast(fen_bytes), nb::cast(fen_offset)}) {
     self.owners.push_back(owner);
@@ -56,13 +59,16 @@ using BatchArrays = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array
 template <Game G>
 BatchArrays encode(EncoderOfArrays<G>& self, Input1<std::int32_t> shard, Input1<std::int32_t> game,
                    Input1<std::int32_t> ply, HistoryFill fill, double value_q_ratio,
-                   const std::optional<Input1<std::uint8_t>>& symmetry) {
+                   const std::optional<Input1<std::uint8_t>>& symmetry,
+                   const std::optional<std::pair<double, double>>& curve) {
   EncodedBatch batch;
   {
     const nb::gil_scoped_release release;
     const std::span<const std::uint8_t> turned =
         symmetry ? as_span(*symmetry) : std::span<const std::uint8_t>();
-    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply), turned}, fill, value_q_ratio);
+    ValueTarget value{value_q_ratio, std::nullopt};
+    if (curve) value.curve = ValueCurve{curve->first, curve->second};
+    batch = self.encoder.encode({as_span(shard), as_span(game), as_span(ply), turned}, fill, value);
   }
   return {to_numpy(std::move(batch.packed), packed_bytes<G>()),
           to_numpy(std::move(batch.legal_offset)),
@@ -92,16 +98,18 @@ void bind_encoder(nb::module_& module, const char* name) {
            nb::arg("moves_offset").noconvert(), nb::arg("result").noconvert(),
            nb::arg("result_valid").noconvert(), nb::arg("fen_bytes").noconvert(),
            nb::arg("fen_offset").noconvert(), nb::arg("search").noconvert() = nb::none(),
+           nb::arg("evals").noconvert() = nb::none(),
            "The columns of a ShardView, kept alive and not copied; GameError if they do not fit together.")
       .def("encode", &encode<G>, nb::arg("shard").noconvert(), nb::arg("game").noconvert(),
            nb::arg("ply").noconvert(), nb::arg("fill"), nb::arg("value_q_ratio") = 0.0,
-           nb::arg("symmetry").noconvert() = nb::none(),
+           nb::arg("symmetry").noconvert() = nb::none(), nb::arg("curve") = nb::none(),
            "The positions before move `ply` of row `game` of shard `shard`, i32 [B] each, shown in "
            "`symmetry` u8 [B] of the game (None: as they stand).\n\n"
            "Returns the arrays of alphazero.games.batch.Batch without sample_id: packed, legal_offset, "
            "legal_index, policy (the search's, or 1 on the move played), wdl (the result, with value_q_ratio "
-           "of the search's value where there was a search), moves_left. IndexError for places that do not "
-           "exist, GameError for games that cannot be replayed and policies with illegal moves.")
+           "of the search's value where there was a search, or else of evaluations by `curve`, a and b of "
+           "ValueCurve, if it is given), moves_left. IndexError for places that do not exist, GameError for "
+           "games that cannot be replayed and policies with illegal moves.")
       .def("position_keys", &position_keys<G>, nb::arg("shard"), nb::arg("games").noconvert(),
            "u64 [plies of all `games`]: the key of the position before each move, game after game.");
 }

@@ -22,6 +22,7 @@ namespace alphazero::bindings {
 namespace {
 
 using pgn::Fault;
+using pgn::NoteColumn;
 using pgn::NumberColumn;
 using pgn::PgnGames;
 using pgn::QuarantinedGame;
@@ -97,6 +98,21 @@ void bind_check(nb::module_& module) {
              "usual start), search: SearchView.core_arrays().");
 }
 
+template <typename T>
+void bind_notes(nb::module_& module, const char* name) {
+  constexpr auto kInternal = nb::rv_policy::reference_internal;
+  using C = NoteColumn<T>;
+  nb::class_<C>(module, name, "A column of lists, an entry a ply; a list and an entry may be null.")
+      .def_prop_ro(
+          "value", [](const C& c) { return view(c.value); }, kInternal, "[entries]; 0 where null")
+      .def_prop_ro(
+          "valid", [](const C& c) { return view(c.valid); }, kInternal, "u8 [entries]: 1 or 0 (null)")
+      .def_prop_ro(
+          "offset", [](const C& c) { return view(c.offset); }, kInternal, "i32 [G + 1]")
+      .def_prop_ro(
+          "list_valid", [](const C& c) { return view(c.list_valid); }, kInternal, "u8 [G]: 1 or 0 (null)");
+}
+
 void bind_columns(nb::module_& module) {
   constexpr auto kInternal = nb::rv_policy::reference_internal;
   nb::class_<TextColumn>(module, "PgnText", "A column of nullable UTF-8 text in Arrow's layout.")
@@ -111,6 +127,11 @@ void bind_columns(nb::module_& module) {
           "value", [](const NumberColumn& c) { return view(c.value); }, kInternal, "i32 [G]; 0 where null")
       .def_prop_ro(
           "valid", [](const NumberColumn& c) { return view(c.valid); }, kInternal, "u8 [G]: 1 or 0 (null)");
+  bind_notes<std::int32_t>(module, "PgnNotesI32");
+  bind_notes<std::int16_t>(module, "PgnNotesI16");
+  bind_notes<std::uint16_t>(module, "PgnNotesU16");
+  bind_notes<std::uint8_t>(module, "PgnNotesU8");
+  bind_notes<std::uint32_t>(module, "PgnNotesU32");
   nb::enum_<Fault>(module, "PgnFault", "Why a game was not imported.")
       .value("MOVE", Fault::kMove)
       .value("NULL_MOVE", Fault::kNullMove)
@@ -155,8 +176,14 @@ void bind_pgn(nb::module_& module) {
       .def_ro("black", &PgnGames::black)
       .def_ro("event", &PgnGames::event)
       .def_ro("date", &PgnGames::date)
+      .def_ro("time_control", &PgnGames::time_control)
       .def_ro("white_elo", &PgnGames::white_elo)
       .def_ro("black_elo", &PgnGames::black_elo)
+      .def_ro("eval_cp", &PgnGames::eval_cp, "of the comments, as the columns of the store have them")
+      .def_ro("eval_mate", &PgnGames::eval_mate)
+      .def_ro("eval_depth", &PgnGames::eval_depth)
+      .def_ro("eval_source", &PgnGames::eval_source)
+      .def_ro("clock_ms", &PgnGames::clock_ms)
       .def_prop_ro(
           "faulty_game", [](const PgnGames& g) { return view(g.faulty_game); }, kInternal,
           "i32 [Q]: number of each quarantined game in this text, ascending")

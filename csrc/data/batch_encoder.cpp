@@ -15,6 +15,8 @@
 namespace alphazero {
 namespace {
 
+using Wdl = std::array<double, 3>;
+
 constexpr std::size_t kSamplesPerTask = 16;  // enough work that threads seldom meet at the counter
 
 [[noreturn]] void fail(const ShardColumns& shard, std::size_t game, std::size_t ply, const std::string& why) {
@@ -22,7 +24,55 @@ constexpr std::size_t kSamplesPerTask = 16;  // enough work that threads seldom 
                   why);
 }
 
+// Of the position before the ply, for its mover.
+Wdl searched_value(const ShardColumns& shard, std::size_t game, std::size_t ply) {
+  const std::size_t at = shard.search->place_of(shard.name, game, ply);
+  const double root_q = shard.search->root_q[at];
+  const double root_d = shard.search->root_d[at];
+  if (!std::isfinite(root_q) || !std::isfinite(root_d)) {
+    fail(shard, game, ply, "the value of its search is not finite");
+  }
+  const double q = std::clamp(root_q, -1.0, 1.0);
+  const double d = std::clamp(root_d, 0.0, 1.0 - std::abs(q));
+  return {(1.0 - d + q) / 2.0, d, (1.0 - d - q) / 2.0};
+}
+
+// The evaluation that a ply carries, for the player to move (`is_first`: the first); a mate is certain.
+std::optional<Wdl> noted_value(const ShardColumns& shard, std::size_t game, std::size_t ply, bool is_first,
+                               const ValueCurve& curve) {
+  const double sign = is_first ? 1.0 : -1.0;
+  if (const auto mate = shard.evals->mate.at(shard.name, game, ply); mate && *mate != 0) {
+    return sign * *mate > 0 ? Wdl{1.0, 0.0, 0.0} : Wdl{0.0, 0.0, 1.0};
+  }
+  const auto centipawns = shard.evals->centipawns.at(shard.name, game, ply);
+  if (!centipawns) return std::nullopt;
+  return curve.wdl(sign * *centipawns / 100.0);
+}
+
+// Of the position before the ply, for its mover: what the engine that moves thinks of it, and what the ply
+// before says of it; the mean where there are both, which foretells results best (docs/data_format.md).
+std::optional<Wdl> evaluated_value(const ShardColumns& shard, std::size_t game, std::size_t ply,
+                                   bool is_first, const ValueCurve& curve) {
+  if (!shard.evals) return std::nullopt;
+  std::optional<Wdl> own;
+  std::optional<Wdl> before;
+  if (shard.evals->source.at(shard.name, game, ply) == EvalColumns::kEngineSource) {
+    own = noted_value(shard, game, ply, is_first, curve);
+  }
+  if (ply > 0) before = noted_value(shard, game, ply - 1, is_first, curve);
+  if (!own || !before) return own ? own : before;
+  Wdl mean;
+  for (std::size_t i = 0; i < 3; ++i) mean[i] = ((*own)[i] + (*before)[i]) / 2.0;
+  return mean;
+}
+
 }  // namespace
+
+std::array<double, 3> ValueCurve::wdl(double pawns) const {
+  const double won = 1.0 / (1.0 + std::exp((a - pawns) / b));
+  const double lost = 1.0 / (1.0 + std::exp((a + pawns) / b));
+  return {won, 1.0 - won - lost, lost};
+}
 
 // Memory that a worker uses again and again.
 template <Game G>
@@ -170,9 +220,9 @@ void BatchEncoder<G>::take_policy(const Place& place, Scratch& scratch, Targets&
   targets.policy[largest] = static_cast<float>(1.0 - (sum - targets.policy[largest]));
 }
 
-// Win, draw, loss of the mover: the result, and the search's value by its share.
+// Win, draw, loss of the mover: the result, and by its share the search's value, or else that of evaluations.
 template <Game G>
-void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, double value_q_ratio,
+void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, const ValueTarget& value,
                                  Targets& targets) {
   const ShardColumns& shard = *place.shard;
   const bool is_first = G::first_player_to_move(scratch.frames[scratch.num_frames - 1].state);
@@ -180,24 +230,22 @@ void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, dou
   const int result = is_first ? known_result : -known_result;
   targets.wdl = {};
   targets.wdl[1 - result] = 1.0F;
-  if (value_q_ratio == 0.0 || targets.policy.empty()) return;
-  const std::size_t at = shard.search->place_of(shard.name, place.game, place.ply);
-  const double root_q = shard.search->root_q[at];
-  const double root_d = shard.search->root_d[at];
-  if (!std::isfinite(root_q) || !std::isfinite(root_d)) {
-    fail(shard, place.game, place.ply, "the value of its search is not finite");
+  if (value.q_ratio == 0.0) return;
+  std::optional<Wdl> estimate;
+  if (!targets.policy.empty()) {
+    estimate = searched_value(shard, place.game, place.ply);
+  } else if (value.curve) {
+    estimate = evaluated_value(shard, place.game, place.ply, is_first, *value.curve);
   }
-  const double q = std::clamp(root_q, -1.0, 1.0);
-  const double d = std::clamp(root_d, 0.0, 1.0 - std::abs(q));
-  const double searched[] = {(1.0 - d + q) / 2.0, d, (1.0 - d - q) / 2.0};
-  for (int i = 0; i < 3; ++i) {
+  if (!estimate) return;
+  for (std::size_t i = 0; i < 3; ++i) {
     const double known = targets.wdl[i];
-    targets.wdl[i] = static_cast<float>((1.0 - value_q_ratio) * known + value_q_ratio * searched[i]);
+    targets.wdl[i] = static_cast<float>((1.0 - value.q_ratio) * known + value.q_ratio * (*estimate)[i]);
   }
 }
 
 template <Game G>
-void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double value_q_ratio,
+void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, const ValueTarget& value,
                                     Scratch& scratch, std::uint8_t* packed, Targets& targets) const {
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
@@ -210,12 +258,15 @@ void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, double
   G::encode(FrameSpan<State>(scratch.frames.data(), scratch.num_frames), fill, packed);
   find_legal(place, scratch, targets);
   take_policy(place, scratch, targets);
-  take_value(place, scratch, value_q_ratio, targets);
+  take_value(place, scratch, value, targets);
   targets.moves_left = static_cast<float>(shard.moves_of(place.game).size() - place.ply);
 }
 
 template <Game G>
-EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio) {
+EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fill, const ValueTarget& value) {
+  if (value.curve && !(value.curve->b > 0 && value.curve->a >= 0)) {
+    throw std::invalid_argument("a curve's a must be at least 0 and its b above 0");
+  }
   const std::size_t num_samples = places.shard.size();
   const bool fits = places.game.size() == num_samples && places.ply.size() == num_samples &&
                     (places.symmetry.empty() || places.symmetry.size() == num_samples);
@@ -229,7 +280,7 @@ EncodedBatch BatchEncoder<G>::encode(const SamplePlaces& places, HistoryFill fil
     const std::size_t end = std::min((task + 1) * kSamplesPerTask, num_samples);
     for (std::size_t i = task * kSamplesPerTask; i < end; ++i) {
       std::uint8_t* packed = batch.packed.data() + i * packed_bytes<G>();
-      encode_sample(place_of(places, i), fill, value_q_ratio, scratch_[worker], packed, targets[i]);
+      encode_sample(place_of(places, i), fill, value, scratch_[worker], packed, targets[i]);
     }
   });
   batch.legal_offset.resize(num_samples + 1);

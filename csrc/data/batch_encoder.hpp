@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,21 @@ struct SamplePlaces {
   std::span<const std::int32_t> game;
   std::span<const std::int32_t> ply;
   std::span<const std::uint8_t> symmetry = {};
+};
+
+// An evaluation of x pawns for the side to move as win, draw, loss (alphazero/data/sampling/value_curve.py):
+// W = 1 / (1 + exp((a - x) / b)), L = 1 / (1 + exp((a + x) / b)).
+struct ValueCurve {
+  double a;
+  double b;
+
+  std::array<double, 3> wdl(double pawns) const;
+};
+
+// Of what value targets consist besides the result.
+struct ValueTarget {
+  double q_ratio = 0;               // share of the search's value or of the evaluation, where there is one
+  std::optional<ValueCurve> curve;  // none: evaluations do not count
 };
 
 // alphazero/games/batch.py without sample ids: B positions, K legal moves over all of them.
@@ -43,8 +59,8 @@ class BatchEncoder {
 
   // The same bytes for any number of threads. Throws std::out_of_range for places that do not exist and
   // GameError, naming shard, game and ply, for games that cannot be replayed or have no result, and policies
-  // with a move that is not legal. value_q_ratio: share of the search's value in wdl, beside the result.
-  EncodedBatch encode(const SamplePlaces& places, HistoryFill fill, double value_q_ratio);
+  // with a move that is not legal. value: of what wdl consists.
+  EncodedBatch encode(const SamplePlaces& places, HistoryFill fill, const ValueTarget& value);
 
   // Keys (Game::hash) of the positions before each move of these games, one game after the other.
   std::vector<std::uint64_t> position_keys(std::size_t shard, std::span<const std::int32_t> games);
@@ -66,11 +82,12 @@ class BatchEncoder {
 
   Place place_of(const SamplePlaces& places, std::size_t sample) const;
   void replay(const Place& place, Scratch& scratch) const;
-  void encode_sample(const Place& place, HistoryFill fill, double value_q_ratio, Scratch& scratch,
+  void encode_sample(const Place& place, HistoryFill fill, const ValueTarget& value, Scratch& scratch,
                      std::uint8_t* packed, Targets& targets) const;
   static void find_legal(const Place& place, Scratch& scratch, Targets& targets);
   static void take_policy(const Place& place, Scratch& scratch, Targets& targets);
-  static void take_value(const Place& place, const Scratch& scratch, double value_q_ratio, Targets& targets);
+  static void take_value(const Place& place, const Scratch& scratch, const ValueTarget& value,
+                         Targets& targets);
 
   std::vector<ShardColumns> shards_;
   WorkerPool pool_;

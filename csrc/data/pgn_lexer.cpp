@@ -234,7 +234,10 @@ Token Lexer::next() {
     in_header_ = false;
     seen_text_ = true;
     if (c == '{') {
-      if (skip_comment()) continue;
+      if (skip_comment()) {
+        return {
+            .kind = TokenKind::kComment, .begin = begin, .text = text_.substr(begin + 1, pos_ - begin - 2)};
+      }
       if (!complete_ && pos_ == text_.size()) break;
       return {.kind = TokenKind::kOpenComment, .begin = begin};
     }

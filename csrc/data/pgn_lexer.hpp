@@ -1,5 +1,5 @@
-// PGN text as tokens: tags, words of the main line, results. Comments, variations, glyphs and move
-// numbers are skipped here.
+// PGN text as tokens: tags, words and comments of the main line, results. Variations, glyphs and move numbers
+// are skipped here.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@ enum class TokenKind : std::uint8_t {
   kTag,            // [name "value"]
   kWord,           // should be a move
   kResult,         // 1-0, 0-1, 1/2-1/2, *
+  kComment,        // {text}
   kOpenComment,    // a comment that the next game or the end of the text cuts off
   kOpenVariation,  // the same for a variation
 };
@@ -21,7 +22,7 @@ enum class TokenKind : std::uint8_t {
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::size_t begin = 0;          // offset of the first byte
-  std::string_view text{};        // word, result, or the name of a tag
+  std::string_view text{};        // word, result, comment, or the name of a tag
   std::string_view value{};       // of a tag, as written (escapes and all)
   bool after_text = false;        // tag: something other than tags stands between it and the tag before
   bool after_blank_line = false;  // tag: it is '[Event "' at the start of a line after an empty one

@@ -29,11 +29,13 @@ enum Header : std::uint8_t {
   kDate,
   kWhiteElo,
   kBlackElo,
+  kTimeControl,
   kNumHeaders,
 };
 
 constexpr std::array<std::string_view, kNumHeaders> kHeaderNames = {
-    "Result", "Variant", "FEN", "Termination", "White", "Black", "Event", "Date", "WhiteElo", "BlackElo"};
+    "Result", "Variant", "FEN",      "Termination", "White",      "Black",
+    "Event",  "Date",    "WhiteElo", "BlackElo",    "TimeControl"};
 
 constexpr std::array<std::string_view, 6> kStandardNames = {"standard",  "normal",        "chess",
                                                             "classical", "from position", "?"};
@@ -143,6 +145,11 @@ bool has_chess960_castling(const chess::Position& position) {
   return off_e_file(chess::kWhite, 4) || off_e_file(chess::kBlack, 60);
 }
 
+template <typename T>
+std::optional<T> known(bool is_known, T number) {
+  return is_known ? std::optional<T>(number) : std::nullopt;
+}
+
 // Counts lines up to offsets that only grow.
 class LineCounter {
  public:
@@ -187,7 +194,8 @@ class Parser {
     begin_ = begin;
     headers_.fill(std::string_view{});
     header_begin_.fill(begin);
-    set_up_ = faulty_ = terminated_ = false;
+    notes_.clear();
+    set_up_ = faulty_ = terminated_ = has_notes_ = false;
     terminator_ = std::string_view{};
   }
 
@@ -199,6 +207,9 @@ class Parser {
       case TokenKind::kWord:
         if (!set_up_) set_up();
         if (!faulty_) read_move(token);
+        break;
+      case TokenKind::kComment:
+        read_note(token.text);
         break;
       case TokenKind::kResult:
         if (!terminated_) terminator_ = token.text;
@@ -253,11 +264,20 @@ class Parser {
     if (move != 0) {
       position_.apply(move);
       games_.moves.push_back(move);
+      notes_.emplace_back();
     } else if (contains(kNullMoves, token.text)) {
       quarantine(token.begin, Fault::kNullMove, "null move " + quote(token.text));
     } else {
       quarantine(token.begin, Fault::kMove, "illegal or unreadable move " + quote(token.text));
     }
+  }
+
+  // A comment belongs to the move of the main line before it.
+  void read_note(std::string_view text) {
+    if (faulty_ || terminated_ || notes_.empty()) return;
+    MoveNote& note = notes_.back();
+    read_comment(text, position_.side_to_move() == chess::kBlack, note);
+    has_notes_ = has_notes_ || note.has_eval() || note.has_clock;
   }
 
   void quarantine(std::size_t at, Fault fault, std::string reason) {
@@ -297,8 +317,21 @@ class Parser {
     push_header(games_.black, kBlack);
     push_header(games_.event, kEvent);
     push_header(games_.date, kDate);
+    push_header(games_.time_control, kTimeControl);
     games_.white_elo.push(read_elo(headers_[kWhiteElo]));
     games_.black_elo.push(read_elo(headers_[kBlackElo]));
+    if (!has_notes_) notes_.clear();
+    push_notes();
+  }
+
+  void push_notes() {
+    games_.eval_cp.push(notes_, [](const MoveNote& n) { return known(n.has_cp, n.eval_cp); });
+    games_.eval_mate.push(notes_, [](const MoveNote& n) { return known(n.has_mate, n.eval_mate); });
+    games_.eval_depth.push(notes_, [](const MoveNote& n) { return known(n.has_depth, n.eval_depth); });
+    games_.eval_source.push(notes_, [](const MoveNote& n) {
+      return known(n.has_eval(), static_cast<std::uint8_t>(n.eval_source));
+    });
+    games_.clock_ms.push(notes_, [](const MoveNote& n) { return known(n.has_clock, n.clock_ms); });
   }
 
   bool contradicts(std::int8_t result) const {
@@ -332,11 +365,13 @@ class Parser {
   chess::Position position_;
   std::string start_fen_;
   std::string_view terminator_;
+  std::vector<MoveNote> notes_;  // of each of its moves
   bool set_up_ = false;
   bool has_fen_ = false;
   bool is_chess960_ = false;
   bool faulty_ = false;
   bool terminated_ = false;
+  bool has_notes_ = false;
 };
 
 }  // namespace

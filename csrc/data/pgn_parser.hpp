@@ -1,12 +1,14 @@
 // PGN text to columns: one entry a game that can be replayed, a note for each one that cannot.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/pgn_comment.hpp"
 #include "games/game.hpp"
 
 namespace alphazero::pgn {
@@ -26,6 +28,32 @@ struct NumberColumn {
   std::vector<std::uint8_t> valid;
 
   void push(std::optional<std::int32_t> number);
+};
+
+// A column of lists of nullable numbers, in Arrow's layout. A game's list has an entry for each of its plies,
+// entries [offset[g], offset[g + 1]), or is null and empty: then nothing is known of any of them.
+template <typename T>
+struct NoteColumn {
+  std::vector<T> value;             // 0 where not valid
+  std::vector<std::uint8_t> valid;  // of each entry
+  std::vector<std::int32_t> offset{0};
+  std::vector<std::uint8_t> list_valid;  // of each game
+
+  // `number_of` gives an optional number of each note.
+  template <typename NumberOf>
+  void push(const std::vector<MoveNote>& notes, NumberOf number_of) {
+    const auto is_known = [&](const MoveNote& note) { return number_of(note).has_value(); };
+    const bool any = std::any_of(notes.begin(), notes.end(), is_known);
+    if (any) {
+      for (const MoveNote& note : notes) {
+        const std::optional<T> number = number_of(note);
+        value.push_back(number.value_or(T{}));
+        valid.push_back(number.has_value());
+      }
+    }
+    offset.push_back(static_cast<std::int32_t>(value.size()));
+    list_valid.push_back(any);
+  }
 };
 
 enum class Fault : std::uint8_t {
@@ -59,8 +87,13 @@ struct PgnGames {
   std::vector<std::uint8_t> contradiction;    // [G] mate or stalemate on the board, another result
   std::vector<std::int32_t> game;             // [G] number of the game in this text, from 0
   TextColumn start_fen;                       // null: standard start
-  TextColumn termination, white, black, event, date;
+  TextColumn termination, white, black, event, date, time_control;
   NumberColumn white_elo, black_elo;
+  NoteColumn<std::int32_t> eval_cp;  // this and what follows: docs/data_format.md, "Version 2"
+  NoteColumn<std::int16_t> eval_mate;
+  NoteColumn<std::uint16_t> eval_depth;
+  NoteColumn<std::uint8_t> eval_source;
+  NoteColumn<std::uint32_t> clock_ms;
   std::vector<std::int32_t> faulty_game;     // [Q] number of each quarantined game, ascending
   std::vector<std::uint8_t> fault;           // [Q] its Fault
   std::vector<QuarantinedGame> quarantined;  // the first kMostDescribed of the Q

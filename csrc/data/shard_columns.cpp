@@ -15,6 +15,21 @@ bool offsets_fit(std::span<const std::int32_t> offsets, std::size_t num_games, s
   return static_cast<std::size_t>(offsets[num_games]) <= size;
 }
 
+template <typename T>
+void check_notes(const std::string& name, const EntryColumn<T>& column,
+                 std::span<const std::int32_t> moves_offset) {
+  const std::size_t num_games = moves_offset.size() - 1;
+  const bool fits = offsets_fit(column.offset, num_games, column.values.size()) &&
+                    (column.bits.empty() || column.bits.size() >= (column.values.size() + 7) / 8);
+  if (!fits) throw GameError(name + ": offsets of its evaluations do not fit its columns");
+  for (std::size_t game = 0; game < num_games; ++game) {
+    const std::int32_t entries = column.offset[game + 1] - column.offset[game];
+    if (entries != 0 && entries != moves_offset[game + 1] - moves_offset[game]) {
+      throw GameError(name + ": game " + std::to_string(game) + ": expected one evaluation per ply");
+    }
+  }
+}
+
 [[noreturn]] void fail_changed(const std::string& name) {
   throw GameError(name +
                   ": the file was written to while it was in use; expected a store that never changes");
@@ -64,6 +79,13 @@ void ShardColumns::check() const {
     }
   }
   if (search) search->check(name, moves_offset);
+  if (evals) evals->check(name, moves_offset);
+}
+
+void EvalColumns::check(const std::string& name, std::span<const std::int32_t> moves_offset) const {
+  check_notes(name, centipawns, moves_offset);
+  check_notes(name, mate, moves_offset);
+  check_notes(name, source, moves_offset);
 }
 
 void SearchColumns::check(const std::string& name, std::span<const std::int32_t> moves_offset) const {

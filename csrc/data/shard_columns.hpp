@@ -50,6 +50,37 @@ struct SearchColumns {
   void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
 };
 
+// A column of lists whose entries may be null (alphazero/data/store/evaluations.py, NoteView): game g owns
+// values[offset[g], offset[g + 1]), an entry a ply, or none at all.
+template <typename T>
+struct EntryColumn {
+  std::span<const std::int32_t> offset;  // [G + 1]
+  std::span<const T> values;
+  std::span<const std::uint8_t> bits;  // bit i from the lowest: entry i is known; none at all: all are
+
+  // Throws GameError, naming the shard, where it changed since check().
+  std::optional<T> at(const std::string& name, std::size_t game, std::size_t ply) const {
+    const Part part = part_of(name, offset[game], offset[game + 1], values.size());
+    if (ply >= part.size) return std::nullopt;
+    const std::size_t place = part.begin + ply;
+    const bool is_known = bits.empty() || (bits[place / 8] >> (place % 8) & 1) != 0;
+    return is_known ? std::optional<T>(values[place]) : std::nullopt;
+  }
+};
+
+// What annotations and engines' comments said of the plies of a shard's games (docs/data_format.md): all of
+// the position after the move and for the first player.
+struct EvalColumns {
+  static constexpr std::uint8_t kEngineSource = 2;
+
+  EntryColumn<std::int32_t> centipawns;
+  EntryColumn<std::int16_t> mate;
+  EntryColumn<std::uint8_t> source;
+
+  // Throws GameError, naming the shard, unless each game has nothing or an entry for each of its plies.
+  void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
+};
+
 // Columns of alphazero/data/store/store.py's ShardView; G games.
 struct ShardColumns {
   std::string name;  // for messages
@@ -60,6 +91,7 @@ struct ShardColumns {
   std::span<const std::uint8_t> fen_bytes;
   std::span<const std::int32_t> fen_offset;  // [G + 1]
   std::optional<SearchColumns> search;
+  std::optional<EvalColumns> evals;
 
   std::size_t num_games() const { return result.size(); }
 

@@ -18,7 +18,7 @@ from alphazero.errors import DataError
 
 MAGIC = "alphazero-pgn-import"
 # Of the journal, and of what the parser makes of PGN: another number, another store.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

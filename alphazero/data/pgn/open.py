@@ -11,7 +11,7 @@ from alphazero.data.importing.files import Source
 from alphazero.data.importing.journal import VERSION as IMPORT_VERSION
 from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.pgn.source import find_sources
-from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION  # of what PGN makes
+from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.errors import DataError
 from alphazero.host.machine import count_processors

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
-from alphazero.data.store.writer import ROW_SCHEMA
+from alphazero.data.store.schema import PLY_NOTES
+from alphazero.data.store.writer import ROW_SCHEMA, row_schema
 
 GAME = "chess"
 STANDARD = "standard"
 CHESS960 = "chess960"
+
+
+class _Notes(Protocol):
+    """A column of the core with a list for each game, which may be null, and an entry for each ply."""
+
+    @property
+    def value(self) -> npt.NDArray[Any]: ...
+
+    @property
+    def valid(self) -> npt.NDArray[np.uint8]: ...
+
+    @property
+    def offset(self) -> npt.NDArray[np.int32]: ...
+
+    @property
+    def list_valid(self) -> npt.NDArray[np.uint8]: ...
 
 
 def _buffer(values: npt.NDArray[Any]) -> pa.Buffer:
@@ -39,12 +56,33 @@ def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.ui
     return pa.Array.from_buffers(kind, len(values), [_validity(valid), _buffer(values)])
 
 
+def _lists(kind: pa.DataType, notes: _Notes) -> pa.Array[Any]:
+    return pa.Array.from_buffers(
+        pa.list_(kind),
+        len(notes.list_valid),
+        [_validity(notes.list_valid), _buffer(notes.offset)],
+        children=[_fixed(kind, notes.value, notes.valid)],
+    )
+
+
+def _version_2_columns(games: _core.PgnGames) -> dict[str, pa.Array[Any]]:
+    """Those of which the games say anything."""
+    columns: dict[str, pa.Array[Any]] = {}
+    for name, kind in PLY_NOTES.items():
+        notes: _Notes = getattr(games, name)
+        if len(notes.value):
+            columns[name] = _lists(kind, notes)
+    if np.any(games.time_control.valid):
+        columns["time_control"] = _text(games.time_control)
+    return columns
+
+
 def _part(column: pa.Array[Any], begin: int, num_rows: int) -> pa.Array[Any]:
     return column if len(column) == num_rows else column.slice(begin, num_rows)
 
 
 def rows_of(games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-    """Parsed games begin ... end - 1 as rows (ROW_SCHEMA); most columns are views, no move is copied."""
+    """Parsed games begin ... end - 1 as rows (row_schema); most columns are views, no move is copied."""
     num_games, num_rows = len(games.result), end - begin
     moves = pa.Array.from_buffers(
         ROW_SCHEMA.field("moves").type,
@@ -67,10 +105,13 @@ def rows_of(games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa
         "date": _text(games.date),
         "source": pa.repeat(source_name, num_rows),
     }
+    further = _version_2_columns(games)
+    columns |= further
+    schema = row_schema(further)
     in_order = [
         _part(columns[field.name], begin, num_rows)
         if field.name in columns
         else pa.nulls(num_rows, field.type)
-        for field in ROW_SCHEMA
+        for field in schema
     ]
-    return pa.RecordBatch.from_arrays(in_order, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(in_order, schema=schema)

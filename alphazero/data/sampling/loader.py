@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from alphazero import _core
 from alphazero.data.sampling.prefetch import prefetched
+from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.errors import ConfigError, DataError
 from alphazero.games.batch import Batch, MicroBatch
@@ -28,9 +29,11 @@ class WindowEncoder:
         num_threads: int,
         fill: str = "fen_only",
         value_q_ratio: float = 0.0,
+        curve: ValueCurve | None = None,
     ) -> None:
         """fill: 'no' or 'fen_only', what stands for positions before a game's first.
-        value_q_ratio: share of the search's value in the value target, where there was a search.
+        value_q_ratio: share of the search's value in the value target, where there was a search, and where
+        there was none of that of evaluations, by `curve`; without a curve they do not count.
 
         Raises DataError for shards whose columns do not fit together, ConfigError for settings.
         """
@@ -44,6 +47,7 @@ class WindowEncoder:
         self._num_symmetries = spec.num_symmetries
         self._fill = history_fill(fill)
         self._value_q_ratio = value_q_ratio
+        self._curve = None if curve is None else (curve.a, curve.b)
         self._core = get_game(spec.name).core.batch_encoder(num_threads)
         try:
             for view in window.shards:
@@ -57,6 +61,7 @@ class WindowEncoder:
                     view.fen_bytes,
                     view.fen_offset,
                     None if view.search is None else view.search.core_arrays(),
+                    None if view.evaluations is None else view.evaluations.core_arrays(),
                 )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -72,7 +77,13 @@ class WindowEncoder:
             self._window.shards[index].check_size()
         try:
             packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
-                places.shard, places.game, places.ply, self._fill, self._value_q_ratio, symmetry
+                places.shard,
+                places.game,
+                places.ply,
+                self._fill,
+                self._value_q_ratio,
+                symmetry,
+                self._curve,
             )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -129,13 +140,14 @@ class Loader:
         num_threads: int = 1,
         history_fill: str = "fen_only",
         value_q_ratio: float = 0.0,
+        curve: ValueCurve | None = None,
         mixture: Mixture | None = None,
         symmetries: bool = False,
         prefetch: int = 2,
     ) -> None:
         """prefetch: steps that are prepared before they are asked for, at least 1. mixture: how the parts of
         a joined window share the batches; without it all samples count alike. symmetries: show each sample
-        in one of the game's, by chance.
+        in one of the game's, by chance. value_q_ratio, curve: as WindowEncoder has them.
 
         Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
         """
@@ -149,7 +161,12 @@ class Loader:
             mixture.check(batch_size, window.num_samples)
         self._window = window
         self._encoder = WindowEncoder(
-            window, spec, num_threads=num_threads, fill=history_fill, value_q_ratio=value_q_ratio
+            window,
+            spec,
+            num_threads=num_threads,
+            fill=history_fill,
+            value_q_ratio=value_q_ratio,
+            curve=curve,
         )
         self._sample_ids = mixture.sample_ids if mixture else sample_ids
         self._seed = seed

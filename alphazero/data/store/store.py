@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from alphazero import _core
 from alphazero.data.store.arrow_views import buffer_values, list_view, validity
+from alphazero.data.store.evaluations import EvaluationView, evaluation_view
 from alphazero.data.store.schema import OLDEST_VERSION, VERSION, is_shard_schema, version_of
 from alphazero.data.store.search_columns import SearchView, check_values, search_view
 from alphazero.data.store.version_2 import check_note_lengths, check_notes
@@ -243,7 +244,7 @@ class ShardView:
     moves: u16 [M]; game g owns moves[moves_offset[g]:moves_offset[g + 1]].
     result: i8 [G], +1 the first player won, 0, -1; meaningless where result_valid [G] is false.
     fen_bytes: u8, ASCII; game g starts at fen_bytes[fen_offset[g]:fen_offset[g + 1]], empty: usual start.
-    search: None where no search made any of the games.
+    search: None where no search made any of the games. evaluations: None where no comment gave any.
     """
 
     name: str
@@ -257,6 +258,7 @@ class ShardView:
     fen_bytes: npt.NDArray[np.uint8]
     fen_offset: npt.NDArray[np.int32]
     search: SearchView | None = None
+    evaluations: EvaluationView | None = None
     batch: pa.RecordBatch | None = field(default=None, repr=False, compare=False)
     mapping: mmap.mmap | None = field(default=None, repr=False, compare=False)
 
@@ -332,6 +334,7 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
             fen_bytes=buffer_values(fen.buffers()[2], np.uint8, int(fen_offset[-1])),
             fen_offset=fen_offset,
             search=search_view(batch, moves.offset),
+            evaluations=evaluation_view(batch),
             batch=batch,
             mapping=mapping,
         )
