@@ -82,8 +82,8 @@ class DataConfig:
     )
     data_value_q_ratio: float = setting(
         0.0,
-        "share of the search's value in the value target of given games that a search made (lc0's, "
-        "self-play); the rest is the result",
+        "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
+        "in the value target of given games; the rest is the result",
         minimum=0,
         maximum=1,
     )

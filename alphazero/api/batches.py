@@ -14,6 +14,7 @@ import torch
 from alphazero.api.store import Store, open_store
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window
+from alphazero.data.sampling.window_curve import curve_of
 from alphazero.errors import ConfigError
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
@@ -66,7 +67,8 @@ class Batches:
         """data: stores, or what open_store takes. steps: by default as many as a pass over the data has.
 
         as_torch: tensors on the CPU instead of numpy arrays. num_threads: that encode positions, 0 for one
-        per core. value_q_ratio: share of the search's value in `wdl`. Raises ConfigError and DataError.
+        per core. value_q_ratio: share of the search's value in `wdl`, or else of that of evaluations in
+        comments, by the curve of these games. Raises ConfigError and DataError.
         """
         if not data:
             raise ConfigError("Batches: no data; expected stores or paths")
@@ -81,6 +83,7 @@ class Batches:
         self.num_positions = window.num_samples
         self._steps = max(1, window.num_samples // batch_size) if steps is None else steps
         self._first_step, self._as_torch = first_step, as_torch
+        found = curve_of(window) if value_q_ratio > 0 else None
         self._loader = Loader(
             window,
             self.spec,
@@ -89,6 +92,7 @@ class Batches:
             micro_batch_size=batch_size,
             num_threads=num_threads or count_processors(),
             value_q_ratio=value_q_ratio,
+            curve=found.curve if found else None,
         )
 
     def __len__(self) -> int:

@@ -9,11 +9,13 @@ import time
 import torch
 
 from alphazero.config import Config
+from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
 from alphazero.pipeline.banner import banner, summary
 from alphazero.pipeline.rollback import PersistentTraining
 from alphazero.pipeline.shown_texts import with_opening_shown
+from alphazero.pipeline.sources.evaluations import choose_value_curve
 from alphazero.pipeline.sources.generations import Generations
 from alphazero.pipeline.sources.given_games import GivenGames
 from alphazero.pipeline.sources.loading import loader_threads
@@ -133,9 +135,10 @@ def _train(
         data_check.close()
         return 0
     console.log_to(job.run.path)
+    curve, curve_lines = choose_value_curve(config, window, exchange)
     devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
     threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
-    notices += [*precision.notices, *changes, *plan_changes]
+    notices += [*precision.notices, *changes, *plan_changes, *curve_lines]
     notices += graph_notices(config.training, settings.passed_on, runtime.device)
     console.say(banner(job, plan, network, window, held_out, notices, devices, threads, precision.reason))
     outcome: Outcome | None = None
@@ -143,7 +146,7 @@ def _train(
         services = open_services(job, start, exchange, console, stop)
         services = dataclasses.replace(services, before_save=data_check.finish)
         with in_service(job, services), data_check:
-            source = make_source(job, network.spec, window, services)
+            source = make_source(job, network.spec, window, curve, services)
             validate = make_validation(job, held_out, network.spec, exchange)
             validate = with_opening_shown(validate, job, services.metrics)
             stretches = PersistentTraining(job, settings, starting, source, validate, services)
@@ -175,9 +178,11 @@ def say_how_to_go_on(job: Job, request: Request, console: Console) -> None:
         console.say(f"continue with: {continuing(request.command, job.run.path.name)}", Topic.END)
 
 
-def make_source(job: Job, spec: GameSpec, window: Window | None, services: RankServices) -> DataSource:
+def make_source(
+    job: Job, spec: GameSpec, window: Window | None, curve: ValueCurve | None, services: RankServices
+) -> DataSource:
     """Where the positions come from."""
     if job.config.self_play.mode != "supervised":
         return Generations(job, spec, window, services)
     assert window is not None
-    return GivenGames(job, spec, window)
+    return GivenGames(job, spec, window, curve)

@@ -213,20 +213,32 @@ std::string_view trimmed(std::string_view text) {
 // 'key=value' between commas. A line of moves (pv=) has no comma in it; the first of equal keys counts.
 TcecValues find_tcec_values(std::string_view text) {
   TcecValues values;
+  const auto take = [](std::string_view part, std::string_view key, std::string_view& value) {
+    if (value.data() == nullptr && part.starts_with(key)) value = trimmed(part.substr(key.size()));
+  };
   while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view part = trimmed(text.substr(0, comma));
+    std::size_t begin = 0;
+    while (begin < text.size() && is_space(text[begin])) ++begin;
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string_view part = text.substr(begin, comma - begin);
     text.remove_prefix(std::min(comma + 1, text.size()));
-    std::string_view* place = nullptr;
-    std::size_t key = 3;
-    if (part.starts_with("wv=")) place = &values.wv;
-    if (part.starts_with("ev=")) place = &values.ev;
-    if (part.starts_with("tl=")) place = &values.time_left;
-    if (part.starts_with("d=")) {
-      place = &values.depth;
-      key = 2;
+    if (part.empty()) continue;
+    switch (part.front()) {
+      case 'w':
+        take(part, "wv=", values.wv);
+        break;
+      case 'e':
+        take(part, "ev=", values.ev);
+        break;
+      case 't':
+        take(part, "tl=", values.time_left);
+        break;
+      case 'd':
+        take(part, "d=", values.depth);
+        break;
+      default:
+        break;
     }
-    if (place != nullptr && place->data() == nullptr) *place = part.substr(key);
   }
   return values;
 }
@@ -274,7 +286,7 @@ void read_comment(std::string_view text, bool white_moved, MoveNote& note) {
     if (!note.has_eval()) read_engine_score(text, white_moved, note);
     return;
   }
-  if (text.find('=') != std::string_view::npos) read_tcec(text, note);
+  read_tcec(text, note);
 }
 
 }  // namespace alphazero::pgn

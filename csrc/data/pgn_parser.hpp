@@ -45,10 +45,13 @@ struct NoteColumn {
     const auto is_known = [&](const MoveNote& note) { return number_of(note).has_value(); };
     const bool any = std::any_of(notes.begin(), notes.end(), is_known);
     if (any) {
+      std::size_t at = value.size();
+      value.resize(at + notes.size());
+      valid.resize(at + notes.size());
       for (const MoveNote& note : notes) {
         const std::optional<T> number = number_of(note);
-        value.push_back(number.value_or(T{}));
-        valid.push_back(number.has_value());
+        value[at] = number.value_or(T{});
+        valid[at++] = number.has_value();
       }
     }
     offset.push_back(static_cast<std::int32_t>(value.size()));

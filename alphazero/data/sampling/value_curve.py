@@ -4,8 +4,8 @@ For an evaluation of x pawns, for the side to move,
 
     W = 1 / (1 + exp((a - x) / b)),  L = 1 / (1 + exp((a + x) / b)),  D = 1 - W - L
 
-the ordered logistic model, as Stockfish's WDL model has it (github.com/official-stockfish/WDL_model), with one
-a and b for a whole window. A mate is certain.
+the ordered logistic model, as Stockfish's WDL model has it (github.com/official-stockfish/WDL_model), with
+one a and b for a whole window. A mate is certain.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 # Shapes: X evaluations of -MOST_CENTIPAWNS to MOST_CENTIPAWNS centipawns; 3 results: won, drawn, lost.
 MOST_CENTIPAWNS = 2000  # evaluations beyond count as this much: there the curve has long been flat
-_STEPS = 60  # of Newton's method; each halves itself until it brings something, and the last bring nothing
-_HALVINGS = 30
+_STEPS = 60  # of Newton's method at most
+_HALVINGS = 30  # of a step that brings nothing; then the maximum is reached
 _DECIMALS = 4  # of a and b: equal on machines whose exponentials differ in the last bit
 _LEAST, _MOST = 0.01, 100.0  # pawns: a curve outside is no curve of evaluations
 
@@ -67,6 +67,8 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
                     at, (value, gradient, hessian) = tried, there
                     break
             step = step / 2
+        else:
+            break
     slope, offset = at
     if slope <= 0:
         return None

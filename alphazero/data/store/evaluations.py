@@ -29,13 +29,18 @@ class NoteView:
     values: npt.NDArray[Any]
     bits: npt.NDArray[np.uint8]
 
-    def is_known(self, begin: int, end: int) -> npt.NDArray[np.bool_]:
-        """bool [end - begin]: these entries are not null."""
-        if not len(self.bits):
-            return np.ones(end - begin, np.bool_)
-        first = begin // 8
-        bits = np.unpackbits(self.bits[first : (end + 7) // 8], bitorder="little")
-        return bits[begin - 8 * first : end - 8 * first].astype(np.bool_)
+    def entries(
+        self, game: npt.NDArray[np.integer[Any]], ply: npt.NDArray[np.integer[Any]]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+        """Of plies of games: bool, is it known, and the values, which mean nothing where it is not."""
+        begin = self.offset[game].astype(np.int64)
+        known = self.offset[game + 1] > begin
+        if not len(self.values):
+            return known, np.zeros(len(known), self.values.dtype)
+        place = np.where(known, begin + ply, 0)
+        if len(self.bits):
+            known &= (self.bits[place >> 3] >> (place & 7).astype(np.uint8) & 1) != 0
+        return known, self.values[place]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
@@ -22,6 +23,7 @@ class GivenGames:
     job: Job
     spec: GameSpec
     window: Window
+    curve: ValueCurve | None = None  # of its evaluations, where they count
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Nothing: the order is a function of the step."""
@@ -41,6 +43,7 @@ class GivenGames:
             config.data,
             config.training.seed,
             value_q_ratio=config.data.data_value_q_ratio,
+            curve=self.curve,
         )
         return loader.iterate(first, last)
 

@@ -6,6 +6,7 @@ import torch
 
 from alphazero.config import DataConfig
 from alphazero.data.sampling.loader import Loader
+from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.spec import GameSpec
 from alphazero.training.batch_plan import BatchPlan
@@ -21,9 +22,10 @@ def make_loader(
     seed: int,
     *,
     value_q_ratio: float = 0.0,
+    curve: ValueCurve | None = None,
     mixture: Mixture | None = None,
 ) -> Loader:
-    """This rank's micro-batches of a window. value_q_ratio, mixture: as Loader has them."""
+    """This rank's micro-batches of a window. value_q_ratio, curve, mixture: as Loader has them."""
     return Loader(
         window,
         spec,
@@ -35,6 +37,7 @@ def make_loader(
         history_fill=data.history_fill,
         symmetries=data.symmetries,
         value_q_ratio=value_q_ratio,
+        curve=curve,
         mixture=mixture,
     )
 

@@ -211,7 +211,7 @@ def test_a_journal_of_another_shape_is_one_line(sources: Path, tmp_path: Path):
     work = working_directory(tmp_path / "store")
     work.mkdir()
     (work / "lock").write_bytes(b"alphazero-pgn-import\n")
-    good = {"magic": "alphazero-pgn-import", "version": 1}
+    good = {"magic": "alphazero-pgn-import", "version": VERSION}
     for extra in ({}, {"sources": 3}, {"sources": [], "shard_limits": [1, 2], "shards": [{"x": 1}]}):
         (work / "journal.json").write_text(json.dumps({**good, **extra}))
         with pytest.raises(DataError, match=r"journal\.json: damaged.*; remove"):
