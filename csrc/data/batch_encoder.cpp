@@ -71,7 +71,7 @@ std::optional<Wdl> evaluated_value(const ShardColumns& shard, std::size_t game, 
 std::array<double, 3> ValueCurve::wdl(double pawns) const {
   const double won = 1.0 / (1.0 + std::exp((a - pawns) / b));
   const double lost = 1.0 / (1.0 + std::exp((a + pawns) / b));
-  return {won, 1.0 - won - lost, lost};
+  return {won, std::max(0.0, 1.0 - won - lost), lost};
 }
 
 // Memory that a worker uses again and again.

@@ -34,8 +34,8 @@ struct ValueCurve {
 
 // Of what value targets consist besides the result.
 struct ValueTarget {
-  double q_ratio = 0;               // share of the search's value or of the evaluation, where there is one
-  std::optional<ValueCurve> curve;  // none: evaluations do not count
+  double q_ratio = 0;                 // share of the search's value or of the evaluation, where there is one
+  std::optional<ValueCurve> curve{};  // none: evaluations do not count
 };
 
 // alphazero/games/batch.py without sample ids: B positions, K legal moves over all of them.

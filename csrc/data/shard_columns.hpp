@@ -91,7 +91,7 @@ struct ShardColumns {
   std::span<const std::uint8_t> fen_bytes;
   std::span<const std::int32_t> fen_offset;  // [G + 1]
   std::optional<SearchColumns> search;
-  std::optional<EvalColumns> evals;
+  std::optional<EvalColumns> evals = {};
 
   std::size_t num_games() const { return result.size(); }
 

@@ -1,5 +1,6 @@
 // Any bytes as the columns of a shard: what the checks let through is encoded, every ply of it, and the two
 // judges of a game, find_illegal_game and the encoder, must agree.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@ using fuzz::Reader;
 using fuzz::require;
 
 constexpr std::size_t kMaxSamples = 300;
+constexpr ValueCurve kCurve{1.0, 0.5};
 
 // Columns that own their memory, in the order in which the input has them.
 struct Columns {
@@ -40,6 +42,10 @@ struct Columns {
   std::vector<std::uint32_t> policy_offset;
   std::vector<std::int32_t> policy_move_offset;
   std::vector<std::uint16_t> policy_move, policy_prob;
+  bool has_evals;
+  std::vector<std::int32_t> cp_offset, cp, mate_offset, source_offset;
+  std::vector<std::int16_t> mate;
+  std::vector<std::uint8_t> cp_bits, mate_bits, source, source_bits;
   std::unique_ptr<bool[]> is_valid;
 
   explicit Columns(Reader& input)
@@ -58,6 +64,16 @@ struct Columns {
         policy_move_offset(input.column<std::int32_t>()),
         policy_move(input.column<std::uint16_t>()),
         policy_prob(input.column<std::uint16_t>()),
+        has_evals(input.number<std::uint8_t>() % 2 == 1),
+        cp_offset(input.column<std::int32_t>()),
+        cp(input.column<std::int32_t>()),
+        mate_offset(input.column<std::int32_t>()),
+        source_offset(input.column<std::int32_t>()),
+        mate(input.column<std::int16_t>()),
+        cp_bits(input.column<std::uint8_t>()),
+        mate_bits(input.column<std::uint8_t>()),
+        source(input.column<std::uint8_t>()),
+        source_bits(input.column<std::uint8_t>()),
         is_valid(new bool[result_valid.size()]) {
     for (std::size_t i = 0; i < result_valid.size(); ++i) is_valid[i] = result_valid[i] % 2 == 1;
   }
@@ -76,6 +92,10 @@ struct Columns {
           SearchColumns{ply_offset,         root_q,      root_d,     policy_offset_offset, policy_offset,
                         policy_move_offset, policy_move, policy_prob};
     }
+    if (has_evals) {
+      shard.evals = EvalColumns{
+          {cp_offset, cp, cp_bits}, {mate_offset, mate, mate_bits}, {source_offset, source, source_bits}};
+    }
     return shard;
   }
 };
@@ -89,9 +109,11 @@ bool encodes(BatchEncoder<G>& encoder, const ShardColumns& shard, std::size_t ga
     const std::int32_t ply_number[] = {static_cast<std::int32_t>(ply)};
     const std::uint8_t symmetry[] = {static_cast<std::uint8_t>(ply % G::kNumSymmetries)};
     try {
-      const EncodedBatch batch =
-          encoder.encode({shard_number, game_number, ply_number, symmetry}, HistoryFill::kFenOnly, 0.5);
+      const EncodedBatch batch = encoder.encode({shard_number, game_number, ply_number, symmetry},
+                                                HistoryFill::kFenOnly, {0.5, kCurve});
       require(batch.legal_offset.back() == static_cast<std::int32_t>(batch.policy.size()), "a share a move");
+      const float sum = batch.wdl[0] + batch.wdl[1] + batch.wdl[2];
+      require(std::abs(sum - 1.0F) < 1e-4F, "win, draw and loss are all there is");
     } catch (const GameError&) {
       return false;
     }

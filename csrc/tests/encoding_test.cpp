@@ -128,7 +128,7 @@ void test_batches_equal_lines(Random& random) {
     BatchEncoder<G> encoder(num_threads);
     encoder.add_shard(games.columns());
     const EncodedBatch batch =
-        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, 0.0);
+        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, ValueTarget{});
     require(batch.packed == games.packed, "a replayed game is encoded as a line is");
     std::vector<std::int32_t> rows(games.result.size());
     for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = static_cast<std::int32_t>(row);
@@ -155,7 +155,8 @@ void test_noise_is_an_error_and_nothing_worse(Random& random) {
         return std::span(values).subspan(i, 1);
       };
       try {
-        encoder.encode({one(places.shard), one(places.game), one(places.ply)}, HistoryFill::kNo, 0.0);
+        encoder.encode({one(places.shard), one(places.game), one(places.ply)}, HistoryFill::kNo,
+                       ValueTarget{});
       } catch (const GameError&) {
         ++refused;
       }
@@ -203,7 +204,7 @@ void test_searched_targets_sum_to_one(Random& random) {
     BatchEncoder<G> encoder(num_threads);
     encoder.add_shard(columns);
     const EncodedBatch batch =
-        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, 0.5);
+        encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kFenOnly, {0.5, std::nullopt});
     for (std::size_t i = 0; i + 1 < batch.legal_offset.size(); ++i) {
       double policy = 0;
       for (int at = batch.legal_offset[i]; at < batch.legal_offset[i + 1]; ++at) policy += batch.policy[at];
@@ -248,7 +249,7 @@ void test_noise_in_searches_is_an_error_and_nothing_worse(Random& random) {
       ++refused;
     }
     try {
-      encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kNo, 0.5);
+      encoder.encode({places.shard, places.game, places.ply}, HistoryFill::kNo, {0.5, std::nullopt});
     } catch (const GameError&) {
       ++refused;
     }

@@ -60,10 +60,19 @@ d2d4 d7d5 1/2-1/2
 
 1. f3 e5 2. g4 Qh4# 0-1
 """
+COMMENTED_PGN = """[Event "comments"]
+[TimeControl "180+2"]
+[Result "1-0"]
+
+1. e4 { [%eval 0.35,20] [%clk 0:03:00] } e5 {[%eval #-3] [%clk 0:02:59.9]} 2. Nf3
+{d=30, mt=90906, tl=3514094, pv=Nf3 Nc6, wv=-M59, R50=50, } Nc6 { ev=-0.24, d=22, tl=02:22:58, } 3. Bb5
+{+0.35/12 1.2s} a6 {-M4/20 0.50s, White mates} 4. Ba4 {book} Nf6 {+nan/1 1e9s} 1-0
+"""
 # A game's number in shards and lanes is its place here, as in csrc/games/all_games.hpp.
 LINES = (ChessLine, Connect4Line, OthelloLine, TicTacToeLine)
 SHARD_TYPES = "Hibbbi"  # moves, moves_offset, result, result_valid, fen_bytes, fen_offset
 SEARCH_TYPES = "iffiIiHH"  # the order of SearchColumns
+EVAL_TYPES = "iiiihBBBB"  # offsets, centipawns, mates ... as csrc/fuzz/shard_fuzz.cpp has them
 GAME_TYPES = "HBfffIIHH"  # moves ... policy_prob, the order of SelfPlayGame
 
 
@@ -119,7 +128,27 @@ def shard(game: int, games: Sequence[Sequence[int]], *, fen: str = "", searched:
         [move for moves in games for move in moves],
         [65535] * plies,
     )
-    return bytes([game]) + body + bytes([searched]) + (columns(SEARCH_TYPES, search) if searched else b"")
+    known = [0b10110111] * ((plies + 7) // 8)
+    evaluations = (
+        offsets,
+        [30 * (ply - 4) for ply in range(plies)],
+        offsets,
+        offsets,
+        [ply - 5 for ply in range(plies)],
+        known,
+        [1] * len(known),
+        [1 + ply % 2 for ply in range(plies)],
+        known,
+    )
+    # Without searches their columns are empty, and the evaluations follow.
+    return (
+        bytes([game])
+        + body
+        + bytes([searched])
+        + (columns(SEARCH_TYPES, search) if searched else columns(SEARCH_TYPES, [[]] * len(SEARCH_TYPES)))
+        + bytes([not searched])
+        + columns(EVAL_TYPES, evaluations)
+    )
 
 
 def lane(game: int, moves: Sequence[int]) -> bytes:
@@ -153,6 +182,7 @@ def seeds(harness: str) -> Iterator[bytes]:
             yield f"{fen}\ne2e4".encode()
     elif harness == "pgn_fuzz":
         yield ODD_PGN.encode("latin-1", "replace")
+        yield COMMENTED_PGN.encode()
         yield from (embedded_games(number).encode() for number in (1, 3))
     elif harness == "text_fuzz":
         yield b"7/7/7/7/7/3x3\n4\n4\n1\n7"

@@ -20,6 +20,7 @@ MOST_CENTIPAWNS = 2000  # evaluations beyond count as this much: there the curve
 _STEPS = 60  # of Newton's method at most
 _HALVINGS = 30  # of a step that brings nothing; then the maximum is reached
 _DECIMALS = 4  # of a and b: equal on machines whose exponentials differ in the last bit
+_PAWNS = np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1) / 100
 _LEAST, _MOST = 0.01, 100.0  # pawns: a curve outside is no curve of evaluations
 
 
@@ -34,14 +35,13 @@ class ValueCurve:
         """f64 [..., 3] of evaluations for the side to move."""
         won = 1 / (1 + np.exp((self.a - pawns) / self.b))
         lost = 1 / (1 + np.exp((self.a + pawns) / self.b))
-        return np.stack([won, 1 - won - lost, lost], -1)
+        return np.stack([won, np.maximum(0, 1 - won - lost), lost], -1)
 
 
 def log_likelihood(curve: ValueCurve, counts_X3: npt.NDArray[np.int64]) -> float:
     """Of the results, per position, in nats."""
-    pawns = np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1) / 100
-    total: float = (counts_X3 * np.log(curve.wdl(pawns))).sum() / counts_X3.sum()
-    return total
+    shares = counts_X3 / max(1, counts_X3.sum())
+    return _likelihood(shares, _PAWNS, np.array([1 / curve.b, curve.a / curve.b]))[0]
 
 
 def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
@@ -50,11 +50,10 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
     None where there is no such curve with the better evaluation for the better result. Equal counts give
     equal numbers.
     """
-    pawns = np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1) / 100
     counts = counts_X3 / max(1, counts_X3.sum())
     # In slope = 1 / b and offset = a / b the likelihood is concave (Pratt 1981).
     at = np.array([1.0, 1.0])
-    value, gradient, hessian = _likelihood(counts, pawns, at)
+    value, gradient, hessian = _likelihood(counts, _PAWNS, at)
     for _ in range(_STEPS):
         if not np.all(np.isfinite(hessian)) or abs(np.linalg.det(hessian)) < 1e-300:
             return None
@@ -62,7 +61,7 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
         for _ in range(_HALVINGS):
             tried = at + step
             if tried[1] > 0:
-                there = _likelihood(counts, pawns, tried)
+                there = _likelihood(counts, _PAWNS, tried)
                 if there[0] > value:
                     at, (value, gradient, hessian) = tried, there
                     break

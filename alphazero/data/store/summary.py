@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from alphazero.data.store.schema import VERSION_2_FIELDS
-from alphazero.data.store.store import GameStore, SourceEntry
+from alphazero.data.store.store import GameStore, ShardView, SourceEntry
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class StoreSummary:
     """Counts over all games of a store.
 
     results: games by '1-0', '1/2-1/2', '0-1', '*' (unknown). contradictions: games whose result differs
-    from the mate or stalemate they end in. searched_games: made by a search; full_searches: their plies that
+    from the mate or stalemate they end in. evaluations, clocks: plies of which comments
+    gave one. searched_games: made by a search; full_searches: their plies that
     count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
     player, if any is given. columns: those of version 2.
     """
@@ -35,6 +36,8 @@ class StoreSummary:
     targets: Mapping[str, int]
     results: Mapping[str, int]
     contradictions: int
+    evaluations: int
+    clocks: int
     variants: Mapping[str, int]
     from_fen: int
     elo_range: tuple[int, int] | None
@@ -47,6 +50,32 @@ class StoreSummary:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class NotedPlies:
+    """Plies of which comments gave an evaluation, and a clock."""
+
+    evaluations: int
+    clocks: int
+
+
+def noted_plies(store: GameStore) -> NotedPlies:
+    """Count them; no other column is read."""
+    evaluations = clocks = 0
+    for shard in store.shards:
+        # A ply has an evaluation in centipawns or as a mate, never both.
+        evaluations += _known_entries(shard, "eval_cp") + _known_entries(shard, "eval_mate")
+        clocks += _known_entries(shard, "clock_ms")
+    return NotedPlies(evaluations, clocks)
+
+
+def _known_entries(shard: ShardView, name: str) -> int:
+    """Entries of a column of lists that are not null."""
+    if name not in shard.table.schema.names:
+        return 0
+    entries: Any = pc.list_flatten(shard.table.column(name))
+    return len(entries) - int(entries.null_count)
 
 
 def summarize(store: GameStore) -> StoreSummary:
@@ -71,6 +100,7 @@ def summarize(store: GameStore) -> StoreSummary:
             column = shard.table.column(name)
             elos += [elo for elo in (pc.min(column).as_py(), pc.max(column).as_py()) if elo is not None]
     manifest = store.manifest
+    noted = noted_plies(store)
     return StoreSummary(
         game=manifest.game,
         games=manifest.games,
@@ -83,6 +113,8 @@ def summarize(store: GameStore) -> StoreSummary:
         targets=dict(sorted(targets.items())),
         results=dict(results),
         contradictions=sum(source.contradictions for source in manifest.sources),
+        evaluations=noted.evaluations,
+        clocks=noted.clocks,
         variants=dict(sorted(variants.items())),
         from_fen=from_fen,
         elo_range=(min(elos), max(elos)) if elos else None,

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.data.importing.importer import ImportReport, working_directory
+from alphazero.data.importing.journal import VERSION
 from alphazero.data.importing.lock import ImportLock
 from alphazero.errors import DataError
 from tests.support.data.pgn_sources import content, run

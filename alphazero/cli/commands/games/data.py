@@ -15,7 +15,7 @@ from alphazero.text import counted, printable
 
 if TYPE_CHECKING:
     from alphazero.data.importing.importer import ImportReport
-    from alphazero.data.store.summary import StoreSummary
+    from alphazero.data.store.summary import NotedPlies, StoreSummary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
 def _import(sources: list[Path], store: Path, workers: int) -> int:
     from alphazero.data.lc0.importer import import_lc0
     from alphazero.data.pgn.importer import import_pgn
+    from alphazero.data.store.store import GameStore
+    from alphazero.data.store.summary import noted_plies
     from alphazero.host.machine import count_processors
 
     import_games = import_lc0 if _are_lc0(sources) else import_pgn
@@ -81,7 +83,8 @@ def _import(sources: list[Path], store: Path, workers: int) -> int:
     except KeyboardInterrupt:
         print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
         raise
-    print(import_text(report))
+    noted = noted_plies(GameStore.open(report.store))
+    print(import_text(report, noted))
     return 0
 
 
@@ -110,8 +113,8 @@ def amount(games: int, plies: int) -> str:
     return f"{counted(games, 'game')}, {counted(plies, 'ply', 'plies')}"
 
 
-def import_text(report: ImportReport) -> str:
-    """What a person wants to know after an import."""
+def import_text(report: ImportReport, noted: NotedPlies) -> str:
+    """What a person wants to know after an import. noted: what comments said."""
     manifest, store = report.manifest, printable(report.store)
     if report.was_there:
         return f"{store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
@@ -122,9 +125,19 @@ def import_text(report: ImportReport) -> str:
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine_games}",
     ]
+    if noted.evaluations or noted.clocks:
+        lines.append(f"comments: {noted_text(noted)}")
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(lines)
+
+
+def noted_text(noted: NotedPlies | StoreSummary) -> str:
+    """What comments said of the plies."""
+    return (
+        f"{counted(noted.evaluations, 'ply', 'plies')} with an evaluation,"
+        f" {counted(noted.clocks, 'ply', 'plies')} with a clock"
+    )
 
 
 def _info(store: Path, *, as_json: bool) -> int:
@@ -151,6 +164,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         "variants      " + ", ".join(f"{name} {count}" for name, count in summary.variants.items()),
         f"from a FEN    {summary.from_fen}",
         f"Elo           {elo}",
+        f"comments      {noted_text(summary)}",
         f"quarantined   {sum(summary.quarantined.values())}"
         + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
         f"version       {summary.version}"
