@@ -30,6 +30,7 @@ SMALL = {
     ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
+    "value_curve": [],
 }
 
 
