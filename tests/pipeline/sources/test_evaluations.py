@@ -18,7 +18,7 @@ def evaluated_window(tmp_path: Path) -> Window:
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 
-def test_a_run_says_which_curve_it_takes(tmp_path: Path):
+def test_a_run_says_which_curve_it_takes(tmp_path: Path, lone_runtime):
     """Only where evaluations count: asked for, and of given games."""
     window = evaluated_window(tmp_path)
     asked = Config(data=DataConfig(data_value_q_ratio=0.25))
