@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from alphazero.filter_settings import SampleFilters
 from alphazero.games.registry import game_names
 from alphazero.optimizer_settings import OptimizerConfig as OptimizerConfig  # a section like the others here
 from alphazero.presets import find_config, is_preset
@@ -63,8 +64,8 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Where positions come from and how they are read."""
+class DataConfig(SampleFilters):
+    """Where positions come from, which of them are used (docs/filters.md) and how they are read."""
 
     data: tuple[str, ...] = setting((), "game stores, PGN files or directories to train on")
     validation_data: tuple[str, ...] = setting((), "game stores, PGN files or directories to validate on")

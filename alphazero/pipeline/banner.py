@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alphazero.config import TrainingConfig
+from alphazero.data.sampling.filters import told
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -66,6 +67,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
             f"{counted(window.num_samples, 'position')} "
             f"(window {window.id[:12]})"
         )
+        lines += told(window)
     if held_out is not None:
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search

@@ -20,6 +20,7 @@ from alphazero.pipeline.sources.generations import Generations
 from alphazero.pipeline.sources.given_games import GivenGames
 from alphazero.pipeline.sources.loading import loader_threads
 from alphazero.pipeline.start.agreement import compare_data, compare_ranks
+from alphazero.pipeline.start.changed_settings import changed_filters
 from alphazero.pipeline.start.data_check import DataCheck
 from alphazero.pipeline.start.kept_settings import Kept, kept_settings
 from alphazero.pipeline.start.open_data import open_data
@@ -114,14 +115,22 @@ def _train(
     with console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
     with console.working("reading the games"):
-        window, held_out = open_data(config.data, config.self_play.mode, config.network.game, exchange)
+        window, held_out = open_data(
+            config.data,
+            config.self_play.mode,
+            config.network.game,
+            exchange,
+            seed=config.training.seed,
+            num_threads=loader_threads(config.data, runtime),
+        )
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange, enabled=config.training.pin_ranks)
     job = make_job(config, runtime, start.run, window)
     if saved:
         accept, mode = request.accept_new_data, config.self_play.mode
-        changes += check_same_data(job.run, saved, mode, window, accept=accept)
+        filters = changed_filters(saved.config, config)
+        changes += check_same_data(job.run, saved, mode, window, filters, accept=accept)
         check_self_play(start, config, exchange)
         if saved.step >= job.num_steps:
             check_nothing_else_is_asked(job, saved, changes, request)

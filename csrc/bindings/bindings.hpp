@@ -10,6 +10,7 @@ void bind_games(nanobind::module_& module);          // bind_games.cpp: lines of
 void bind_pgn(nanobind::module_& module);            // bind_pgn.cpp: PGN text to columns
 void bind_lc0(nanobind::module_& module);            // bind_lc0.cpp: lc0's training records
 void bind_loader(nanobind::module_& module);         // bind_loader.cpp: sampled plies to packed batches
+void bind_sample_groups(nanobind::module_& module);  // bind_sample_groups.cpp: equal positions as one
 void bind_search(nanobind::module_& module);         // bind_search.cpp: tree search, self-play
 void bind_game_searches(nanobind::module_& module);  // bind_game_search.cpp: one tree for a whole game
 void bind_solver(nanobind::module_& module);         // bind_solver.cpp: exact Connect Four

@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_pgn(module);
   alphazero::bindings::bind_lc0(module);
   alphazero::bindings::bind_loader(module);
+  alphazero::bindings::bind_sample_groups(module);
   alphazero::bindings::bind_search(module);
   alphazero::bindings::bind_game_searches(module);
   alphazero::bindings::bind_solver(module);

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
+from alphazero.data.filters.games import filter_texts, first_to_remove, judged
 from alphazero.data.importing.files import Source
 from alphazero.data.importing.journal import Journal, Place, Tally
 from alphazero.data.importing.lock import ImportLock
@@ -28,9 +30,12 @@ from alphazero.data.importing.working_directory import MARKER, WorkingDirectory
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.errors import DataError
+from alphazero.filter_settings import GameFilters
 from alphazero.text import printable
 
 P = TypeVar("P", bound=ParsedGames)
+
+ALL_GAMES = GameFilters()
 
 _ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
 
@@ -80,7 +85,7 @@ class ImportReport:
 
     @property
     def games_read(self) -> int:
-        """Games found in the sources: imported and quarantined."""
+        """Games found in the sources: imported, quarantined and left out by filters."""
         return sum(source.games for source in self.manifest.sources)
 
 
@@ -101,22 +106,25 @@ def import_sources(
     *,
     workers: int,
     progress: bool,
+    filters: GameFilters = ALL_GAMES,
     wait: bool = False,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
     most_quarantine_lines: int = MOST_LINES,
 ) -> ImportReport:
     """Read files into the game store `store`.
 
-    workers: threads that parse, and as many that read. progress: a bar on stderr.
+    workers: threads that parse, and as many that read. progress: a bar on stderr. filters: games that do not
+    pass are counted and not stored.
     wait: for another import of the same store, instead of refusing. shard_limits: games, plies of a
     full shard. most_quarantine_lines: of the store; more faulty games are only counted. Raises DataError; the
     shards that were finished by then are kept for the next call, where there are none nothing is.
     """
     begin = time.monotonic()
+    texts = filter_texts(filters)
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
-        if (manifest := _present_manifest(kind, found, store)) is not None:
+        if (manifest := _present_manifest(kind, found, store, texts)) is not None:
             work.remove()  # of a run killed in its last step
             return ImportReport(store, manifest, True, False, time.monotonic() - begin)
         work.make()
@@ -124,7 +132,7 @@ def import_sources(
             # Another import may have finished while this one waited.
             if not lock.is_current() or (store / MANIFEST_NAME).exists():
                 continue
-            run = _ImportRun(kind, found, store, shard_limits, most_quarantine_lines)
+            run = _ImportRun(kind, found, store, filters, shard_limits, most_quarantine_lines)
             with tqdm(
                 total=sum(source.size_bytes for source in found),
                 unit="B",
@@ -142,7 +150,9 @@ def import_sources(
         return ImportReport(store, manifest, False, run.continued, time.monotonic() - begin)
 
 
-def _present_manifest(kind: Format[P], found: Sequence[Source], store: Path) -> Manifest | None:
+def _present_manifest(
+    kind: Format[P], found: Sequence[Source], store: Path, filters: Sequence[str]
+) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
     if not store.exists():
         return None
@@ -158,7 +168,16 @@ def _present_manifest(kind: Format[P], found: Sequence[Source], store: Path) -> 
     )
     if not same:
         raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
+    if manifest.filters != tuple(filters):
+        raise DataError(
+            f"{store}: holds these sources with {_told(manifest.filters)}, asked for are {_told(filters)};"
+            " name another store or remove it"
+        )
     return manifest
+
+
+def _told(filters: Sequence[str]) -> str:
+    return f"the filters {', '.join(filters)}" if filters else "no filters"
 
 
 class _ImportRun(Generic[P]):
@@ -169,15 +188,18 @@ class _ImportRun(Generic[P]):
         kind: Format[P],
         sources: Sequence[Source],
         store: Path,
+        filters: GameFilters,
         shard_limits: tuple[int, int],
         most_lines: int,
     ) -> None:
         self.kind = kind
+        self.filters = filters
+        self.filter_texts = filter_texts(filters)
         self.sources = sources
         self.store = store
         self.work = WorkingDirectory(store)
         self.work.check()
-        fresh = Journal.begin(sources, shard_limits)
+        fresh = Journal.begin(sources, shard_limits, self.filter_texts)
         journal = Journal.load(self.work.journal)
         self.continued = journal is not None
         self.journal = journal or fresh
@@ -185,6 +207,11 @@ class _ImportRun(Generic[P]):
             raise DataError(
                 f"{self.work.path}: holds an unfinished import of other sources, or of these before"
                 " they changed; remove it to start anew"
+            )
+        if self.journal.filters != fresh.filters:
+            raise DataError(
+                f"{self.work.path}: holds an unfinished import with {_told(self.journal.filters)}, asked for"
+                f" are {_told(fresh.filters)}; remove it to start anew"
             )
         self.finished = list(self.journal.finished)
         self.games_finished = sum(entry.games for entry in self.finished)
@@ -207,7 +234,7 @@ class _ImportRun(Generic[P]):
             self.quarantine.finish(sum(entry.num_quarantined for entry in self.finished))
         if not any(entry.imported for entry in self.finished):
             raise self._nothing_imported()
-        return self.writer.finish(self.store, self.finished)
+        return self.writer.finish(self.store, self.finished, self.filter_texts)
 
     def _nothing_imported(self) -> DataError:
         """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
@@ -215,9 +242,13 @@ class _ImportRun(Generic[P]):
         reason = self.quarantine.first_reason()
         first = f"; the first: {reason}" if reason else ""
         self.work.remove_store()
+        removed = {
+            text: sum(entry.filtered.get(text, 0) for entry in self.finished) for text in self.filter_texts
+        }
+        told = "".join(f"; {text}: removed {count}" for text, count in removed.items())
         return DataError(
             f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
-            f" ({read} games found{first})"
+            f" ({read} games found{told}{first})"
         )
 
     def _read(self, workers: int, bar: tqdm[Any]) -> None:
@@ -264,11 +295,12 @@ class _ImportRun(Generic[P]):
         row = int(np.searchsorted(games.game, done))
         while True:
             rows = self.kind.rows(games, name, row, min(row + _ROWS_AT_ONCE, num_rows))
-            end_row = row + self.writer.add(rows)
+            removed_by = first_to_remove(judged(rows, rows.num_rows, self.filters), rows.num_rows)
+            end_row = row + self._add(rows, removed_by)
             is_full = self.writer.is_full
             is_end = end_row == num_rows and not is_full
             end = games.games_read if is_end else int(games.game[end_row - 1]) + 1
-            self._note(games, slice(row, end_row), range(done, end))
+            self._note(games, slice(row, end_row), range(done, end), removed_by[: end_row - row])
             if is_end:
                 break
             if is_full:
@@ -279,21 +311,33 @@ class _ImportRun(Generic[P]):
             self.place, games=self.place.games + games.games_read, lines=self.place.lines + games.lines
         )
 
-    def _note(self, games: P, rows: slice, read: range) -> None:
+    def _add(self, rows: pa.RecordBatch, removed_by: npt.NDArray[np.uint8]) -> int:
+        """Add the rows that pass (0 in removed_by) until the open shard is full; how many are done with."""
+        passing = np.flatnonzero(removed_by == 0)
+        if len(passing) == rows.num_rows:
+            return self.writer.add(rows)
+        taken = self.writer.add(rows.filter(pa.array(removed_by == 0)))
+        return rows.num_rows if taken == len(passing) else int(passing[taken - 1]) + 1
+
+    def _note(self, games: P, rows: slice, read: range, removed_by: npt.NDArray[np.uint8]) -> None:
         """Count the games `read` of a chunk, which are `rows` and the quarantined ones among them."""
         source = self.sources[self.place.source_index]
         first, last = (int(np.searchsorted(games.faulty_game, game)) for game in (read.start, read.stop))
         self.quarantine.add(games, range(first, last), source.name, self.place.games, self.place.lines)
+        passes = removed_by == 0
+        plies = np.diff(games.moves_offset[rows.start : rows.stop + 1])
+        removed = np.bincount(removed_by, minlength=len(self.filter_texts) + 1)[1:].tolist()
         kinds, counts = np.unique(games.fault[first:last], return_counts=True)
         tally = Tally(
             games=len(read),
-            imported=rows.stop - rows.start,
-            plies=int(games.moves_offset[rows.stop] - games.moves_offset[rows.start]),
-            contradictions=int(np.count_nonzero(games.contradiction[rows])),
+            imported=int(np.count_nonzero(passes)),
+            plies=int(plies[passes].sum()),
+            contradictions=int(np.count_nonzero(games.contradiction[rows][passes])),
             quarantined={
                 self.kind.name_of_fault(kind): count
                 for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)
             },
+            filtered=dict(zip(self.filter_texts, removed, strict=True)),
         )
         self.place = replace(self.place, tally=self.place.tally.plus(tally))
 
@@ -308,6 +352,7 @@ class _ImportRun(Generic[P]):
             plies=tally.plies,
             quarantined=tally.quarantined,
             contradictions=tally.contradictions,
+            filtered=tally.filtered,
         )
         self.finished.append(entry)
         self.games_finished += entry.games

@@ -30,17 +30,22 @@ class Tally:
     plies: int = 0
     contradictions: int = 0
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)  # by filter
 
     def plus(self, other: Tally) -> Tally:
         """The sum."""
-        kinds = sorted({*self.quarantined, *other.quarantined})
         return Tally(
             games=self.games + other.games,
             imported=self.imported + other.imported,
             plies=self.plies + other.plies,
             contradictions=self.contradictions + other.contradictions,
-            quarantined={k: self.quarantined.get(k, 0) + other.quarantined.get(k, 0) for k in kinds},
+            quarantined=_sum(self.quarantined, other.quarantined),
+            filtered=_sum(self.filtered, other.filtered),
         )
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,19 @@ class Journal:
 
     sources: tuple[tuple[str, int, int], ...]  # name, bytes, modification time (ns)
     shard_limits: tuple[int, int]
+    filters: tuple[str, ...] = ()  # of games, as people read them
     shards: tuple[ShardEntry, ...] = ()
     finished: tuple[SourceEntry, ...] = ()
     place: Place = Place()
     quarantine_size_bytes: int = 0
 
     @classmethod
-    def begin(cls, sources: Sequence[Source], shard_limits: tuple[int, int]) -> Journal:
+    def begin(
+        cls, sources: Sequence[Source], shard_limits: tuple[int, int], filters: Sequence[str] = ()
+    ) -> Journal:
         """The journal of an import that has not read anything."""
-        return cls(tuple((s.name, s.size_bytes, s.mtime_ns) for s in sources), shard_limits)
+        named = tuple((s.name, s.size_bytes, s.mtime_ns) for s in sources)
+        return cls(named, shard_limits, tuple(filters))
 
     def save(self, path: Path) -> None:
         """Make it durable. Raises DataError."""
@@ -93,6 +102,7 @@ class Journal:
             return cls(
                 sources=tuple((name, size, mtime) for name, size, mtime in body["sources"]),
                 shard_limits=(body["shard_limits"][0], body["shard_limits"][1]),
+                filters=tuple(map(str, body.get("filters", ()))),
                 shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
                 finished=tuple(SourceEntry.from_json(entry) for entry in body["finished"]),
                 place=_place(body["place"]),

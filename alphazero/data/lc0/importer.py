@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from alphazero.data.importing.importer import Format, ImportReport, import_sources, to_stderr
+from alphazero.data.importing.importer import ALL_GAMES, Format, ImportReport, import_sources, to_stderr
 from alphazero.data.lc0.rows import GAME, rows_of
 from alphazero.data.lc0.source import find_sources, sha256_of_source
 from alphazero.data.lc0.stream import CHUNK_BYTES, parse_sources
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES
+from alphazero.filter_settings import GameFilters
 
 
 def import_lc0(
@@ -19,6 +20,7 @@ def import_lc0(
     *,
     workers: int,
     progress: bool,
+    filters: GameFilters = ALL_GAMES,
     wait: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
@@ -42,6 +44,7 @@ def import_lc0(
         store,
         workers=workers,
         progress=progress,
+        filters=filters,
         wait=wait,
         shard_limits=shard_limits,
     )

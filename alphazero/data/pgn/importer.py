@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from alphazero._core import PgnFault
-from alphazero.data.importing.importer import Format, ImportReport, import_sources, to_stderr
+from alphazero.data.importing.importer import ALL_GAMES, Format, ImportReport, import_sources, to_stderr
 from alphazero.data.importing.quarantine import MOST_LINES
 from alphazero.data.pgn.rows import GAME, rows_of
 from alphazero.data.pgn.source import find_sources
 from alphazero.data.pgn.stream import CHUNK_BYTES, parse_sources
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES
 from alphazero.files import sha256_of
+from alphazero.filter_settings import GameFilters
 
 
 def import_pgn(
@@ -22,6 +23,7 @@ def import_pgn(
     *,
     workers: int,
     progress: bool,
+    filters: GameFilters = ALL_GAMES,
     wait: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
@@ -45,6 +47,7 @@ def import_pgn(
         store,
         workers=workers,
         progress=progress,
+        filters=filters,
         wait=wait,
         shard_limits=shard_limits,
         most_quarantine_lines=most_quarantine_lines,

@@ -67,16 +67,21 @@ class WindowEncoder:
             raise DataError(str(error)) from error
 
     def encode(self, ids: npt.NDArray[np.int64], symmetry: npt.NDArray[np.uint8] | None = None) -> Batch:
-        """The batch of these samples, in this order; raises DataError for games that cannot be replayed, and
-        for files that changed since the window was made.
+        """The batch of these samples, in this order; of merged positions the means of their targets.
+
+        Raises DataError for games that cannot be replayed, and for files that changed since the window was
+        made.
         """
-        places = self._window.locate(ids)
+        places, group_offset = self._window.averaged(ids)
         if symmetry is not None and np.any(symmetry >= self._num_symmetries):
             raise IndexError(f"symmetry out of range [0, {self._num_symmetries})")
         for index in np.unique(places.shard):
             self._window.shards[index].check_size()
         try:
-            packed, legal_offset, legal_index, policy, wdl, moves_left = self._core.encode(
+            is_merged = len(places.ply) > len(ids)
+            if is_merged and symmetry is not None:
+                symmetry = np.repeat(symmetry, np.diff(group_offset))
+            arrays = self._core.encode(
                 places.shard,
                 places.game,
                 places.ply,
@@ -85,11 +90,13 @@ class WindowEncoder:
                 symmetry,
                 self._curve,
             )
+            if is_merged:
+                arrays = _core.merge_groups(*arrays, group_offset)
         except _core.GameError as error:
             raise DataError(str(error)) from error
         except IndexError as error:  # the window's own places are those of the games as they were
             raise DataError(f"{error}: a shard was written to while in use") from error
-        return Batch(packed, legal_offset, legal_index, policy, wdl, moves_left, sample_id=ids)
+        return Batch(*arrays, sample_id=ids)
 
     def position_keys(self) -> npt.NDArray[np.uint64]:
         """u64 [num_samples]: the key of each sample's position; equal positions have equal keys.
@@ -97,26 +104,24 @@ class WindowEncoder:
         Placement, side to move, castling rights and possible en passant count, history and counters do not.
         """
         window = self._window
-        parts: list[npt.NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
+        keys = np.empty(int(window.ply_offset[-1]), np.uint64)
         try:
             for index, view in enumerate(window.shards):
                 view.check_size()
-                games = window.game[window.shard == index]
-                parts.append(self._core.position_keys(index, games))
+                rows = window.rows_of_shard(index)
+                games = window.game[rows]
+                found = self._core.position_keys(index, games)
+                first, last = (int(window.ply_offset[row]) for row in (rows.start, rows.stop))
+                if len(window.listed):  # the core gives every ply of the games
+                    begin = np.concatenate([[0], np.cumsum(np.diff(view.moves_offset)[games])])
+                    counts = np.diff(window.ply_offset[rows.start : rows.stop + 1])
+                    found = found[np.repeat(begin[:-1], counts) + window.plies_at(first, last)]
+                keys[first:last] = found
         except _core.GameError as error:
             raise DataError(str(error)) from error
-        keys = np.concatenate(parts)
-        if not len(window.searched):
+        if window.groups is None:
             return keys
-        # The core gives every ply of the games, which stand in the order of the shards.
-        lengths = [
-            np.diff(view.moves_offset)[window.game[window.shard == index]]
-            for index, view in enumerate(window.shards)
-        ]
-        begin = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-        ids = np.arange(window.num_samples)
-        row = np.searchsorted(window.ply_offset, ids, side="right") - 1
-        chosen: npt.NDArray[np.uint64] = keys[begin[row] + window.locate(ids).ply]
+        chosen: npt.NDArray[np.uint64] = keys[window.groups.firsts(np.arange(window.num_samples))]
         return chosen
 
 

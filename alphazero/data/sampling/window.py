@@ -2,11 +2,12 @@
 
 A sample is a position with a known move and a known result; of a game that a search made, one that got a
 full search. Its id is its place among all samples of a window: games in the order of the shards, plies in the
-order of the game.
+order of the game. Filters (filters.py) leave some out, or make equal positions one sample.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -16,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from alphazero import _core
+from alphazero.data.filters.games import FilterCount
 from alphazero.data.store.store import GameStore, ShardView
 from alphazero.errors import ConfigError, DataError
 
-# Shapes: B samples, N games that count, P plies that count of the games that searches made.
+# Shapes: B samples, N games that count, P plies that are listed one by one, K groups of equal positions.
+
+MOST_AVERAGED = 64  # occurrences of a position whose targets are averaged, spread evenly over all of them
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,50 @@ class Places:
     shard: npt.NDArray[np.int32]
     game: npt.NDArray[np.int32]
     ply: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleGroups:
+    """Equal positions that are one sample each: group g is member[offset[g]:offset[g + 1]], u32, ascending.
+
+    Members are places among the plies of the window's games. Those behind all members are a sample each.
+    """
+
+    member: npt.NDArray[np.uint32]
+    offset: npt.NDArray[np.uint32]  # [K + 1]
+
+    @property
+    def num_fewer(self) -> int:
+        """By how many samples the window became smaller."""
+        return len(self.member) - (len(self.offset) - 1)
+
+    def firsts(self, sample_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The first place of each sample."""
+        places = sample_ids + self.num_fewer
+        is_group = sample_ids < len(self.offset) - 1
+        places[is_group] = self.member[self.offset[sample_ids[is_group]]]
+        return places
+
+    def averaged(
+        self, sample_ids: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The places whose targets are averaged, and where each sample's begin among them, i64 [B + 1].
+
+        At most MOST_AVERAGED of each, spread evenly; the first is among them.
+        """
+        is_group = sample_ids < len(self.offset) - 1
+        begin = np.zeros(len(sample_ids), np.int64)
+        size = np.ones(len(sample_ids), np.int64)
+        begin[is_group] = self.offset[sample_ids[is_group]]
+        size[is_group] = self.offset[sample_ids[is_group] + 1] - begin[is_group]
+        taken = np.minimum(size, MOST_AVERAGED)
+        offset = np.concatenate([[0], np.cumsum(taken)])
+        turn = np.arange(offset[-1]) - np.repeat(offset[:-1], taken)
+        at = np.repeat(begin, taken) + turn * np.repeat(size, taken) // np.repeat(taken, taken)
+        places = np.repeat(sample_ids + self.num_fewer, taken)
+        of_group = np.repeat(is_group, taken)
+        places[of_group] = self.member[at[of_group]]
+        return places, offset
 
 
 @dataclass(frozen=True)
@@ -65,10 +113,11 @@ def counting_plies(view: ShardView) -> CountingPlies:
 class Window:
     """An ordered, immutable set of games to draw samples from.
 
-    Games count that have a result and a ply to train on: row game[i] of shards[shard[i]] owns the samples
-    ply_offset[i] ... ply_offset[i + 1] - 1. Where no search made the game these are its plies in order, and
-    searched[i] is -1; else they are the plies searched_ply[searched[i]:]. A window without searched games
-    has neither array. Windows with equal `id` hold equal samples in equal order.
+    Games count that have a result and a ply to train on: row game[i] of shards[shard[i]] owns the places
+    ply_offset[i] ... ply_offset[i + 1] - 1, which are samples where `groups` makes none of them one. They are
+    the plies listed_ply[listed[i]:] where listed[i] >= 0, as those that got a full search; else the game's
+    plies in order, from ply -1 - listed[i] on. A window of whole games without a search has neither array.
+    filtered: what filters removed, one by one. Windows with equal `id` hold equal samples in equal order.
     """
 
     game_name: str
@@ -78,16 +127,18 @@ class Window:
     shard: npt.NDArray[np.int32]  # [N]
     game: npt.NDArray[np.int32]  # [N]
     ply_offset: npt.NDArray[np.int64]  # [N + 1]
-    searched: npt.NDArray[np.int64]  # [N], or empty
-    searched_ply: npt.NDArray[np.int32]  # [P]
+    listed: npt.NDArray[np.int64]  # [N], or empty
+    listed_ply: npt.NDArray[np.int32]  # [P]
+    filtered: tuple[FilterCount, ...] = ()
+    groups: SampleGroups | None = None
 
     @classmethod
     def of_shards(cls, game_name: str, shards: Sequence[ShardView], content_ids: Sequence[str]) -> Window:
         """All games that count. content_ids names the content of each shard (its sha256)."""
         if len(shards) != len(content_ids):
             raise ValueError(f"{len(shards)} shards, {len(content_ids)} content ids")
-        shard_parts, game_parts, length_parts, searched_parts, ply_parts = [], [], [], [], []
-        num_searched = 0
+        shard_parts, game_parts, length_parts, listed_parts, ply_parts = [], [], [], [], []
+        num_listed = 0
         for index, view in enumerate(shards):
             plies = counting_plies(view)
             counted = np.flatnonzero(plies.lengths).astype(np.int32)
@@ -95,11 +146,11 @@ class Window:
             game_parts.append(counted)
             length_parts.append(plies.lengths[counted])
             begin = plies.begin[counted]
-            searched_parts.append(np.where(begin >= 0, begin + num_searched, -1))
+            listed_parts.append(np.where(begin >= 0, begin + num_listed, -1))
             ply_parts.append(plies.searched_ply)
-            num_searched += len(plies.searched_ply)
+            num_listed += len(plies.searched_ply)
         empty = np.zeros(0, np.int32)
-        searched = np.concatenate([empty.astype(np.int64), *searched_parts])
+        listed = np.concatenate([empty.astype(np.int64), *listed_parts])
         return cls(
             game_name=game_name,
             shards=tuple(shards),
@@ -110,8 +161,8 @@ class Window:
             ply_offset=np.concatenate(
                 [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
             ),
-            searched=searched if num_searched else searched[:0],
-            searched_ply=np.concatenate([empty, *ply_parts]),
+            listed=listed if num_listed else listed[:0],
+            listed_ply=np.concatenate([empty, *ply_parts]),
         )
 
     @classmethod
@@ -131,17 +182,21 @@ class Window:
 
     @classmethod
     def joined(cls, first: Window, second: Window) -> Window:
-        """The samples of `first`, then those of `second`; raises DataError if their games differ."""
+        """The samples of `first`, then those of `second`, in which no positions are merged.
+
+        Raises DataError if their games differ.
+        """
         if first.game_name != second.game_name:
             raise DataError(f"games of {first.game_name} and of {second.game_name} in one window")
-        num_searched = len(first.searched_ply)
+        assert second.groups is None
+        num_listed = len(first.listed_ply)
         parts = [
-            np.full(part.num_games, -1, np.int64) if len(part.searched) == 0 else part.searched
+            np.full(part.num_games, -1, np.int64) if len(part.listed) == 0 else part.listed
             for part in (first, second)
         ]
-        parts[1] = np.where(parts[1] >= 0, parts[1] + num_searched, -1)
-        searched = np.concatenate(parts)
-        is_searched = num_searched + len(second.searched_ply) > 0
+        parts[1] = np.where(parts[1] >= 0, parts[1] + num_listed, parts[1])
+        listed = np.concatenate(parts)
+        is_listed = len(first.listed) + len(second.listed) > 0
         return cls(
             game_name=first.game_name,
             shards=first.shards + second.shards,
@@ -149,9 +204,10 @@ class Window:
             first_game=0,
             shard=np.concatenate([first.shard, second.shard + np.int32(len(first.shards))]),
             game=np.concatenate([first.game, second.game]),
-            ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.num_samples]),
-            searched=searched if is_searched else searched[:0],
-            searched_ply=np.concatenate([first.searched_ply, second.searched_ply]),
+            ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.ply_offset[-1]]),
+            listed=listed if is_listed else listed[:0],
+            listed_ply=np.concatenate([first.listed_ply, second.listed_ply]),
+            groups=first.groups,
         )
 
     @property
@@ -161,32 +217,77 @@ class Window:
 
     @property
     def num_samples(self) -> int:
-        """Positions that count."""
-        return int(self.ply_offset[-1])
+        """Positions that count, equal ones once where they are merged."""
+        return int(self.ply_offset[-1]) - (self.groups.num_fewer if self.groups is not None else 0)
 
     @property
     def id(self) -> str:
         """Hex digest of what the window holds, in which order; the same on every host."""
-        content = {
+        content: dict[str, object] = {
             "game": self.game_name,
             "shards": self.content_ids,
             "first_game": self.first_game,
             "num_games": self.num_games,
             "num_samples": self.num_samples,
         }
+        if self.filtered:
+            content["filters"] = [count.identity for count in self.filtered]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def locate(self, sample_ids: npt.NDArray[np.int64]) -> Places:
-        """Where samples lie; raises IndexError for ids outside [0, num_samples)."""
+        """Where samples lie, merged ones where they occur first.
+
+        Raises IndexError for ids outside [0, num_samples).
+        """
+        self._check_ids(sample_ids)
+        return self._places(sample_ids if self.groups is None else self.groups.firsts(sample_ids))
+
+    def averaged(self, sample_ids: npt.NDArray[np.int64]) -> tuple[Places, npt.NDArray[np.int64]]:
+        """Where the positions lie whose targets are averaged, and where each sample's begin, i64 [B + 1].
+
+        Raises IndexError for ids outside [0, num_samples).
+        """
+        self._check_ids(sample_ids)
+        if self.groups is None:
+            return self._places(sample_ids), np.arange(len(sample_ids) + 1)
+        places, offset = self.groups.averaged(sample_ids)
+        return self._places(places), offset
+
+    def _check_ids(self, sample_ids: npt.NDArray[np.int64]) -> None:
         if len(sample_ids) and not (sample_ids.min() >= 0 and sample_ids.max() < self.num_samples):
             raise IndexError(f"sample id outside [0, {self.num_samples})")
-        row = np.searchsorted(self.ply_offset, sample_ids, side="right") - 1
-        ply = (sample_ids - self.ply_offset[row]).astype(np.int32)
-        if len(self.searched):
-            begin = self.searched[row]
-            is_searched = begin >= 0
-            ply[is_searched] = self.searched_ply[begin[is_searched] + ply[is_searched]]
+
+    def _places(self, ids: npt.NDArray[np.int64]) -> Places:
+        """Where places among the plies of all games lie."""
+        row = np.searchsorted(self.ply_offset, ids, side="right") - 1
+        ply = (ids - self.ply_offset[row]).astype(np.int32)
+        if len(self.listed):
+            begin = self.listed[row]
+            is_listed = begin >= 0
+            ply[~is_listed] -= (begin[~is_listed] + 1).astype(np.int32)
+            ply[is_listed] = self.listed_ply[begin[is_listed] + ply[is_listed]]
         return Places(shard=self.shard[row], game=self.game[row], ply=ply)
+
+    def plies_at(self, first: int, last: int) -> npt.NDArray[np.int32]:
+        """The plies of the places first ... last - 1 among those of all games, merged or not."""
+        return self._places(np.arange(first, last)).ply
+
+    def of_games(self, rows: npt.NDArray[np.intp]) -> Window:
+        """The window of these of its games, ascending."""
+        assert self.groups is None
+        lengths = np.diff(self.ply_offset)[rows]
+        return dataclasses.replace(
+            self,
+            shard=self.shard[rows],
+            game=self.game[rows],
+            ply_offset=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+            listed=self.listed[rows] if len(self.listed) else self.listed,
+        )
+
+    def rows_of_shard(self, index: int) -> slice:
+        """The games of a shard."""
+        first, last = np.searchsorted(self.shard, (index, index + 1))
+        return slice(int(first), int(last))
 
     def split(self, validation_share: float) -> tuple[Window, Window]:
         """Training and validation windows: the last share of the games, by number, is held out.
@@ -210,16 +311,14 @@ class Window:
         return self._slice(begin, self.num_games)
 
     def _slice(self, begin: int, end: int) -> Window:
-        return Window(
-            game_name=self.game_name,
-            shards=self.shards,
-            content_ids=self.content_ids,
+        assert self.groups is None
+        return dataclasses.replace(
+            self,
             first_game=self.first_game + begin,
             shard=self.shard[begin:end],
             game=self.game[begin:end],
             ply_offset=self.ply_offset[begin : end + 1] - self.ply_offset[begin],
-            searched=self.searched[begin:end],
-            searched_ply=self.searched_ply,
+            listed=self.listed[begin:end],
         )
 
 

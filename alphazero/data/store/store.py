@@ -71,10 +71,11 @@ class ShardEntry:
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """A file that games came from. games = imported + the sum of quarantined.
+    """A file that games came from.
 
     quarantined: games that could not be imported, by kind of fault (_core.PgnFault in lower case).
     contradictions: imported games whose header result differs from the mate or stalemate on the board.
+    filtered: games that filters left out, by filter; games = imported + quarantined + filtered.
     """
 
     name: str
@@ -85,25 +86,33 @@ class SourceEntry:
     plies: int
     quarantined: Mapping[str, int]
     contradictions: int
+    filtered: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def num_quarantined(self) -> int:
         """Games that could not be imported."""
         return sum(self.quarantined.values())
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what filters left out is told where there were any, as stores of before know none."""
+        body = asdict(self)
+        return body if self.filtered else {name: body[name] for name in body if name != "filtered"}
+
     @classmethod
     def from_json(cls, body: object) -> SourceEntry:
         """The entry of a file that anybody may have written. Raises ValueError."""
-        return cls(**_checked(cls, body))
+        return cls(**_checked(cls, body, optional=("filtered",)))
 
 
-def _checked(kind: type[ShardEntry] | type[SourceEntry], body: object) -> dict[str, Any]:
-    """The fields of an entry: all of them, text or whole numbers from 0."""
+def _checked(
+    kind: type[ShardEntry] | type[SourceEntry], body: object, optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields of an entry: all of them but for optional ones, text or whole numbers from 0."""
     names = [entry.name for entry in fields(kind)]
-    if not isinstance(body, dict) or sorted(body) != sorted(names):
+    if not isinstance(body, dict) or sorted({*body, *optional}) != sorted(names):
         raise ValueError(f"an entry with other keys; expected {', '.join(names)}")
     for name, value in body.items():
-        if name == "quarantined":
+        if name in ("quarantined", "filtered"):
             fits = isinstance(value, dict) and all(_is_count(count) for count in value.values())
         elif name in ("name", "sha256"):
             fits = isinstance(value, str)
@@ -127,6 +136,13 @@ def _checked_quarantine(body: object) -> dict[str, Any]:
     return body
 
 
+def _checked_filters(body: object) -> tuple[str, ...]:
+    """What the manifest says of filters. Raises ValueError."""
+    if not isinstance(body, list) or not all(isinstance(text, str) for text in body):
+        raise ValueError(f"filters {quoted(body)}; expected a list of texts")
+    return tuple(body)
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
 
@@ -142,6 +158,7 @@ class Manifest:
     quarantine_size_bytes: int
     quarantine_sha256: str
     version: int = OLDEST_VERSION
+    filters: tuple[str, ...] = ()  # of games, at import: 'min_elo 1500'
 
     @property
     def games(self) -> int:
@@ -161,16 +178,22 @@ class Manifest:
             total.update(source.quarantined)
         return dict(sorted(total.items()))
 
+    @property
+    def filtered(self) -> dict[str, int]:
+        """Games that filters left out at import, by filter, over all sources."""
+        return {name: sum(source.filtered.get(name, 0) for source in self.sources) for name in self.filters}
+
     def body(self) -> dict[str, Any]:
         """The JSON form without its own checksum."""
         return {
+            **({"filters": list(self.filters)} if self.filters else {}),
             "magic": MAGIC,
             "version": self.version,
             "game": self.game,
             "games": self.games,
             "plies": self.plies,
             "shards": [asdict(shard) for shard in self.shards],
-            "sources": [asdict(source) for source in self.sources],
+            "sources": [source.to_json() for source in self.sources],
             "quarantine": {
                 "games": self.quarantine_games,
                 "size_bytes": self.quarantine_size_bytes,
@@ -227,6 +250,7 @@ class Manifest:
                 quarantine_size_bytes=quarantine["size_bytes"],
                 quarantine_sha256=quarantine["sha256"],
                 version=version,
+                filters=_checked_filters(body.get("filters", [])),
             )
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: damaged: {reason(error)}") from error

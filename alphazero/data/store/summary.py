@@ -22,7 +22,8 @@ class StoreSummary:
     from the mate or stalemate they end in. evaluations, clocks: plies of which comments
     gave one. searched_games: made by a search; full_searches: their plies that
     count as samples; targets: games by what their policies are. elo_range: lowest and highest of either
-    player, if any is given. columns: those of version 2.
+    player, if any is given. filtered: games that filters left out at the import, by filter. columns: those of
+    version 2.
     """
 
     game: str
@@ -42,6 +43,7 @@ class StoreSummary:
     from_fen: int
     elo_range: tuple[int, int] | None
     quarantined: Mapping[str, int]
+    filtered: Mapping[str, int]
     sources: tuple[SourceEntry, ...]
     manifest_sha256: str
     version: int
@@ -119,6 +121,7 @@ def summarize(store: GameStore) -> StoreSummary:
         from_fen=from_fen,
         elo_range=(min(elos), max(elos)) if elos else None,
         quarantined=manifest.quarantined,
+        filtered=manifest.filtered,
         sources=manifest.sources,
         manifest_sha256=manifest.sha256,
         version=manifest.version,

@@ -134,8 +134,8 @@ class StoreWriter:
         self.shards.append(entry)
         self._rows, self._open_games, self._open_plies, self._open_text_bytes = [], 0, 0, 0
 
-    def finish(self, target: Path, sources: Sequence[SourceEntry]) -> Manifest:
-        """Close the last shard, write the manifest, and rename the directory to `target`.
+    def finish(self, target: Path, sources: Sequence[SourceEntry], filters: Sequence[str] = ()) -> Manifest:
+        """Close the last shard, write the manifest, and rename the directory to `target`. filters: of games.
 
         The directory holds quarantine.jsonl already or gets an empty one; other files in it are the
         caller's to remove before. Raises DataError.
@@ -152,6 +152,7 @@ class StoreWriter:
             quarantine_size_bytes=quarantine_path.stat().st_size,
             quarantine_sha256=sha256_of(quarantine_path),
             version=version_of_shards(self.directory, self.shards),
+            filters=tuple(filters),
         )
         write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
         try:

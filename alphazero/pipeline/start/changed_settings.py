@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.config import SECTIONS, Config
+from alphazero.filter_settings import SampleFilters
 from alphazero.settings import json_ready
 
 # Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
@@ -59,6 +60,12 @@ def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
             if old != new:
                 changes.append(Change(section, entry.name, old, new))
     return changes
+
+
+def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
+    """'min_elo 1500 -> 1600' for each filter of the given games that is another one."""
+    names = {entry.name for entry in fields(SampleFilters)}
+    return [str(change) for change in changed_settings(saved, config) if change.name in names]
 
 
 def told_changes(changes: list[Change]) -> list[str]:

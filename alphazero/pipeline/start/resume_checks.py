@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from alphazero.config import Config
 from alphazero.data.sampling.window import Window
@@ -49,11 +50,17 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
 
 
 def check_same_data(
-    run: RunDirectory, saved: TrainingState, mode: str, window: Window | None, *, accept: bool
+    run: RunDirectory,
+    saved: TrainingState,
+    mode: str,
+    window: Window | None,
+    filters: Sequence[str] = (),
+    *,
+    accept: bool,
 ) -> list[str]:
     """A line about other data that is taken on purpose; CheckpointError where it is not.
 
-    mode: of SelfPlayConfig.
+    mode: of SelfPlayConfig. filters: those that are not as they were, 'min_elo 1500 -> 1600'.
     """
     before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
     _require_same(run, saved.step, "--mode", before, mode)
@@ -67,7 +74,8 @@ def check_same_data(
         return []
     if not accept:
         ways_on = "the same games, --accept-new-data to go on with others, or --fresh-start"
-        _require_same(run, saved.step, "data", old, new, ways_on)
+        name = f"data ({', '.join(filters)})" if filters else "data"
+        _require_same(run, saved.step, name, old, new, ways_on)
     return [f"changed: data {old} -> {new}"]
 
 

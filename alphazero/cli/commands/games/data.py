@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING
 from alphazero.cli.flags import numbers
 from alphazero.errors import DataError
 from alphazero.files import given_path
+from alphazero.filter_settings import GameFilters, SampleFilters, chosen_filters
+from alphazero.settings import add_flags, values_of_flags
 from alphazero.text import counted, printable
 
 if TYPE_CHECKING:
     from alphazero.data.importing.importer import ImportReport
+    from alphazero.data.sampling.window import Window
+    from alphazero.data.store.store import GameStore
     from alphazero.data.store.summary import NotedPlies, StoreSummary
 
 
@@ -32,9 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     importer.add_argument(
         "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
     )
+    add_flags(importer, {"games that are stored, of those read (docs/filters.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
     info.add_argument("--json", action="store_true", help="print JSON")
+    add_flags(info, {"what training would be left with (docs/filters.md)": SampleFilters})
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", metavar="STORE")
     _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))
@@ -61,16 +68,22 @@ def run(args: argparse.Namespace) -> int:
     """Do one action; returns the exit code."""
     if args.action == "import":
         sources = [given_path(text, "SRC") for text in args.sources]
-        return _import(sources, given_path(args.store, "--store"), args.workers)
+        return _import(
+            sources,
+            given_path(args.store, "--store"),
+            args.workers,
+            GameFilters(**values_of_flags(GameFilters, vars(args))),
+        )
     store = given_path(args.store, "STORE")
     if args.action == "info":
-        return _info(store, as_json=args.json)
+        filters = SampleFilters(**values_of_flags(SampleFilters, vars(args)))
+        return _info(store, filters, as_json=args.json)
     if args.action == "export":
         return _export(store, args.to, given_path(args.out, "--out"), args.first, args.games)
     return _verify(store)
 
 
-def _import(sources: list[Path], store: Path, workers: int) -> int:
+def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters) -> int:
     from alphazero.data.lc0.importer import import_lc0
     from alphazero.data.pgn.importer import import_pgn
     from alphazero.data.store.store import GameStore
@@ -79,7 +92,9 @@ def _import(sources: list[Path], store: Path, workers: int) -> int:
 
     import_games = import_lc0 if _are_lc0(sources) else import_pgn
     try:
-        report = import_games(sources, store, workers=workers or count_processors(), progress=True)
+        report = import_games(
+            sources, store, workers=workers or count_processors(), progress=True, filters=filters
+        )
     except KeyboardInterrupt:
         print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
         raise
@@ -123,10 +138,12 @@ def import_text(report: ImportReport, noted: NotedPlies) -> str:
         f" in {counted(len(manifest.shards), 'shard')},"
         f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
         f"games read {report.games_read} = imported {manifest.games}"
-        f" + quarantined {manifest.quarantine_games}",
+        f" + quarantined {manifest.quarantine_games}"
+        + (f" + left out by filters {sum(manifest.filtered.values())}" if manifest.filters else ""),
     ]
     if noted.evaluations or noted.clocks:
         lines.append(f"comments: {noted_text(noted)}")
+    lines += [f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()]
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(lines)
@@ -140,13 +157,35 @@ def noted_text(noted: NotedPlies | StoreSummary) -> str:
     )
 
 
-def _info(store: Path, *, as_json: bool) -> int:
+def _info(path: Path, filters: SampleFilters, *, as_json: bool) -> int:
     from alphazero.data.store.store import GameStore
     from alphazero.data.store.summary import summarize
 
-    summary = summarize(GameStore.open(store))
-    print(json.dumps(summary.to_json(), indent=1) if as_json else info_text(store, summary))
+    store = GameStore.open(path)
+    summary = summarize(store)
+    window = _filtered(store, filters) if chosen_filters(filters) else None
+    if as_json:
+        body = summary.to_json()
+        if window is not None:
+            counts = [dataclasses.asdict(count) for count in window.filtered]
+            body["filters"] = {"removed": counts, "games": window.num_games, "positions": window.num_samples}
+        print(json.dumps(body, indent=1))
+        return 0
+    print(info_text(path, summary))
+    if window is not None:
+        left = f"{counted(window.num_games, 'game')}, {counted(window.num_samples, 'position')}"
+        print("\n".join([*(f"filter        {count}" for count in window.filtered), f"left          {left}"]))
     return 0
+
+
+def _filtered(store: GameStore, filters: SampleFilters) -> Window:
+    """What a run with these filters would train on, were nothing held out. Raises DataError."""
+    from alphazero.data.sampling.filters import for_training, with_filters
+    from alphazero.data.sampling.window import Window
+    from alphazero.host.machine import count_processors
+
+    window = with_filters(Window.of_stores([store]), filters)
+    return for_training(window, filters, seed=0, num_threads=count_processors())
 
 
 def info_text(store: Path, summary: StoreSummary) -> str:
@@ -167,6 +206,7 @@ def info_text(store: Path, summary: StoreSummary) -> str:
         f"comments      {noted_text(summary)}",
         f"quarantined   {sum(summary.quarantined.values())}"
         + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
+        *(f"left out      {counted(count, 'game')} by {text}" for text, count in summary.filtered.items()),
         f"version       {summary.version}"
         + (f", with {', '.join(summary.columns)}" if summary.columns else ""),
         f"manifest      {summary.manifest_sha256}",

@@ -1,0 +1,228 @@
+"""Filters of a window: games that are left out, positions that are not trained on, equal ones made one.
+
+Each filter looks at what those before it left. Columns are read shard by shard, and no game is looked at for
+itself: a hundred million games take minutes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from alphazero import _core
+from alphazero.data.filters.games import FilterCount, Verdict, filter_texts, judged
+from alphazero.data.sampling.loader import WindowEncoder
+from alphazero.data.sampling.window import SampleGroups, Window
+from alphazero.data.store.store import ShardView
+from alphazero.errors import DataError
+from alphazero.filter_settings import GameFilters, SampleFilters, chosen_filters, filter_text
+from alphazero.games.registry import get_spec
+
+# Shapes: P places, positions of the games of one shard; E entries of a column of clocks; G games of a shard.
+
+# Merging holds them all in memory, some 28 bytes each at the most: 3.8 GB a rank.
+MOST_MERGED = 2**27
+_NO_CLOCK = -1
+_MS = 1000.0
+
+
+def with_filters(window: Window, filters: SampleFilters) -> Window:
+    """The window without games and positions that are no part of the data: those of GameFilters, min_clock.
+
+    Raises ConfigError where no game can pass, DataError where none does.
+    """
+    window = _filter_games(window, filters)
+    clock = chosen_filters(filters).get("min_clock")
+    return window if clock is None else _filter_clocks(window, filters.min_clock)
+
+
+def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threads: int) -> Window:
+    """The window without positions that are held back from training alone: skip_plies,
+    max_positions_per_game (drawn from `seed`), merge_duplicates.
+
+    Raises DataError where nothing is left, or too much to be merged.
+    """
+    chosen = chosen_filters(filters)
+    if "skip_plies" in chosen:
+        window = _without_places(
+            window, "skip_plies", filters.skip_plies, lambda places: places.ply >= filters.skip_plies
+        )
+    if "max_positions_per_game" in chosen:
+        window = _draw(window, filters.max_positions_per_game, seed)
+    if "merge_duplicates" in chosen:
+        window = _merge(window, num_threads)
+    return window
+
+
+def told(window: Window) -> list[str]:
+    """A line for each filter of a window, for people."""
+    return [f"filter            {count}" for count in window.filtered]
+
+
+def _filter_games(window: Window, filters: GameFilters) -> Window:
+    texts = filter_texts(filters)
+    if not texts:
+        return window
+    passes = np.ones(window.num_games, np.bool_)
+    before, removed, unknown = (np.zeros(len(texts), np.int64) for _ in range(3))
+    for index, view in enumerate(window.shards):
+        rows = window.rows_of_shard(index)
+        games = window.game[rows]
+        left = np.ones(len(games), np.bool_)
+        for place, verdict in enumerate(judged(view.batch, view.num_games, filters)):
+            of_games = Verdict(verdict.passes[games], verdict.is_known[games])
+            before[place] += np.count_nonzero(left)
+            removed[place] += np.count_nonzero(left & ~of_games.passes)
+            unknown[place] += np.count_nonzero(left & ~of_games.passes & ~of_games.is_known)
+            left &= of_games.passes
+        passes[rows] = left
+    counts = tuple(
+        FilterCount(text, "game", *(int(number[place]) for number in (removed, before, unknown)))
+        for place, text in enumerate(texts)
+    )
+    kept = window.of_games(np.flatnonzero(passes))
+    return _checked(dataclasses.replace(kept, filtered=(*window.filtered, *counts)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ShardPlaces:
+    """Positions of the games of one shard: the ply of each, i32 [P], and which of the games, i64 [P]."""
+
+    view: ShardView
+    games: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+    ply: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int64]
+    shard: int
+
+
+def _places_of(window: Window, index: int) -> _ShardPlaces:
+    rows = window.rows_of_shard(index)
+    lengths = np.diff(window.ply_offset[rows.start : rows.stop + 1])
+    ply = window.plies_at(int(window.ply_offset[rows.start]), int(window.ply_offset[rows.stop]))
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return _ShardPlaces(window.shards[index], window.game[rows], lengths, ply, row, index)
+
+
+def _without_places(
+    window: Window,
+    name: str,
+    value: object,
+    keeps: Callable[[_ShardPlaces], npt.NDArray[np.bool_]],
+    *,
+    seed: int | None = None,
+) -> Window:
+    """The window with the places that `keeps` says, told as filter `name`; games without any are gone."""
+    lengths = np.zeros(window.num_games, np.int64)
+    listed = np.full(window.num_games, -1, np.int64)
+    listed_parts = [np.zeros(0, np.int32)]
+    num_listed = 0
+    for index in range(len(window.shards)):
+        places = _places_of(window, index)
+        kept = keeps(places)
+        ply, row = places.ply[kept], places.row[kept]
+        counts = np.bincount(row, minlength=len(places.games))
+        end = np.cumsum(counts)
+        has_any = np.flatnonzero(counts)
+        first = np.zeros(len(counts), np.int64)
+        first[has_any] = ply[end[has_any] - counts[has_any]]
+        is_whole = np.zeros(len(counts), np.bool_)  # plies in order, without a gap
+        is_whole[has_any] = ply[end[has_any] - 1] - first[has_any] + 1 == counts[has_any]
+        in_list = ~is_whole & (counts > 0)
+        begin = np.where(in_list, num_listed + np.cumsum(counts * in_list) - counts * in_list, -1 - first)
+        rows = window.rows_of_shard(index)
+        lengths[rows], listed[rows] = counts, begin
+        listed_parts.append(ply[in_list[row]])
+        num_listed += len(listed_parts[-1])
+    kept_rows = np.flatnonzero(lengths)
+    ply_offset = np.concatenate([[0], np.cumsum(lengths[kept_rows], dtype=np.int64)])
+    is_plain = not num_listed and not np.any(listed[kept_rows] != -1)
+    removed = int(window.ply_offset[-1] - ply_offset[-1])
+    count = FilterCount(filter_text(name, value), "position", removed, int(window.ply_offset[-1]), seed=seed)
+    return _checked(
+        dataclasses.replace(
+            window,
+            shard=window.shard[kept_rows],
+            game=window.game[kept_rows],
+            ply_offset=ply_offset,
+            listed=listed[:0] if is_plain else listed[kept_rows],
+            listed_ply=np.concatenate(listed_parts),
+            filtered=(*window.filtered, count),
+        )
+    )
+
+
+def _filter_clocks(window: Window, min_clock: float) -> Window:
+    num_without = 0
+
+    def keeps(places: _ShardPlaces) -> npt.NDArray[np.bool_]:
+        nonlocal num_without
+        clock = _clocks_before(places)
+        num_without += int(np.count_nonzero(clock == _NO_CLOCK))
+        kept: npt.NDArray[np.bool_] = (clock == _NO_CLOCK) | (clock >= min_clock * _MS)
+        return kept
+
+    window = _without_places(window, "min_clock", min_clock, keeps)
+    *others, last = window.filtered
+    return dataclasses.replace(window, filtered=(*others, dataclasses.replace(last, stayed=num_without)))
+
+
+def _clocks_before(places: _ShardPlaces) -> npt.NDArray[np.int64]:
+    """i64 [P]: milliseconds on the mover's clock: after its move before (ply - 2), else after this one.
+
+    _NO_CLOCK where neither is known.
+    """
+    none = np.full(len(places.ply), _NO_CLOCK, np.int64)
+    batch = places.view.batch
+    if batch is None or "clock_ms" not in batch.schema.names:
+        return none
+    column: Any = batch.column("clock_ms")
+    values: pa.Array[Any] = column.values
+    offset = column.offsets.to_numpy()
+    if not len(values):
+        return none
+    after: npt.NDArray[np.int64] = values.cast(pa.int64()).fill_null(_NO_CLOCK).to_numpy()
+    begin, num_entries = offset[:-1][places.games], np.diff(offset)[places.games]
+    entry = begin[places.row] + places.ply
+    has_entry = places.ply < num_entries[places.row]  # a game without clocks has none at all
+    clock = np.where(has_entry, after[np.minimum(entry, len(after) - 1)], _NO_CLOCK)
+    before = after[np.maximum(entry - 2, 0).clip(max=len(after) - 1)]
+    has_before = has_entry & (places.ply >= 2) & (before != _NO_CLOCK)
+    chosen: npt.NDArray[np.int64] = np.where(has_before, before, clock)
+    return chosen
+
+
+def _draw(window: Window, most: int, seed: int) -> Window:
+    def keeps(places: _ShardPlaces) -> npt.NDArray[np.bool_]:
+        # A game keeps its draw whatever other filters leave of its neighbours.
+        game_key = (np.uint64(places.shard) << np.uint64(32)) + places.games.astype(np.uint64)
+        drawn: npt.NDArray[np.uint8] = _core.draw_positions(seed, game_key, places.lengths, most)
+        return drawn.astype(np.bool_)
+
+    return _without_places(window, "max_positions_per_game", most, keeps, seed=seed)
+
+
+def _merge(window: Window, num_threads: int) -> Window:
+    if window.num_samples > MOST_MERGED:
+        raise DataError(
+            f"merge_duplicates: {window.num_samples:,} positions; expected at most {MOST_MERGED:,}, which are"
+            " held in memory (max_positions_per_game and the other filters make them fewer)"
+        )
+    encoder = WindowEncoder(window, get_spec(window.game_name), num_threads=num_threads)
+    groups = SampleGroups(*_core.group_samples(encoder.position_keys()))
+    count = FilterCount(
+        filter_text("merge_duplicates", value=True), "position", groups.num_fewer, window.num_samples
+    )
+    return dataclasses.replace(window, groups=groups, filtered=(*window.filtered, count))
+
+
+def _checked(window: Window) -> Window:
+    """The window; raises DataError, with what each filter did, where nothing is left of it."""
+    if not window.num_games and window.filtered and any(count.removed for count in window.filtered):
+        raise DataError(f"the filters leave no game to train on: {'; '.join(map(str, window.filtered))}")
+    return window
