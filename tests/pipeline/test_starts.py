@@ -130,6 +130,19 @@ def test_other_games_are_refused_unless_they_are_taken_on_purpose(zygote, copied
     zygote.run_job(copied, tmp_path / "others", 1, "--steps", "6")
 
 
+def test_other_filters_are_named_and_refused_unless_they_are_taken_on_purpose(zygote, copied, random_store):
+    said = zygote.run_job(copied, random_store, 1, "--steps", "5", "--skip-plies", "4", status=2)
+    assert "data (skip_plies 0 -> 4) was" in said and "--accept-new-data to go on with others" in said
+    flags = ("--skip-plies", "4", "--accept-new-data")
+    said = zygote.run_job(copied, random_store, 1, "--steps", "5", *flags)
+    assert re.search(
+        r"^filter            skip_plies 4: removed [\d,]+ of [\d,]+ positions$", said, re.MULTILINE
+    )
+    assert "changed: skip_plies 0 -> 4" in said and re.search(r"^changed: data \w{12} -> \w{12}$", said, re.M)
+    # From here on it is the run's filter, without a word.
+    assert "skip_plies 4: removed" in zygote.run_job(copied, random_store, 1, "--steps", "6")
+
+
 def test_a_finished_command_typed_again_says_so_and_makes_its_weights_again(zygote, copied, random_store):
     (weights,) = (copied / RUN).glob("*.pt")
     content = read_weights(weights)

@@ -39,13 +39,13 @@ class Tally:
             imported=self.imported + other.imported,
             plies=self.plies + other.plies,
             contradictions=self.contradictions + other.contradictions,
-            quarantined=_sum(self.quarantined, other.quarantined),
+            quarantined=dict(sorted(_sum(self.quarantined, other.quarantined).items())),
             filtered=_sum(self.filtered, other.filtered),
         )
 
 
 def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
+    return {name: one.get(name, 0) + other.get(name, 0) for name in dict.fromkeys((*one, *other))}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,12 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     assert left == of_a_start
 
 
-LISTS = {"lr_milestones": (3,), "host_weights": ("a=2",), "mute": ("clock",)}
+LISTS = {
+    "lr_milestones": (3,),
+    "host_weights": ("a=2",),
+    "mute": ("clock",),
+    "time_classes": ("blitz",),
+}
 
 
 def other_than(value, metadata):
