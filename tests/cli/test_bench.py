@@ -31,6 +31,7 @@ SMALL = {
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
     "value_curve": [],
+    "filters": ["--rounds", "1", "--shards", "1"],
 }
 
 

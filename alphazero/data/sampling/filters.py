@@ -1,7 +1,7 @@
 """Filters of a window: games that are left out, positions that are not trained on, equal ones made one.
 
-Each filter looks at what those before it left. Columns are read shard by shard, and no game is looked at for
-itself: a hundred million games take minutes.
+Each filter looks at what those before it left. Columns are read shard by shard and no game is looked at for
+itself, so that a hundred million games take seconds, and minutes where positions are filtered.
 """
 
 from __future__ import annotations
