@@ -48,6 +48,12 @@ class NetworkConfig:
         minimum=0,
         maximum=MOST_CHANNELS,
     )
+    policy_head: str = setting(
+        "convolution",
+        "policy head: planes of moves by convolutions, or attention between the squares a piece goes from and "
+        "to, which learns faster (chess)",
+        choices=("convolution", "attention"),
+    )
     value_channels: int = setting(
         32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
     )
@@ -89,6 +95,9 @@ class DataConfig(SampleFilters):
         maximum=1,
     )
     symmetries: bool = setting(True, "show positions rotated or mirrored where the game allows it")
+    mirror: bool = setting(
+        False, "chess: show positions in which nobody may castle any more mirrored, left to right, by chance"
+    )
     num_workers: int = setting(
         -1,
         "threads that encode positions, per rank; -1 chooses for the hardware",

@@ -245,12 +245,15 @@ void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, con
 }
 
 template <Game G>
-void BatchEncoder<G>::encode_sample(const Place& place, HistoryFill fill, const ValueTarget& value,
+void BatchEncoder<G>::encode_sample(Place place, HistoryFill fill, const ValueTarget& value,
                                     Scratch& scratch, std::uint8_t* packed, Targets& targets) const {
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
   replay(place, scratch);
-  if constexpr (G::kNumSymmetries > 1) {
+  if (!G::can_turn(scratch.frames[scratch.num_frames - 1].state)) place.symmetry = 0;
+  if (place.symmetry != 0) {
+    // Turned, a game's usual start would not be known as one.
+    if (G::hash(scratch.frames[0].state) == G::hash(G::initial())) fill = HistoryFill::kNo;
     for (std::size_t i = 0; i < scratch.num_frames; ++i) {
       scratch.frames[i].state = G::turned(scratch.frames[i].state, place.symmetry);
     }

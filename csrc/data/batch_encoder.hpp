@@ -82,7 +82,7 @@ class BatchEncoder {
 
   Place place_of(const SamplePlaces& places, std::size_t sample) const;
   void replay(const Place& place, Scratch& scratch) const;
-  void encode_sample(const Place& place, HistoryFill fill, const ValueTarget& value, Scratch& scratch,
+  void encode_sample(Place place, HistoryFill fill, const ValueTarget& value, Scratch& scratch,
                      std::uint8_t* packed, Targets& targets) const;
   static void find_legal(const Place& place, Scratch& scratch, Targets& targets);
   static void take_policy(const Place& place, Scratch& scratch, Targets& targets);

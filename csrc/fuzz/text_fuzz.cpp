@@ -32,7 +32,7 @@ void check_position(const Line<G>& line) {
     const int index = G::move_to_index(state, move);
     require(index >= 0 && index < G::kPolicySize && G::index_to_move(state, index) == move, "index", text);
   }
-  for (int symmetry = 0; symmetry < G::kNumSymmetries; ++symmetry) {
+  for (int symmetry = 0; symmetry < (G::can_turn(state) ? G::kNumSymmetries : 1); ++symmetry) {
     std::vector<Move> turned;
     G::legal(G::turned(state, symmetry), turned);
     require(turned.size() == moves.size(), "a turned position has as many moves", text);

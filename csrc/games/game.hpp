@@ -67,10 +67,11 @@ concept Game =
       { G::kMaxLegalMoves } -> std::convertible_to<int>;
       { G::kMaxPlies } -> std::convertible_to<int>;  // no game is longer (a bound, not a rule)
       // Ways to turn the board that change nothing of the game; number 0 leaves it as it is. turned_move is
-      // the move in the turned position.
+      // the move in the turned position. can_turn: whether that holds from this position on.
       { G::kNumSymmetries } -> std::convertible_to<int>;
       { G::turned(state, 0) } -> std::same_as<typename G::State>;
       { G::turned_move(move, 0) } -> std::same_as<Move>;
+      { G::can_turn(state) } -> std::same_as<bool>;
       { G::initial() } -> std::same_as<typename G::State>;
       { G::from_string(text) } -> std::same_as<typename G::State>;  // throws GameError
       { G::to_string(state) } -> std::same_as<std::string>;

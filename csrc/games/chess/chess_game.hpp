@@ -25,10 +25,14 @@ struct Chess {
   // Petrovic 1964, the most that 8 promotions allow; from_fen refuses boards with more.
   static constexpr int kMaxLegalMoves = 218;
   static constexpr int kMaxPlies = 11800;   // fifty moves end every game before move 5,900
-  static constexpr int kNumSymmetries = 1;  // castling and pawns know left from right and up from down
+  static constexpr int kNumSymmetries = 2;  // 1: left and right swapped
 
-  static State turned(const State& state, int) { return state; }
-  static Move turned_move(Move move, int) { return move; }
+  static State turned(const State& state, int symmetry) { return symmetry == 0 ? state : state.mirrored(); }
+  static Move turned_move(Move move, int symmetry) {
+    return symmetry == 0 ? move : static_cast<Move>(move ^ chess::make_move(7, 7));
+  }
+  // Castling alone knows left from right.
+  static bool can_turn(const State& state) { return state.castling_rooks() == 0; }
   static State initial() { return State::initial(); }
   static State from_string(std::string_view fen) { return State::from_fen(fen); }
   static std::string to_string(const State& state) { return state.fen(); }

@@ -30,6 +30,21 @@ void Position::place(Color color, PieceType type, Square square) {
   by_color_[color] |= bit(square);
 }
 
+Position Position::mirrored() const {
+  const auto files_swapped = [](Bitboard squares) {
+    squares = (squares >> 1 & 0x5555555555555555) | (squares & 0x5555555555555555) << 1;
+    squares = (squares >> 2 & 0x3333333333333333) | (squares & 0x3333333333333333) << 2;
+    return (squares >> 4 & 0x0F0F0F0F0F0F0F0F) | (squares & 0x0F0F0F0F0F0F0F0F) << 4;
+  };
+  Position swapped = *this;
+  for (Bitboard& pieces : swapped.by_type_) pieces = files_swapped(pieces);
+  for (Bitboard& pieces : swapped.by_color_) pieces = files_swapped(pieces);
+  swapped.castling_rooks_ = 0;
+  if (en_passant_ != kNoSquare) swapped.en_passant_ = en_passant_ ^ 7;
+  swapped.key_ = swapped.compute_key();
+  return swapped;
+}
+
 std::uint64_t Position::compute_key() const {
   std::uint64_t key = side_ == kBlack ? kKeys.black_to_move : 0;
   for (const Color color : {kWhite, kBlack}) {

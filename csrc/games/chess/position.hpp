@@ -52,6 +52,8 @@ class Position {
   bool has_legal_move() const;
   bool is_legal(Move move) const;  // any 16 bits
   void apply(Move move);           // must be legal
+  // Files a to h swapped with h to a; nobody may castle then.
+  Position mirrored() const;
   bool in_check() const;
   bool insufficient_material() const;  // as python-chess's is_insufficient_material()
 

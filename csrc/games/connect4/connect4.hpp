@@ -51,6 +51,7 @@ struct Connect4 {
   static Move turned_move(Move column, int symmetry) {
     return static_cast<Move>(symmetry == 0 ? column : kBoardWidth - 1 - column);
   }
+  static bool can_turn(const State&) { return true; }
   static State initial() { return {}; }
   // A board as grid_text.hpp writes it: "7/7/7/7/7/3x3". The stones must be able to lie so.
   static State from_string(std::string_view text);

@@ -47,6 +47,7 @@ struct Othello {
 
   static State turned(const State& state, int symmetry);
   static Move turned_move(Move move, int symmetry);
+  static bool can_turn(const State&) { return true; }
   static State initial();
   // A board as grid_text.hpp writes it and who moves: "8/8/8/3xo3/3ox3/8/8/8 x". Ranks from 8 to 1.
   static State from_string(std::string_view text);

@@ -42,6 +42,7 @@ struct TicTacToe {
 
   static State turned(const State& state, int symmetry);
   static Move turned_move(Move square, int symmetry);
+  static bool can_turn(const State&) { return true; }
   static State initial() { return {}; }
   // A board as grid_text.hpp writes it: "3/1x1/3".
   static State from_string(std::string_view text);

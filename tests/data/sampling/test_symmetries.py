@@ -5,12 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from alphazero import _core
+from alphazero.config import DataConfig
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec, make_line
+from alphazero.pipeline.sources.loading import make_loader
+from alphazero.training.batch_plan import BatchPlan
+from alphazero.training.runtime import Runtime
 
 # A square of tic-tac-toe under each symmetry, written out by hand: quarter turns to the left of
 #   6 7 8
@@ -75,8 +80,66 @@ def test_a_turned_sample_is_the_sample_of_the_turned_game(game: str) -> None:
             assert np.array_equal(getattr(shown, name), getattr(played, name)), (number, name)
 
 
-def test_chess_has_none() -> None:
-    assert get_spec("chess").num_symmetries == 1
+def test_chess_is_mirrored_where_nobody_may_castle_and_left_alone_elsewhere() -> None:
+    generator = random.Random(8)
+    games = []
+    for _ in range(12):
+        line, moves = make_line("chess"), []
+        while not line.outcome().over and len(moves) < 160:
+            # Kings walk early in some games: then mirrored positions have the usual start in their history.
+            early = [move for move in line.legal() if move & 63 in (4, 60)]
+            moves.append(generator.choice(early if early and generator.random() < 0.5 else line.legal()))
+            line.push(moves[-1])
+        games.append(moves)
+    window, spec = window_of("chess", games), get_spec("chess")
+    encoder = WindowEncoder(window, spec, num_threads=2)
+    ids = np.arange(window.num_samples)
+    plain = encoder.encode(ids)
+    mirrored = encoder.encode(ids, np.ones(len(ids), np.uint8))
+    may_castle = plain.packed[:, 8 * spec.num_bit_planes :][:, :4].any(axis=1)
+    early_mirrors = 0
+    for row in ids:
+        places = slice(plain.legal_offset[row], plain.legal_offset[row + 1])
+        assert mirrored.legal_offset[row] == plain.legal_offset[row]
+        policy_of = dict(zip(plain.legal_index[places], plain.policy[places], strict=True))
+        bits = np.unpackbits(plain.packed[row, : 8 * spec.num_bit_planes], bitorder="little").reshape(
+            -1, 8, 8
+        )
+        if not may_castle[row]:
+            bits = bits[:, :, ::-1]
+            policy_of = {MIRRORED_INDEX[index]: share for index, share in policy_of.items()}
+            early_mirrors += int(window.locate(ids[row : row + 1]).ply[0] < 8)
+        found = np.unpackbits(mirrored.packed[row, : 8 * spec.num_bit_planes], bitorder="little")
+        assert np.array_equal(found.reshape(-1, 8, 8), bits), row
+        assert np.array_equal(mirrored.packed[row, 832:], plain.packed[row, 832:])
+        assert mirrored.legal_index[places].tolist() == sorted(policy_of)
+        assert mirrored.policy[places].tolist() == [policy_of[index] for index in sorted(policy_of)]
+    assert np.array_equal(plain.wdl, mirrored.wdl) and early_mirrors and may_castle.any()
+
+
+def _mirrored_indices() -> dict[int, int]:
+    """Policy index of each chess move to that of its mirror image, from their names."""
+    moves = list(_core.chess_policy_moves())
+    files = str.maketrans("abcdefgh", "hgfedcba")
+    number = {move: index for index, move in enumerate(moves)}
+    # The last letter of a promotion names a piece: b is a bishop there.
+    return {index: number[move[:4].translate(files) + move[4:]] for index, move in enumerate(moves)}
+
+
+MIRRORED_INDEX = _mirrored_indices()
+
+
+def test_a_run_mirrors_chess_only_when_asked() -> None:
+    games = [[12 | 28 << 6, 52 | 36 << 6, 4 | 12 << 6, 60 | 52 << 6] + [1 | 18 << 6, 62 | 45 << 6]]
+    window, spec = window_of("chess", games), get_spec("chess")
+    plan = BatchPlan(64, 64, (1,))
+    runtime = Runtime(0, 0, 1, 1, torch.device("cpu"), "gloo", "here")
+    for mirror in (False, True):
+        loader = make_loader(window, spec, plan, runtime, DataConfig(mirror=mirror), seed=3)
+        shown = loader.step(0)[0].batch
+        rows = {row.tobytes() for row in shown.packed}
+        # Of six positions the last two are without castling rights.
+        assert len(rows) == (8 if mirror else 6)
 
 
 def test_all_symmetries_are_as_likely_and_a_function_of_seed_and_place() -> None:
