@@ -14,5 +14,6 @@ void bind_sample_groups(nanobind::module_& module);  // bind_sample_groups.cpp: 
 void bind_search(nanobind::module_& module);         // bind_search.cpp: tree search, self-play
 void bind_game_searches(nanobind::module_& module);  // bind_game_search.cpp: one tree for a whole game
 void bind_solver(nanobind::module_& module);         // bind_solver.cpp: exact Connect Four
+void bind_network(nanobind::module_& module);        // bind_network.cpp: bf16 kernels of training
 
 }  // namespace alphazero::bindings

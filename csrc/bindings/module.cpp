@@ -16,4 +16,5 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_search(module);
   alphazero::bindings::bind_game_searches(module);
   alphazero::bindings::bind_solver(module);
+  alphazero::bindings::bind_network(module);
 }

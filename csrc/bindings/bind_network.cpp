@@ -1,0 +1,168 @@
+// Python face of the bf16 kernels of training on the CPU.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <span>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "network/batch_norm.hpp"
+#include "network/squeeze_excitation.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace alphazero::bindings {
+namespace {
+
+using network::Bf16;
+using network::BlockShape;
+using network::ChannelStatistics;
+using network::NormShape;
+
+using Floats = Input1<float>;
+using Rows = nb::ndarray<const Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using RowsOut = nb::ndarray<Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Squares = nb::ndarray<const Bf16, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using SquaresOut = nb::ndarray<Bf16, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Small = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using SmallOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <typename Array>
+auto span_of(const Array& array) {
+  return std::span(array.data(), array.size());
+}
+
+void expect(bool fits) {
+  if (!fits) throw std::invalid_argument("arrays of shapes that do not fit each other");
+}
+
+template <typename First, typename... Others>
+void expect_alike(const First& first, const Others&... others) {
+  const auto is_alike = [&](const auto& other) {
+    bool alike = other.ndim() == first.ndim();
+    for (std::size_t axis = 0; alike && axis < first.ndim(); ++axis) {
+      alike = other.shape(axis) == first.shape(axis);
+    }
+    return alike;
+  };
+  expect((is_alike(others) && ...));
+}
+
+nb::tuple batch_norm(const Rows& input, const Floats& weight, const Floats& bias, float eps, bool rectifies,
+                     const RowsOut& output) {
+  const NormShape shape{input.shape(0), input.shape(1)};
+  expect_alike(input, output);
+  expect(shape.rows > 0 && weight.size() == shape.channels && bias.size() == shape.channels);
+  ChannelStatistics found;
+  {
+    const nb::gil_scoped_release release;
+    found = network::batch_norm(shape, span_of(input), span_of(weight), span_of(bias), eps, rectifies,
+                                span_of(output));
+  }
+  return nb::make_tuple(to_numpy(std::move(found.mean)), to_numpy(std::move(found.variance)));
+}
+
+nb::tuple batch_norm_backward(const Rows& input, const Rows& output, const Rows& output_gradient,
+                              const Floats& weight, const Floats& mean, const Floats& variance, float eps,
+                              bool rectifies, const RowsOut& input_gradient) {
+  const NormShape shape{input.shape(0), input.shape(1)};
+  expect_alike(input, output, output_gradient, input_gradient);
+  expect(shape.rows > 0 && weight.size() == shape.channels && mean.size() == shape.channels &&
+         variance.size() == shape.channels);
+  const ChannelStatistics statistics{{mean.data(), mean.data() + mean.size()},
+                                     {variance.data(), variance.data() + variance.size()}};
+  network::NormGradients gradients;
+  {
+    const nb::gil_scoped_release release;
+    gradients =
+        network::batch_norm_backward(shape, span_of(input), span_of(output), span_of(output_gradient),
+                                     span_of(weight), statistics, eps, rectifies, span_of(input_gradient));
+  }
+  return nb::make_tuple(to_numpy(std::move(gradients.weight)), to_numpy(std::move(gradients.bias)));
+}
+
+template <typename Array>
+BlockShape block_shape(const Array& array) {
+  expect(array.shape(1) > 0);
+  return {array.shape(0), array.shape(1), array.shape(2)};
+}
+
+void expect_small(const BlockShape& shape, std::initializer_list<std::pair<std::size_t, std::size_t>> shapes) {
+  for (const auto& [positions, channels] : shapes) {
+    expect(positions == shape.positions && channels == shape.channels);
+  }
+}
+
+template <typename Array>
+std::pair<std::size_t, std::size_t> shape_of(const Array& array) {
+  return {array.shape(0), array.shape(1)};
+}
+
+void squeeze(const Squares& branch, const SmallOut& means) {
+  const BlockShape shape = block_shape(branch);
+  expect_small(shape, {shape_of(means)});
+  const nb::gil_scoped_release release;
+  network::squeeze(shape, span_of(branch), span_of(means));
+}
+
+void excite(const Squares& skip, const Squares& branch, const Small& scale, const Small& shift,
+            const SquaresOut& output) {
+  const BlockShape shape = block_shape(branch);
+  expect_alike(branch, skip, output);
+  expect_small(shape, {shape_of(scale), shape_of(shift)});
+  const nb::gil_scoped_release release;
+  network::excite(shape, span_of(skip), span_of(branch), span_of(scale), span_of(shift), span_of(output));
+}
+
+void excite_backward_small(const Squares& branch, const Squares& output, const Squares& output_gradient,
+                           const SmallOut& scale_gradient, const SmallOut& shift_gradient) {
+  const BlockShape shape = block_shape(branch);
+  expect_alike(branch, output, output_gradient);
+  expect_small(shape, {shape_of(scale_gradient), shape_of(shift_gradient)});
+  const nb::gil_scoped_release release;
+  network::excite_backward_small(shape, span_of(branch), span_of(output), span_of(output_gradient),
+                                 span_of(scale_gradient), span_of(shift_gradient));
+}
+
+void excite_backward_large(const Squares& output, const Squares& output_gradient, const Small& scale,
+                           const Small& mean_gradient, const SquaresOut& skip_gradient,
+                           const SquaresOut& branch_gradient) {
+  const BlockShape shape = block_shape(output);
+  expect_alike(output, output_gradient, skip_gradient, branch_gradient);
+  expect_small(shape, {shape_of(scale), shape_of(mean_gradient)});
+  const nb::gil_scoped_release release;
+  network::excite_backward_large(shape, span_of(output), span_of(output_gradient), span_of(scale),
+                                 span_of(mean_gradient), span_of(skip_gradient), span_of(branch_gradient));
+}
+
+}  // namespace
+
+void bind_network(nb::module_& module) {
+  module.def("batch_norm", &batch_norm, "input"_a.noconvert(), "weight"_a.noconvert(), "bias"_a.noconvert(),
+             "eps"_a, "rectifies"_a, "output"_a.noconvert(),
+             "BatchNorm of bf16 rows (u16 [rows, channels]) and, where `rectifies`, ReLU, into output; weight "
+             "and bias f32 [channels]. Gives mean and variance (divided by rows), f32 [channels].");
+  module.def("batch_norm_backward", &batch_norm_backward, "input"_a.noconvert(), "output"_a.noconvert(),
+             "output_gradient"_a.noconvert(), "weight"_a.noconvert(), "mean"_a.noconvert(),
+             "variance"_a.noconvert(), "eps"_a, "rectifies"_a, "input_gradient"_a.noconvert(),
+             "Writes input_gradient; gives the gradients of weight and bias, f32 [channels].");
+  module.def("squeeze", &squeeze, "branch"_a.noconvert(), "means"_a.noconvert(),
+             "Means over squares of bf16 (u16 [positions, squares, channels]), f32 [positions, channels].");
+  module.def("excite", &excite, "skip"_a.noconvert(), "branch"_a.noconvert(), "scale"_a.noconvert(),
+             "shift"_a.noconvert(), "output"_a.noconvert(), "output = max(0, skip + branch * scale + shift).");
+  module.def("excite_backward_small", &excite_backward_small, "branch"_a.noconvert(), "output"_a.noconvert(),
+             "output_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
+             "Writes the gradients of scale and shift of `excite`.");
+  module.def("excite_backward_large", &excite_backward_large, "output"_a.noconvert(),
+             "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "mean_gradient"_a.noconvert(),
+             "skip_gradient"_a.noconvert(), "branch_gradient"_a.noconvert(),
+             "Writes the gradients of skip and branch of `excite`; mean_gradient: of what `squeeze` gave.");
+}
+
+}  // namespace alphazero::bindings

@@ -1,0 +1,36 @@
+// The end of a residual block with squeeze-excitation, on the CPU in bf16, beside its two small layers:
+// output = max(0, skip + branch * scale + shift), scale and shift for each channel of each position.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "network/bf16.hpp"
+
+namespace alphazero::network {
+
+// Arrays of bf16 are [positions, squares, channels], of float [positions, channels].
+struct BlockShape {
+  std::size_t positions;
+  std::size_t squares;
+  std::size_t channels;
+};
+
+// The mean of each channel over the squares.
+void squeeze(BlockShape shape, std::span<const Bf16> branch, std::span<float> means);
+
+void excite(BlockShape shape, std::span<const Bf16> skip, std::span<const Bf16> branch,
+            std::span<const float> scale, std::span<const float> shift, std::span<Bf16> output);
+
+// Gradients of scale and shift.
+void excite_backward_small(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
+                           std::span<const Bf16> output_gradient, std::span<float> scale_gradient,
+                           std::span<float> shift_gradient);
+
+// Gradients of skip and branch; mean_gradient: of what `squeeze` gave.
+void excite_backward_large(BlockShape shape, std::span<const Bf16> output,
+                           std::span<const Bf16> output_gradient, std::span<const float> scale,
+                           std::span<const float> mean_gradient, std::span<Bf16> skip_gradient,
+                           std::span<Bf16> branch_gradient);
+
+}  // namespace alphazero::network
