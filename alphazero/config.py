@@ -50,8 +50,8 @@ class NetworkConfig:
     )
     policy_head: str = setting(
         "convolution",
-        "policy head: planes of moves by convolutions, or attention between the squares a piece goes from and "
-        "to, which learns faster (chess)",
+        "policy head: planes of moves by convolutions, or attention between the squares that a move goes "
+        "from and to, which learns faster (chess)",
         choices=("convolution", "attention"),
     )
     value_channels: int = setting(

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from alphazero.errors import ConfigError, GameInputError
-from alphazero.games.chess_policy import NUM_POLICY_PLANES, chess_policy_map
+from alphazero.games.chess_policy import NUM_POLICY_PLANES, chess_attention_map, chess_policy_map
 from alphazero.games.core_types import CoreTypes, Line, core_types
 from alphazero.games.spec import GameSpec
 from alphazero.text import as_utf8, quoted
@@ -26,7 +26,8 @@ class Game:
 
     name: as in settings, stores and weights files, and the core's kName.
     scalar_scale: by which the network multiplies each scalar plane; empty: 1 for all.
-    policy_planes, policy_map: see GameSpec. No map: policy index a is the flat index a of the planes.
+    policy_planes, policy_map, attention_map: see GameSpec. No policy_map: policy index a is the flat index a
+    of the planes.
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (evaluation/solved.py).
@@ -38,6 +39,7 @@ class Game:
     scalar_scale: tuple[float, ...] = ()
     policy_planes: int = 1
     policy_map: Callable[[], tuple[int, ...]] | None = None
+    attention_map: Callable[[], tuple[int, ...]] | None = None
     has_embedded_games: bool = False
     has_solved_positions: bool = False
     eval_flags: str = "--data STORE"
@@ -57,6 +59,7 @@ _GAMES = (
         scalar_scale=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0 / 99.0, 1.0, 1.0),
         policy_planes=NUM_POLICY_PLANES,
         policy_map=chess_policy_map,
+        attention_map=chess_attention_map,
         has_embedded_games=True,
         eval_flags="--data examples/games.pgn.gz",
     ),
@@ -128,6 +131,7 @@ def get_spec(name: str) -> GameSpec:
         policy_size=line_type.POLICY_SIZE,
         policy_planes=game.policy_planes,
         policy_map=game.policy_map() if game.policy_map else tuple(range(line_type.POLICY_SIZE)),
+        attention_map=game.attention_map() if game.attention_map else (),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
         num_symmetries=line_type.NUM_SYMMETRIES,
     )

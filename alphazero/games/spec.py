@@ -16,7 +16,10 @@ class GameSpec:
 
     policy_planes / policy_map: the convolutional policy head makes policy_planes planes; entry a of
     policy_map (length policy_size) is the flat index plane * height * width + square that holds
-    policy index a. num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
+    policy index a. attention_map: where the attention policy head has it (AttentionPolicyHead), with Q
+    squares on a board W wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions
+    to queen, rook and bishop; empty for games whose moves are none from a square to a square.
+    num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
     """
 
     name: str
@@ -28,6 +31,7 @@ class GameSpec:
     policy_size: int
     policy_planes: int
     policy_map: tuple[int, ...]
+    attention_map: tuple[int, ...]
     max_legal_moves: int
     num_symmetries: int
 

@@ -1,13 +1,11 @@
 // Python face of the bf16 kernels of training on the CPU.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
 
+#include <initializer_list>
 #include <span>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
@@ -26,6 +24,7 @@ using network::ChannelStatistics;
 using network::NormShape;
 
 using Floats = Input1<float>;
+using Pair = std::pair<Array1<float>, Array1<float>>;
 using Rows = nb::ndarray<const Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using RowsOut = nb::ndarray<Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Squares = nb::ndarray<const Bf16, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
@@ -54,8 +53,8 @@ void expect_alike(const First& first, const Others&... others) {
   expect((is_alike(others) && ...));
 }
 
-nb::tuple batch_norm(const Rows& input, const Floats& weight, const Floats& bias, float eps, bool rectifies,
-                     const RowsOut& output) {
+Pair batch_norm(const Rows& input, const Floats& weight, const Floats& bias, float eps, bool rectifies,
+                const RowsOut& output) {
   const NormShape shape{input.shape(0), input.shape(1)};
   expect_alike(input, output);
   expect(shape.rows > 0 && weight.size() == shape.channels && bias.size() == shape.channels);
@@ -65,12 +64,12 @@ nb::tuple batch_norm(const Rows& input, const Floats& weight, const Floats& bias
     found = network::batch_norm(shape, span_of(input), span_of(weight), span_of(bias), eps, rectifies,
                                 span_of(output));
   }
-  return nb::make_tuple(to_numpy(std::move(found.mean)), to_numpy(std::move(found.variance)));
+  return {to_numpy(std::move(found.mean)), to_numpy(std::move(found.variance))};
 }
 
-nb::tuple batch_norm_backward(const Rows& input, const Rows& output, const Rows& output_gradient,
-                              const Floats& weight, const Floats& mean, const Floats& variance, float eps,
-                              bool rectifies, const RowsOut& input_gradient) {
+Pair batch_norm_backward(const Rows& input, const Rows& output, const Rows& output_gradient,
+                         const Floats& weight, const Floats& mean, const Floats& variance, float eps,
+                         bool rectifies, const RowsOut& input_gradient) {
   const NormShape shape{input.shape(0), input.shape(1)};
   expect_alike(input, output, output_gradient, input_gradient);
   expect(shape.rows > 0 && weight.size() == shape.channels && mean.size() == shape.channels &&
@@ -84,7 +83,7 @@ nb::tuple batch_norm_backward(const Rows& input, const Rows& output, const Rows&
         network::batch_norm_backward(shape, span_of(input), span_of(output), span_of(output_gradient),
                                      span_of(weight), statistics, eps, rectifies, span_of(input_gradient));
   }
-  return nb::make_tuple(to_numpy(std::move(gradients.weight)), to_numpy(std::move(gradients.bias)));
+  return {to_numpy(std::move(gradients.weight)), to_numpy(std::move(gradients.bias))};
 }
 
 template <typename Array>
@@ -93,7 +92,8 @@ BlockShape block_shape(const Array& array) {
   return {array.shape(0), array.shape(1), array.shape(2)};
 }
 
-void expect_small(const BlockShape& shape, std::initializer_list<std::pair<std::size_t, std::size_t>> shapes) {
+void expect_small(const BlockShape& shape,
+                  std::initializer_list<std::pair<std::size_t, std::size_t>> shapes) {
   for (const auto& [positions, channels] : shapes) {
     expect(positions == shape.positions && channels == shape.channels);
   }
@@ -144,10 +144,11 @@ void excite_backward_large(const Squares& output, const Squares& output_gradient
 }  // namespace
 
 void bind_network(nb::module_& module) {
-  module.def("batch_norm", &batch_norm, "input"_a.noconvert(), "weight"_a.noconvert(), "bias"_a.noconvert(),
-             "eps"_a, "rectifies"_a, "output"_a.noconvert(),
-             "BatchNorm of bf16 rows (u16 [rows, channels]) and, where `rectifies`, ReLU, into output; weight "
-             "and bias f32 [channels]. Gives mean and variance (divided by rows), f32 [channels].");
+  module.def(
+      "batch_norm", &batch_norm, "input"_a.noconvert(), "weight"_a.noconvert(), "bias"_a.noconvert(), "eps"_a,
+      "rectifies"_a, "output"_a.noconvert(),
+      "BatchNorm of bf16 rows (u16 [rows, channels]) and, where `rectifies`, ReLU, into output; weight "
+      "and bias f32 [channels]. Gives mean and variance (divided by rows), f32 [channels].");
   module.def("batch_norm_backward", &batch_norm_backward, "input"_a.noconvert(), "output"_a.noconvert(),
              "output_gradient"_a.noconvert(), "weight"_a.noconvert(), "mean"_a.noconvert(),
              "variance"_a.noconvert(), "eps"_a, "rectifies"_a, "input_gradient"_a.noconvert(),
@@ -155,7 +156,8 @@ void bind_network(nb::module_& module) {
   module.def("squeeze", &squeeze, "branch"_a.noconvert(), "means"_a.noconvert(),
              "Means over squares of bf16 (u16 [positions, squares, channels]), f32 [positions, channels].");
   module.def("excite", &excite, "skip"_a.noconvert(), "branch"_a.noconvert(), "scale"_a.noconvert(),
-             "shift"_a.noconvert(), "output"_a.noconvert(), "output = max(0, skip + branch * scale + shift).");
+             "shift"_a.noconvert(), "output"_a.noconvert(),
+             "output = max(0, skip + branch * scale + shift).");
   module.def("excite_backward_small", &excite_backward_small, "branch"_a.noconvert(), "output"_a.noconvert(),
              "output_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
              "Writes the gradients of scale and shift of `excite`.");

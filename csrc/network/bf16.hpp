@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstdint>
 
-// The one that fits the CPU is chosen when the program starts. Vectors run over channels and sums over rows, so
-// that all of them give the same bits.
+// The one that fits the CPU is chosen when the program starts. Vectors run over channels and sums over rows,
+// so that all of them give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ALPHAZERO_FOR_EACH_CPU \

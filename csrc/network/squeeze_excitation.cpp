@@ -46,8 +46,8 @@ ALPHAZERO_FOR_EACH_CPU void write_large_gradients(const Bf16* __restrict output,
                                                   std::size_t channels, const float* __restrict scale,
                                                   const float* __restrict mean_gradient, float share,
                                                   Bf16* __restrict of_skip, Bf16* __restrict of_branch) {
-  for (std::size_t square = 0; square < squares; ++square, output += channels, gradient += channels,
-                   of_skip += channels, of_branch += channels) {
+  for (std::size_t square = 0; square < squares;
+       ++square, output += channels, gradient += channels, of_skip += channels, of_branch += channels) {
     for (std::size_t c = 0; c < channels; ++c) {
       const float passed = widened(output[c]) <= 0.0F ? 0.0F : widened(gradient[c]);
       of_skip[c] = narrowed(passed);
@@ -100,8 +100,8 @@ void excite_backward_large(BlockShape shape, std::span<const Bf16> output,
     const std::size_t at = n * shape.squares * shape.channels;
     const std::size_t small = n * shape.channels;
     write_large_gradients(output.data() + at, output_gradient.data() + at, shape.squares, shape.channels,
-                          scale.data() + small, mean_gradient.data() + small, share, skip_gradient.data() + at,
-                          branch_gradient.data() + at);
+                          scale.data() + small, mean_gradient.data() + small, share,
+                          skip_gradient.data() + at, branch_gradient.data() + at);
   }
 }
 

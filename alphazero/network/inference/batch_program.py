@@ -7,6 +7,7 @@ from torch import Tensor
 
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.forward import Forward
+from alphazero.network.inference.policy_places import PolicyPlaces
 
 # Shapes: B positions (the batch size, padding included), N bytes of a packed position, C planes,
 # H x W board, Q = H * W squares, P bit planes or policy planes, S scalar planes, K legal moves over all
@@ -82,16 +83,19 @@ class BatchProgram:
     """
 
     def __init__(
-        self, forward: Forward, spec: GameSpec, batch_size: int, device: torch.device, dtype: torch.dtype
+        self,
+        forward: Forward,
+        places: PolicyPlaces,
+        spec: GameSpec,
+        batch_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         self.forward = forward
         self.max_moves = batch_size * spec.max_legal_moves
         self.expand = PlaneExpander(spec, batch_size, device, dtype)
-        squares = spec.board_height * spec.board_width
-        self.policy_size = squares * spec.policy_planes
-        # Policy index to its place in [Q, P]; policy_map counts in [P, Q].
-        policy_map_A = torch.tensor(spec.policy_map, dtype=torch.int64, device=device)
-        self.place_A = policy_map_A % squares * spec.policy_planes + policy_map_A // squares
+        self.policy_size = places.size
+        self.place_A = torch.tensor(places.place, dtype=torch.int64, device=device)
         self.number_M = torch.arange(self.max_moves, dtype=torch.int32, device=device)
         self.last_row = batch_size - 1
         self.packed_BN = torch.zeros((batch_size, spec.packed_bytes), dtype=torch.uint8, device=device)
@@ -103,10 +107,10 @@ class BatchProgram:
     @torch.inference_mode()
     def run(self, num_moves: int) -> None:
         """Evaluate what is in the buffers; of the legal moves the first `num_moves`."""
-        policy_BQP, wdl_logits_B3 = self.forward(self.expand(self.packed_BN))
+        policy_BL, wdl_logits_B3 = self.forward(self.expand(self.packed_BN))
         torch.softmax(wdl_logits_B3.float(), dim=1, out=self.wdl_B3)
         # Move k belongs to the position whose moves end after k, moves beyond the last to any.
         row_K = torch.searchsorted(self.offset_B1[1:], self.number_M[:num_moves], right=True)
         place_K = row_K.clamp_(max=self.last_row).mul_(self.policy_size)
         place_K += self.place_A.index_select(0, self.index_M[:num_moves])
-        self.logits_M[:num_moves].copy_(policy_BQP.view(-1).index_select(0, place_K))
+        self.logits_M[:num_moves].copy_(policy_BL.view(-1).index_select(0, place_K))

@@ -16,6 +16,7 @@ from alphazero.network.inference.batch_program import BatchProgram
 from alphazero.network.inference.folding import check_fits, fold_tensors
 from alphazero.network.inference.forward import Forward, ModuleForward
 from alphazero.network.inference.onednn_forward import OneDnnForward, why_not_onednn
+from alphazero.network.inference.policy_places import policy_places
 from alphazero.network.inference.runner import BatchBuffers, CpuRunner, CudaRunner, Runner
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import DTYPES
@@ -77,6 +78,7 @@ class NetworkEvaluator:
         compiled: bool = False,
     ) -> None:
         self.spec = spec
+        self.places = policy_places(network.config, spec)
         self.device = device
         self.batch_size = batch_size
         self.dtype = DTYPES[precision]
@@ -84,7 +86,7 @@ class NetworkEvaluator:
         self._make_buffers(make_forward(network, device, self.dtype, batch_size, compiled), in_flight)
 
     def _make_buffers(self, forward: Forward, in_flight: int) -> None:
-        self.program = BatchProgram(forward, self.spec, self.batch_size, self.device, self.dtype)
+        self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
         self.max_moves = self.program.max_moves
         on_cuda = self.device.type == "cuda"
         self.runner: Runner = CudaRunner(self.program, self.device) if on_cuda else CpuRunner(self.program)

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from alphazero.network.inference.folding import fold_batch_norm
+from alphazero.network.model.attention_policy import AttentionPolicyHead
 from alphazero.network.model.resnet import AlphaZeroNet
 
-# Shapes: B positions, C channels, H x W board, P policy planes, Q = H * W squares, 3 = win, draw, loss.
+# Shapes: B positions, C channels, H x W board, L numbers of the policy head, 3 = win, draw, loss.
 
 
 class Forward(Protocol):
@@ -23,7 +23,10 @@ class Forward(Protocol):
         """How it computes, for people."""
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes, channels last, to policy planes [B, Q, P], contiguous, and logits of WDL [B, 3]."""
+        """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
+
+        policy_places.py says where in L a policy index is.
+        """
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """Take new weights, as folding.fold_tensors gives them."""
@@ -60,11 +63,12 @@ class ModuleForward:
 
     def _plain(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         network = self.network
-        tower_BCHW = network.blocks(functional.relu(network.input(planes_BCHW)))
+        tower_BCHW = network.blocks(network.input(planes_BCHW, rectifies=True))
         # The policy head without its gather: that comes with the one of the legal moves.
-        policy_BPHW = network.policy.output(functional.relu(network.policy.hidden(tower_BCHW)))
-        policy_BQP = policy_BPHW.permute(0, 2, 3, 1).flatten(1, 2).contiguous()
-        return policy_BQP, network.value(tower_BCHW)
+        if isinstance(network.policy, AttentionPolicyHead):
+            return network.policy.all_moves(tower_BCHW), network.value(tower_BCHW)
+        policy_BPHW = network.policy.output(network.policy.hidden(tower_BCHW, rectifies=True))
+        return policy_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous(), network.value(tower_BCHW)
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:

@@ -20,12 +20,16 @@ from torch.nn import functional
 from alphazero.config import NetworkConfig
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.folding import fold_tensors
+from alphazero.network.model.attention_policy import logits_of_moves
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import has_onednn_bf16
 
-# Shapes: B positions, C channels, H x W board, P policy planes, Q = H * W squares, 3 = win, draw, loss.
+# Shapes: B positions, C channels, H x W board, P policy planes, L numbers of the policy head, O offsets of
+# promotions, Q = H * W squares, 3 = win, draw, loss.
 
 ONES = [1, 1]
+# Klambauer et al. 2017, arXiv:1706.02515, equation 2; as torch.nn.functional.selu has them.
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def why_not_onednn(dtype: torch.dtype) -> str:
@@ -100,13 +104,48 @@ class Block:
 
 
 @dataclass(frozen=True)
+class ConvolutionalPolicy:
+    """PolicyHead without its gather."""
+
+    hidden: Packed
+    output: Packed
+
+    def __call__(self, tower_BCHW: Tensor) -> Tensor:
+        """[B, L]: planes, square by square."""
+        planes_BPHW = self.output(self.hidden(tower_BCHW, "relu"))
+        return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
+
+
+@dataclass(frozen=True)
+class AttentionPolicy:
+    """AttentionPolicyHead without its gather. half_embed: the embedding with half its weights and bias."""
+
+    embed: Packed
+    half_embed: Packed
+    query: Packed
+    key: Packed
+    promotion_OC: Tensor
+
+    def __call__(self, tower_BCHW: Tensor) -> Tensor:
+        """[B, L]: as AttentionPolicyHead.all_moves."""
+        # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its sigmoid,
+        # rounds whole vectors and what is left over differently.
+        half_BCHW = self.half_embed(tower_BCHW, "tanh")
+        below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
+        embedded_BCHW = self.embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
+        query_BQC, key_BQC = (
+            layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (self.query, self.key)
+        )
+        return logits_of_moves(query_BQC, key_BQC, self.promotion_OC, tower_BCHW.shape[3])
+
+
+@dataclass(frozen=True)
 class Layers:
     """All layers of a network, packed."""
 
     input: Packed
     blocks: tuple[Block, ...]
-    policy_hidden: Packed
-    policy_output: Packed
+    policy: ConvolutionalPolicy | AttentionPolicy
     value_reduce: Packed
     value_hidden: Packed
     value_output: Packed
@@ -136,11 +175,9 @@ class OneDnnForward:
                 tower_BCHW = block.second.add_to(tower_BCHW, branch_BCHW)
             else:
                 tower_BCHW = self._excite(block.squeeze, block.second(branch_BCHW), tower_BCHW)
-        policy_BPHW = layers.policy_output(layers.policy_hidden(tower_BCHW, "relu"))
-        policy_BQP = policy_BPHW.permute(0, 2, 3, 1).flatten(1, 2).contiguous()
         reduced_BX = layers.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
         wdl_B3 = layers.value_output.of_rows(layers.value_hidden.of_rows(reduced_BX, "relu"))
-        return policy_BQP, wdl_B3
+        return layers.policy(tower_BCHW), wdl_B3
 
     def _excite(self, squeeze: Squeeze, branch_BCHW: Tensor, skip_BCHW: Tensor) -> Tensor:
         """relu(skip + scale * branch + shift)."""
@@ -179,11 +216,24 @@ class Packer:
         return Layers(
             input=self._convolution(folded, "input.conv"),
             blocks=blocks,
-            policy_hidden=self._convolution(folded, "policy.hidden.conv"),
-            policy_output=self._convolution(folded, "policy.output"),
+            policy=self._policy(folded),
             value_reduce=self._convolution(folded, "value.reduce.conv"),
             value_hidden=self._fully_connected(hidden_OX, folded["value.hidden.bias"]),
             value_output=self._fully_connected(folded["value.output.weight"], folded["value.output.bias"]),
+        )
+
+    def _policy(self, folded: Mapping[str, Tensor]) -> ConvolutionalPolicy | AttentionPolicy:
+        if self.config.policy_head == "convolution":
+            return ConvolutionalPolicy(
+                self._convolution(folded, "policy.hidden.conv"), self._convolution(folded, "policy.output")
+            )
+        weight_CC, bias_C = folded["policy.embed.weight"], folded["policy.embed.bias"]
+        return AttentionPolicy(
+            embed=self._at_squares(weight_CC, bias_C),
+            half_embed=self._at_squares(weight_CC / 2, bias_C / 2),
+            query=self._at_squares(folded["policy.query.weight"], folded["policy.query.bias"]),
+            key=self._at_squares(folded["policy.key.weight"], folded["policy.key.bias"]),
+            promotion_OC=folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True),
         )
 
     def _squeeze(self, folded: Mapping[str, Tensor], name: str) -> Squeeze:
@@ -199,6 +249,11 @@ class Packer:
         weight = folded[f"{name}.weight"]
         input_shape = [self.batch_size, weight.shape[1], *self.board]
         return self._pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape)
+
+    def _at_squares(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
+        """A fully connected layer for each square: a convolution of one square."""
+        input_shape = [self.batch_size, weight_OC.shape[1], *self.board]
+        return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
 
     def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
         input_shape = [1, weight_OC.shape[1], self.batch_size, 1]

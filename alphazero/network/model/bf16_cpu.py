@@ -34,27 +34,27 @@ def is_fused(input_BCHW: Tensor) -> bool:
 
 def batch_norm(input_BCHW: Tensor, norm: nn.BatchNorm2d, *, rectifies: bool) -> Tensor:
     """BatchNorm by the batch's statistics, which move the module's; with `rectifies`, ReLU behind it."""
-    output: Tensor = _BatchNorm.apply(input_BCHW, norm.weight, norm.bias, norm, rectifies)  # type: ignore[no-untyped-call]
+    output: Tensor = _BatchNorm.apply(input_BCHW, norm.weight, norm.bias, norm, rectifies)
     return output
 
 
 def excited_residual(skip_BCHW: Tensor, branch_BCHW: Tensor, squeeze: nn.Linear, excite: nn.Linear) -> Tensor:
-    """relu(skip + squeeze-excitation of branch), as SqueezeExcitation and ResidualBlock say; layers in fp32."""
-    output: Tensor = _ExcitedResidual.apply(  # type: ignore[no-untyped-call]
+    """relu(skip + squeeze-excitation of branch), as ResidualBlock has it; its two layers in fp32."""
+    output: Tensor = _ExcitedResidual.apply(
         skip_BCHW, branch_BCHW, squeeze.weight, squeeze.bias, excite.weight, excite.bias
     )
     return output
 
 
-def _squares_BSC(tensor_BCHW: Tensor) -> Bits:
+def _squares(tensor_BCHW: Tensor) -> Bits:
     """The numbers of a tensor in channels-last memory as bits, without a copy."""
     bits_BHWC = tensor_BCHW.detach().permute(0, 2, 3, 1).view(torch.uint16)
     squares: Bits = bits_BHWC.flatten(1, 2).numpy()
     return squares
 
 
-def _rows_MC(tensor_BCHW: Tensor) -> Bits:
-    squares = _squares_BSC(tensor_BCHW)
+def _rows(tensor_BCHW: Tensor) -> Bits:
+    squares = _squares(tensor_BCHW)
     return squares.reshape(-1, squares.shape[2])
 
 
@@ -73,14 +73,14 @@ class _BatchNorm(torch.autograd.Function):
         rectifies: bool,
     ) -> Tensor:
         output_BCHW = torch.empty_like(input_BCHW)
-        rows = _rows_MC(input_BCHW)
+        rows = _rows(input_BCHW)
         mean, variance = _core.batch_norm(
             rows,
             weight_C.detach().numpy(),
             bias_C.detach().numpy(),
             norm.eps,
             rectifies,
-            _rows_MC(output_BCHW),
+            _rows(output_BCHW),
         )
         if norm.track_running_stats:
             _move(norm.running_mean, mean, norm.momentum)
@@ -90,20 +90,20 @@ class _BatchNorm(torch.autograd.Function):
         return output_BCHW
 
     @staticmethod
-    def backward(ctx: Any, gradient_BCHW: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]  # noqa: ANN401
+    def backward(ctx: Any, gradient_BCHW: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         input_BCHW, output_BCHW, weight_C = ctx.saved_tensors
         input_gradient_BCHW = torch.empty_like(input_BCHW)
         mean, variance = ctx.statistics
         weight_gradient, bias_gradient = _core.batch_norm_backward(
-            _rows_MC(input_BCHW),
-            _rows_MC(output_BCHW),
-            _rows_MC(_in_order(gradient_BCHW)),
+            _rows(input_BCHW),
+            _rows(output_BCHW),
+            _rows(_in_order(gradient_BCHW)),
             weight_C.detach().numpy(),
             mean,
             variance,
             ctx.eps,
             ctx.rectifies,
-            _rows_MC(input_gradient_BCHW),
+            _rows(input_gradient_BCHW),
         )
         return (
             input_gradient_BCHW,
@@ -131,7 +131,7 @@ class _ExcitedResidual(torch.autograd.Function):
         excite_bias: Tensor,
     ) -> Tensor:
         mean_BC = torch.empty(branch_BCHW.shape[:2])
-        _core.squeeze(_squares_BSC(branch_BCHW), mean_BC.numpy())
+        _core.squeeze(_squares(branch_BCHW), mean_BC.numpy())
         with torch.autocast("cpu", enabled=False):
             squeezed_BU = functional.relu(functional.linear(mean_BC, squeeze_weight, squeeze_bias))
             excited_B2C = functional.linear(squeezed_BU, excite_weight, excite_bias)
@@ -139,11 +139,11 @@ class _ExcitedResidual(torch.autograd.Function):
         scale_BC.sigmoid_()
         output_BCHW = torch.empty_like(branch_BCHW)
         _core.excite(
-            _squares_BSC(skip_BCHW),
-            _squares_BSC(branch_BCHW),
+            _squares(skip_BCHW),
+            _squares(branch_BCHW),
             scale_BC.numpy(),
             shift_BC.numpy(),
-            _squares_BSC(output_BCHW),
+            _squares(output_BCHW),
         )
         ctx.save_for_backward(
             branch_BCHW, output_BCHW, mean_BC, squeezed_BU, scale_BC, squeeze_weight, excite_weight
@@ -151,15 +151,15 @@ class _ExcitedResidual(torch.autograd.Function):
         return output_BCHW
 
     @staticmethod
-    def backward(ctx: Any, gradient_BCHW: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]  # noqa: ANN401
+    def backward(ctx: Any, gradient_BCHW: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         branch_BCHW, output_BCHW, mean_BC, squeezed_BU, scale_BC, squeeze_weight, excite_weight = (
             ctx.saved_tensors
         )
-        gradient = _squares_BSC(_in_order(gradient_BCHW))
-        output = _squares_BSC(output_BCHW)
+        gradient = _squares(_in_order(gradient_BCHW))
+        output = _squares(output_BCHW)
         scale_gradient_BC, shift_gradient_BC = torch.empty_like(mean_BC), torch.empty_like(mean_BC)
         _core.excite_backward_small(
-            _squares_BSC(branch_BCHW), output, gradient, scale_gradient_BC.numpy(), shift_gradient_BC.numpy()
+            _squares(branch_BCHW), output, gradient, scale_gradient_BC.numpy(), shift_gradient_BC.numpy()
         )
         # sigmoid' = scale (1 - scale); both layers by the chain rule.
         excited_gradient_B2C = torch.cat(
@@ -176,8 +176,8 @@ class _ExcitedResidual(torch.autograd.Function):
             gradient,
             scale_BC.numpy(),
             mean_gradient_BC.numpy(),
-            _squares_BSC(skip_gradient_BCHW),
-            _squares_BSC(branch_gradient_BCHW),
+            _squares(skip_gradient_BCHW),
+            _squares(branch_gradient_BCHW),
         )
         return (
             skip_gradient_BCHW,

@@ -7,7 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from alphazero.config import NetworkConfig
+from alphazero.errors import ConfigError
 from alphazero.games.spec import GameSpec
+from alphazero.network.model import bf16_cpu
+from alphazero.network.model.attention_policy import AttentionPolicyHead
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -23,10 +26,13 @@ class ConvNorm(nn.Module):
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
         self.norm: nn.Module = nn.BatchNorm2d(out_channels, eps=BATCH_NORM_EPS)
 
-    def forward(self, input_BCHW: Tensor) -> Tensor:
-        """[B, in_channels, H, W] -> [B, out_channels, H, W], no activation."""
-        normed_BCHW: Tensor = self.norm(self.conv(input_BCHW))
-        return normed_BCHW
+    def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:
+        """[B, in_channels, H, W] -> [B, out_channels, H, W]; ReLU behind it where it `rectifies`."""
+        convolved_BCHW: Tensor = self.conv(input_BCHW)
+        if self.training and isinstance(self.norm, nn.BatchNorm2d) and bf16_cpu.is_fused(convolved_BCHW):
+            return bf16_cpu.batch_norm(convolved_BCHW, self.norm, rectifies=rectifies)
+        normed_BCHW: Tensor = self.norm(convolved_BCHW)
+        return functional.relu(normed_BCHW) if rectifies else normed_BCHW
 
     def fold(self) -> None:
         """Put the running statistics into the convolution, for good; only for inference."""
@@ -55,8 +61,20 @@ class PolicyHead(nn.Module):
 
     def forward(self, tower_BCHW: Tensor) -> Tensor:
         """[B, filters, H, W] -> logits [B, A]."""
-        planes_BCHW: Tensor = self.output(functional.relu(self.hidden(tower_BCHW)))
+        planes_BCHW: Tensor = self.output(self.hidden(tower_BCHW, rectifies=True))
         return planes_BCHW.flatten(1).index_select(1, self.policy_map_A)
+
+
+def make_policy_head(config: NetworkConfig, spec: GameSpec) -> PolicyHead | AttentionPolicyHead:
+    """The head that the settings ask for. Raises ConfigError where the game has no such head."""
+    if config.policy_head == "convolution":
+        return PolicyHead(config, spec)
+    if not spec.attention_map:
+        raise ConfigError(
+            f"policy_head attention: a move of {spec.name} does not go from a square to a square; "
+            "expected convolution"
+        )
+    return AttentionPolicyHead(config, spec)
 
 
 class ValueHead(nn.Module):
@@ -71,7 +89,7 @@ class ValueHead(nn.Module):
 
     def forward(self, tower_BCHW: Tensor) -> Tensor:
         """[B, filters, H, W] -> logits [B, 3] of win, draw, loss for the side to move."""
-        reduced_BCHW = functional.relu(self.reduce(tower_BCHW))
+        reduced_BCHW = self.reduce(tower_BCHW, rectifies=True)
         wdl_B3: Tensor = self.output(functional.relu(self.hidden(reduced_BCHW.flatten(1))))
         return wdl_B3
 
@@ -88,5 +106,5 @@ class MovesLeftHead(nn.Module):
 
     def forward(self, tower_BCHW: Tensor) -> Tensor:
         """[B, filters, H, W] -> plies to the end of the game [B, 1], never negative."""
-        reduced_BCHW = functional.relu(self.reduce(tower_BCHW))
+        reduced_BCHW = self.reduce(tower_BCHW, rectifies=True)
         return functional.relu(self.output(functional.relu(self.hidden(reduced_BCHW.flatten(1)))))

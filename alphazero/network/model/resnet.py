@@ -12,7 +12,8 @@ from torch.nn import functional
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.spec import GameSpec
-from alphazero.network.model.heads import ConvNorm, MovesLeftHead, PolicyHead, ValueHead
+from alphazero.network.model import bf16_cpu
+from alphazero.network.model.heads import ConvNorm, MovesLeftHead, ValueHead, make_policy_head
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -61,7 +62,9 @@ class ResidualBlock(nn.Module):
 
     def forward(self, input_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]."""
-        branch_BCHW = self.second(functional.relu(self.first(input_BCHW)))
+        branch_BCHW = self.second(self.first(input_BCHW, rectifies=True))
+        if self.se is not None and self.training and bf16_cpu.is_fused(branch_BCHW):
+            return bf16_cpu.excited_residual(input_BCHW, branch_BCHW, self.se.squeeze, self.se.excite)
         if self.se is not None:
             branch_BCHW = self.se(branch_BCHW)
         return torch.relu_(
@@ -85,14 +88,14 @@ class AlphaZeroNet(nn.Module):
         se_units = squeeze_units(config)
         self.input = ConvNorm(spec.num_planes, config.filters, 3)
         self.blocks = nn.Sequential(*(ResidualBlock(config.filters, se_units) for _ in range(config.blocks)))
-        self.policy = PolicyHead(config, spec)
+        self.policy = make_policy_head(config, spec)
         self.value = ValueHead(config, spec)
         self.moves_left = MovesLeftHead(config, spec) if config.moves_left else None
         initialise(self, generator)
 
     def forward(self, planes_BCHW: Tensor) -> NetworkOutput:
         """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput."""
-        tower_BCHW = self.blocks(functional.relu(self.input(planes_BCHW)))
+        tower_BCHW = self.blocks(self.input(planes_BCHW, rectifies=True))
         moves_left_B1 = None if self.moves_left is None else self.moves_left(tower_BCHW)
         return NetworkOutput(self.policy(tower_BCHW), self.value(tower_BCHW), moves_left_B1)
 

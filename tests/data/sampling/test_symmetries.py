@@ -130,7 +130,7 @@ MIRRORED_INDEX = _mirrored_indices()
 
 
 def test_a_run_mirrors_chess_only_when_asked() -> None:
-    games = [[12 | 28 << 6, 52 | 36 << 6, 4 | 12 << 6, 60 | 52 << 6] + [1 | 18 << 6, 62 | 45 << 6]]
+    games = [[12 | 28 << 6, 52 | 36 << 6, 4 | 12 << 6, 60 | 52 << 6, 1 | 18 << 6, 62 | 45 << 6]]
     window, spec = window_of("chess", games), get_spec("chess")
     plan = BatchPlan(64, 64, (1,))
     runtime = Runtime(0, 0, 1, 1, torch.device("cpu"), "gloo", "here")

@@ -15,6 +15,14 @@ SHAPES = {
     "connect4-4x32": ("connect4", {"blocks": 4, "filters": 32, "se_ratio": 0, "value_hidden": 128}),
     "connect4-5x64": ("connect4", {"blocks": 5, "filters": 64, "se_ratio": 0, "value_hidden": 128}),
     "chess-6x64-se": ("chess", {"blocks": 6, "filters": 64, "se_ratio": 8, "value_hidden": 128}),
+    "chess-2x64-attention": (
+        "chess",
+        {"blocks": 2, "filters": 64, "se_ratio": 8, "value_hidden": 128, "policy_head": "attention"},
+    ),
+    "chess-2x36-attention": (
+        "chess",
+        {"blocks": 2, "filters": 36, "se_ratio": 4, "value_hidden": 30, "policy_head": "attention"},
+    ),
     # No multiple of what the processor's vectors hold, so that every loop has a remainder.
     "connect4-2x36-se": ("connect4", {"blocks": 2, "filters": 36, "se_ratio": 4, "value_hidden": 30}),
 }

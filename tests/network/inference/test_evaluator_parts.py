@@ -12,6 +12,7 @@ from alphazero.network.inference.batch_program import BatchProgram, PlaneExpande
 from alphazero.network.inference.folding import fold_batch_norm, fold_tensors
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.onednn_forward import OneDnnForward
+from alphazero.network.inference.policy_places import policy_places
 from alphazero.network.inference.runner import (
     WARM_UP_RUNS,
     BatchBuffers,
@@ -39,22 +40,24 @@ def test_the_expander_makes_the_planes_of_expand_planes(game, dtype):
 
 
 @pytest.mark.parametrize("se_ratio", [0, 4])
-@pytest.mark.parametrize("game", GAMES)
-def test_the_fused_forward_pass_equals_the_modules(game, se_ratio):
-    network = trained_like(game, se_ratio=se_ratio, value_hidden=24)
+@pytest.mark.parametrize(
+    ("game", "policy_head"), [*((game, "convolution") for game in GAMES), ("chess", "attention")]
+)
+def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
+    network = trained_like(game, se_ratio=se_ratio, value_hidden=24, policy_head=policy_head)
     planes_BCHW = expand_planes(torch.from_numpy(positions(game, 6)[0]), network.spec, torch.channels_last)
     with torch.inference_mode():
         fused = OneDnnForward(network, torch.float32, 6)(planes_BCHW)
         modules = ModuleForward(network, CPU, torch.float32, compiled=False)(planes_BCHW)
         whole = network.eval()(planes_BCHW)
+    tolerance = (
+        1e-4 if policy_head == "convolution" else 1e-3
+    )  # logits of attention are products of two outputs
     for one, other in zip(fused, modules, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    squares = network.spec.board_height * network.spec.board_width
-    assert fused[0].shape == (6, squares, network.spec.policy_planes)
-    policy_BPQ = modules[0].transpose(1, 2).flatten(1)
-    torch.testing.assert_close(
-        policy_BPQ[:, list(network.spec.policy_map)], whole.policy_BA, rtol=1e-4, atol=1e-4
-    )
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    places = policy_places(network.config, network.spec)
+    assert fused[0].shape == (6, places.size)
+    torch.testing.assert_close(modules[0][:, list(places.place)], whole.policy_BA, rtol=1e-4, atol=1e-4)
 
 
 def test_folding_leaves_no_batch_norm():
@@ -104,7 +107,9 @@ def test_compiled_modules_take_new_weights_without_compiling_again():
 def make_program(batch_size: int = 4) -> BatchProgram:
     network = trained_like("connect4")
     forward = OneDnnForward(network, torch.float32, batch_size)
-    return BatchProgram(forward, network.spec, batch_size, CPU, torch.float32)
+    return BatchProgram(
+        forward, policy_places(network.config, network.spec), network.spec, batch_size, CPU, torch.float32
+    )
 
 
 def test_moves_beyond_the_last_do_not_touch_those_before():

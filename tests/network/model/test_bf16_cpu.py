@@ -1,4 +1,4 @@
-"""The core's bf16 functions against torch's in double precision: outputs, gradients, statistics, bad numbers."""
+"""The core's bf16 functions against torch's in double precision: outputs, gradients, statistics."""
 
 from __future__ import annotations
 

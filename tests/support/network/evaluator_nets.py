@@ -9,7 +9,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 
 
-def trained_like(game: str, seed: int = 4, **shape: int | bool) -> AlphaZeroNet:
+def trained_like(game: str, seed: int = 4, **shape: int | bool | str) -> AlphaZeroNet:
     """A network whose BatchNorms hold statistics and factors of their own, and whose biases are not 0."""
     generator = torch.Generator().manual_seed(seed)
     settings = {"blocks": 2, "filters": 16, "se_ratio": 4, "value_hidden": 8, **shape}
