@@ -245,8 +245,8 @@ void BatchEncoder<G>::take_value(const Place& place, const Scratch& scratch, con
 }
 
 template <Game G>
-void BatchEncoder<G>::encode_sample(Place place, HistoryFill fill, const ValueTarget& value,
-                                    Scratch& scratch, std::uint8_t* packed, Targets& targets) const {
+void BatchEncoder<G>::encode_sample(Place place, HistoryFill fill, const ValueTarget& value, Scratch& scratch,
+                                    std::uint8_t* packed, Targets& targets) const {
   const ShardColumns& shard = *place.shard;
   if (!shard.result_valid[place.game]) fail(shard, place.game, place.ply, "the game has no result");
   replay(place, scratch);

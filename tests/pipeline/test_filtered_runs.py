@@ -11,12 +11,11 @@ import zstandard
 
 from alphazero.cli.main import main
 from alphazero.config import DataConfig
-from alphazero.data.pgn.importer import import_pgn
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
 from alphazero.pipeline.start.open_data import open_data
 from alphazero.training.exchange import Exchange
-from tests.support.data.lichess_games import lichess_games, write_pgn
+from tests.support.data.lichess_games import lichess_games
 from tests.support.paths import REPOSITORY
 
 TINY_AMOUNTS = (
@@ -44,18 +43,10 @@ def months() -> dict[str, list[chess.pgn.Game]]:
     return {"2019-11": lichess_games(300, "November"), "2019-12": lichess_games(100, "December")}
 
 
-def reads_clocks(directory: Path) -> bool:
-    write_pgn(directory / "one.pgn", lichess_games(1, "one"))
-    report = import_pgn([directory / "one.pgn"], directory / "one", workers=1, progress=False)
-    return report.manifest.version == 2
-
-
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the imports of the recipe have run."""
     directory = tmp_path_factory.mktemp("recipe")
-    if not reads_clocks(directory):
-        pytest.skip("the import of PGN does not read time controls and clocks")
     for month, games in months().items():
         text = ("\n\n".join(map(str, games)) + "\n").encode()
         (directory / f"lichess_db_standard_rated_{month}.pgn.zst").write_bytes(zstandard.compress(text))
