@@ -38,7 +38,7 @@ from tests.fuzz.mutation import Mutate, damaged
 from tests.support.data.lc0_records import as_v7, records_of, standard_game
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.saving import checkpoint_of
-from tests.support.network.lc0_files import net_file, weights_fields
+from tests.support.network.lc0_files import net_file, network_format, weights_fields
 from tests.support.paths import REPOSITORY
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
@@ -212,10 +212,12 @@ def make_safetensors(directory: Path, random: Random) -> Path:
 
 
 def make_lc0(directory: Path, random: Random) -> Path:
-    config = NetworkConfig(blocks=1, filters=8, value_hidden=8)
+    head, policy = random.choice((("convolution", 2), ("attention", 3)))
+    config = NetworkConfig(blocks=1, filters=8, value_hidden=8, policy_head=head)
     network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(random.randrange(3)))
     path = directory / "net.pb.gz"
-    path.write_bytes(gzip.compress(net_file(weights_fields(network)), 1))
+    layout = network_format(policy=policy)
+    path.write_bytes(gzip.compress(net_file(weights_fields(network), format_bytes=layout), 1))
     return path
 
 

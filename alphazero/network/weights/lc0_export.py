@@ -18,9 +18,18 @@ from alphazero.config import NetworkConfig
 from alphazero.errors import WeightsError
 from alphazero.files import replacing
 from alphazero.games.registry import get_spec
+from alphazero.network.weights.lc0_format import (
+    INPUT_CLASSICAL_112,
+    LINEAR16,
+    MOVES_LEFT_V1,
+    OUTPUT_WDL,
+    POLICY_NUMBERS,
+    TOWER_WITH_SE,
+    TOWER_WITHOUT_SE,
+    VALUE_WDL,
+)
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import (
-    LINEAR16,
     MAGIC,
     RULE50_PLANE,
     RULE50_SCALE,
@@ -30,11 +39,9 @@ from alphazero.network.weights.lc0_weights import (
     tensor_layout,
 )
 
-# The first version that reads networks with a format message; 0.29 is needed for Mish, which we have not.
-MIN_VERSION = (0, 21, 0)
-# NetworkFormat's numbers: 112 classical planes, WDL, convolutional policy, and the tower's two structures.
-INPUT_CLASSICAL_112, OUTPUT_WDL, POLICY_CONVOLUTION, VALUE_WDL, MOVES_LEFT_V1 = 1, 2, 2, 2, 1
-TOWER_WITHOUT_SE, TOWER_WITH_SE = 3, 4
+# The first version that evaluates such a network: 0.21 reads the format message, 0.29 the attention policy
+# head (0.28 refuses it, but lczero-training asks for 0.21 there all the same).
+MIN_VERSIONS = {"convolution": (0, 21, 0), "attention": (0, 29, 0)}
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
 POLICY_PLANES = 80
 FIXED_SIZES = {"value_channels": 32, "value_hidden": 128}
@@ -63,12 +70,13 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     """The file's bytes, uncompressed. Raises WeightsError without the file's name."""
     check_exportable(config)
     net = net_class()(magic=MAGIC, license=text.encode())
-    net.min_version.major, net.min_version.minor, net.min_version.patch = MIN_VERSION
+    version = net.min_version
+    version.major, version.minor, version.patch = MIN_VERSIONS[config.policy_head]
     net.format.weights_encoding = LINEAR16
     layout = net.format.network_format
     layout.input, layout.output = INPUT_CLASSICAL_112, OUTPUT_WDL
     layout.network = TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
-    layout.policy, layout.value = POLICY_CONVOLUTION, VALUE_WDL
+    layout.policy, layout.value = POLICY_NUMBERS[config.policy_head], VALUE_WDL
     if config.moves_left:
         layout.moves_left = MOVES_LEFT_V1
     net.training_params.training_steps = training_steps
@@ -116,8 +124,8 @@ def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Ten
 
 
 def _write_linear(message: Any, place: LinearPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """Weight and bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
-    arrays = [_array(state_dict[f"{place.prefix}.{name}"]) for name in ("weight", "bias")]
+    """Weight and any bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
+    arrays = [_array(state_dict[key]) for key in place.keys]
     if place.prefix == "policy.output":
         missing = POLICY_PLANES - len(arrays[1])
         arrays = [np.concatenate([a, np.zeros((missing, *a.shape[1:]), np.float32)]) for a in arrays]

@@ -60,6 +60,14 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(2, "residual", "Residual", repeated=True),
         Field(11, "policy1", "ConvBlock"),
         Field(3, "policy", "ConvBlock"),
+        # Of the attention policy head: embedding, query, key and promotions.
+        Field(4, "ip_pol_w", "Layer"),
+        Field(5, "ip_pol_b", "Layer"),
+        Field(17, "ip2_pol_w", "Layer"),
+        Field(18, "ip2_pol_b", "Layer"),
+        Field(19, "ip3_pol_w", "Layer"),
+        Field(20, "ip3_pol_b", "Layer"),
+        Field(22, "ip4_pol_w", "Layer"),
         Field(6, "value", "ConvBlock"),
         Field(7, "ip1_val_w", "Layer"),
         Field(8, "ip1_val_b", "Layer"),
@@ -70,11 +78,11 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(14, "ip1_mov_b", "Layer"),
         Field(15, "ip2_mov_w", "Layer"),
         Field(16, "ip2_mov_b", "Layer"),
-        # Only networks with attention have these; that they are there is all we ask.
-        Field(17, "ip2_pol_w", BYTES),
+        # Only networks that cannot be read have these; that they are there is all we ask.
         Field(21, "pol_encoder", BYTES, repeated=True),
         Field(25, "ip_emb_w", BYTES),
         Field(27, "encoder", BYTES, repeated=True),
+        Field(45, "policy_heads", BYTES),
     ),
     "ConvBlock": _layers(("weights", "biases", "bn_means", "bn_stddivs", "bn_gammas", "bn_betas")),
     "Residual": (

@@ -1,8 +1,8 @@
-"""Reads lc0's network files (.pb.gz): convolutional towers with the convolutional policy and WDL heads.
+"""Reads lc0's network files (.pb.gz): convolutional towers with a policy head of either kind and a WDL head.
 
-The messages are those of lc0_schema.py; meaning of the layers: lc0 src/neural/network_legacy.cc,
-lczero-training tf/net.py. The table of `tensor_layout` says which tensor of ours lies where in the file, in
-a form that serves writing as well.
+The messages are those of lc0_schema.py, the networks those of lc0_format.py; meaning of the layers: lc0
+src/neural/network_legacy.cc, lczero-training tf/net.py. The table of `tensor_layout` says which tensor of
+ours lies where in the file, in a form that serves writing as well.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from alphazero.config import NetworkConfig
 from alphazero.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.games.spec import GameSpec
+from alphazero.network.model.attention_policy import NUM_OFFSETS
+from alphazero.network.weights.lc0_format import LINEAR16, POLICY_HEADS, check_format
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.protobuf_wire import check_wire
 
 FloatArray = npt.NDArray[np.float32]
 
 MAGIC = 0x1C0  # lc0 src/neural/loader.cc kWeightMagic
-# The newest net.proto this reader was written for; lc0 refuses files that ask for a newer lc0 than itself.
-NEWEST_VERSION = (0, 33, 0)
-ANY_VERSION = (97, 98, 99)  # a mark that lc0's loader accepts whatever its own version is
 MAX_FILE_BYTES = 1 << 30  # 40 blocks of 512 filters are 380 MB
 # Weights hardly shrink (Maia's by a quarter): what grows more than this is a gzip bomb.
 MAX_GZIP_RATIO = 20
@@ -42,40 +41,8 @@ RULE50_PLANE = 109
 RULE50_SCALE = 99.0
 
 # Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
-LINEAR16, FLOAT16, BFLOAT16, FLOAT32 = 1, 2, 3, 4
+FLOAT16, BFLOAT16, FLOAT32 = 2, 3, 4
 ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<f4"}
-# Fields of Weights that only attention networks have.
-ATTENTION_FIELDS = ("encoder", "pol_encoder", "ip_emb_w", "ip2_pol_w")
-
-INPUT_NAMES = {
-    0: "unknown input",
-    2: "input with castling planes (INPUT_112_WITH_CASTLING_PLANE)",
-    3: "canonical input (INPUT_112_WITH_CANONICALIZATION)",
-    4: "hectoplies input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES)",
-    5: "canonical input V2 (INPUT_112_WITH_CANONICALIZATION_V2)",
-    132: "armageddon input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES_ARMAGEDDON)",
-    133: "armageddon input (INPUT_112_WITH_CANONICALIZATION_V2_ARMAGEDDON)",
-}
-NETWORK_NAMES = {
-    0: "unknown structure",
-    1: "classical policy head (fully connected)",
-    2: "classical policy head (fully connected)",
-    5: "ONNX network",
-    6: "attention body",
-    7: "attention body with several heads",
-    134: "attention body with several heads",
-}
-POLICY_NAMES = {
-    0: "unknown policy head",
-    1: "classical policy head (fully connected)",
-    3: "attention policy head",
-}
-VALUE_NAMES = {
-    0: "unknown value head",
-    1: "classical value head (one number, no WDL)",
-    3: "parametric value head",
-}
-CONVOLUTIONAL_NETWORKS = (3, 4)  # NETWORK_CLASSICAL_WITH_HEADFORMAT, NETWORK_SE_WITH_HEADFORMAT
 
 
 @dataclass(frozen=True)
@@ -98,12 +65,17 @@ class ConvNormPlace:
 
 @dataclass(frozen=True)
 class LinearPlace:
-    """A layer of ours with weight and bias: the message at `path` has them in two fields."""
+    """A layer of ours: the message at `path` has its weight in one field and its bias, if any, in another."""
 
     prefix: str
     path: tuple[str | int, ...]
-    fields: tuple[str, str]
+    fields: tuple[str, ...]
     shape: tuple[int, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The state-dict key of each field."""
+        return tuple(f"{self.prefix}.{name}" for name in ("weight", "bias")[: len(self.fields)])
 
 
 def read_lc0(path: Path) -> Lc0Network:
@@ -150,7 +122,8 @@ def parse_lc0(data: bytes) -> Lc0Network:
         raise WeightsError(f"not a protobuf message: {error}") from None
     check_format(net)
     weights = net.weights
-    config = network_config(weights, net.format.network_format.moves_left == 1)
+    layout = net.format.network_format
+    config = network_config(weights, POLICY_HEADS[layout.policy], layout.moves_left == 1)
     spec = get_spec("chess")
     state_dict: dict[str, Tensor] = {}
     for place in tensor_layout(config, spec):
@@ -162,46 +135,7 @@ def parse_lc0(data: bytes) -> Lc0Network:
     return Lc0Network(config, state_dict, describe(net))
 
 
-def check_format(net: Message) -> None:
-    """Refuse, by name of what it is, what our network cannot represent."""
-    version = net.min_version
-    needed = (version.major, version.minor, version.patch)
-    if needed > NEWEST_VERSION and needed != ANY_VERSION:
-        raise WeightsError(
-            f"wants lc0 {'.'.join(map(str, needed))}: this reader knows {'.'.join(map(str, NEWEST_VERSION))}"
-        )
-    if net.HasField("onnx_model"):
-        raise WeightsError("ONNX network: only lc0's own weights can be read")
-    if net.format.weights_encoding != 1:
-        raise WeightsError(f"weights encoding {net.format.weights_encoding}: expected 1 (LINEAR16)")
-    layout = net.format.network_format
-    # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
-    structure = layout.network if layout.HasField("network") else 1
-    input_format = layout.input if layout.HasField("input") else 1
-    present = {field.name for field, _ in net.weights.ListFields()}
-    refusals = [
-        (structure not in CONVOLUTIONAL_NETWORKS, NETWORK_NAMES.get(structure, f"structure {structure}")),
-        (not present.isdisjoint(ATTENTION_FIELDS), "attention body or policy head"),
-        _refuse("input", input_format, 1, INPUT_NAMES),
-        _refuse("policy head", layout.policy, 2, POLICY_NAMES),
-        _refuse("value head", layout.value, 2, VALUE_NAMES),
-        (layout.output != 2, f"output format {layout.output}"),
-        (layout.moves_left > 1, f"moves-left head of kind {layout.moves_left}"),
-        (layout.default_activation != 0, "Mish activations"),
-    ]
-    for refused, what in refusals:
-        if refused:
-            raise WeightsError(
-                f"{what}: expected a convolutional tower with ReLU, the classical 112 input planes, a "
-                "convolutional policy head and a WDL value head"
-            )
-
-
-def _refuse(kind: str, value: int, expected: int, names: dict[int, str]) -> tuple[bool, str]:
-    return value != expected, names.get(value, f"{kind} of kind {value}")
-
-
-def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
+def network_config(weights: Message, policy_head: str, moves_left: bool) -> NetworkConfig:
     """The shape of the network, from the sizes of its layers. Raises WeightsError."""
     spec = get_spec("chess")
     squares = spec.board_height * spec.board_width
@@ -222,6 +156,8 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
         if units == 0 or filters % units:
             raise WeightsError(f"{units} squeeze units: expected a divisor of the {filters} filters")
         se_ratio = filters // units
+    if policy_head == "attention":
+        check_attention(weights, filters)
     value_hidden = layer_size(weights, "ip1_val_b")
     moves_left_hidden = layer_size(weights, "ip1_mov_b") if moves_left else 1
     value_inputs = layer_size(weights, "ip1_val_w")
@@ -232,6 +168,7 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
         blocks=len(blocks),
         filters=filters,
         se_ratio=se_ratio,
+        policy_head=policy_head,
         value_channels=_quotient(value_inputs, squares * value_hidden, "channels of the value head"),
         value_hidden=value_hidden,
         moves_left=moves_left,
@@ -242,6 +179,17 @@ def network_config(weights: Message, moves_left: bool) -> NetworkConfig:
         else default.moves_left_channels,
         moves_left_hidden=moves_left_hidden if moves_left else default.moves_left_hidden,
     )
+
+
+def check_attention(weights: Message, filters: int) -> None:
+    """Refuse an attention policy head of another width than the tower's. Raises WeightsError."""
+    for what, field in (("embedding", "ip_pol_b"), ("query", "ip2_pol_b"), ("key", "ip3_pol_b")):
+        width = layer_size(weights, field)
+        if width != filters:
+            raise WeightsError(
+                f"attention policy head: {what} of {width} channels ({field}), expected {filters}, as many "
+                "as the tower has"
+            )
 
 
 def _most(name: str) -> int:
@@ -271,9 +219,7 @@ def tensor_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace |
             units, prefix, se = filters // config.se_ratio, f"blocks.{index}.se", (*block, "se")
             places.append(LinearPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
             places.append(LinearPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
-    places.append(ConvNormPlace("policy.hidden", ("policy1",), (filters, filters, 3, 3)))
-    output_shape = (spec.policy_planes, filters, 3, 3)
-    places.append(LinearPlace("policy.output", ("policy",), ("weights", "biases"), output_shape))
+    places += policy_layout(config, spec)
     channels, hidden = config.value_channels, config.value_hidden
     places.append(ConvNormPlace("value.reduce", ("value",), (channels, filters, 1, 1)))
     places.append(LinearPlace("value.hidden", (), ("ip1_val_w", "ip1_val_b"), (hidden, channels * squares)))
@@ -288,6 +234,24 @@ def tensor_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace |
     return places
 
 
+def policy_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace | LinearPlace]:
+    """The layers of the policy head."""
+    filters = config.filters
+    if config.policy_head == "convolution":
+        output_shape = (spec.policy_planes, filters, 3, 3)
+        return [
+            ConvNormPlace("policy.hidden", ("policy1",), (filters, filters, 3, 3)),
+            LinearPlace("policy.output", ("policy",), ("weights", "biases"), output_shape),
+        ]
+    square = (filters, filters)
+    return [
+        LinearPlace("policy.embed", (), ("ip_pol_w", "ip_pol_b"), square),
+        LinearPlace("policy.query", (), ("ip2_pol_w", "ip2_pol_b"), square),
+        LinearPlace("policy.key", (), ("ip3_pol_w", "ip3_pol_b"), square),
+        LinearPlace("policy.promotion", (), ("ip4_pol_w",), (NUM_OFFSETS, filters)),
+    ]
+
+
 def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str, FloatArray]:
     """The arrays of one layer by state-dict key. Raises WeightsError."""
     message: Any = weights
@@ -300,16 +264,17 @@ def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str
             message = getattr(message, step)
     if isinstance(place, ConvNormPlace):
         return read_conv_norm(message, place)
-    weight, bias = (layer_values(message, field, place.prefix) for field in place.fields)
+    arrays = [layer_values(message, field, place.prefix) for field in place.fields]
+    shapes = (place.shape, place.shape[:1])
     if place.prefix == "policy.output":
         # lc0's tools save 80 planes and use the first ones.
-        per_plane = math.prod(place.shape[1:])
-        if len(weight) != len(bias) * per_plane:
+        weight, bias = arrays
+        if len(weight) != len(bias) * math.prod(place.shape[1:]):
             raise WeightsError(f"{place.prefix}: {len(weight)} weights for {len(bias)} planes")
-        weight, bias = weight[: math.prod(place.shape)], bias[: place.shape[0]]
+        arrays = [weight[: math.prod(place.shape)], bias[: place.shape[0]]]
     return {
-        f"{place.prefix}.weight": shaped(weight, place.shape, f"{place.prefix}.weight"),
-        f"{place.prefix}.bias": shaped(bias, place.shape[:1], f"{place.prefix}.bias"),
+        key: shaped(values, shape, key)
+        for key, values, shape in zip(place.keys, arrays, shapes[: len(arrays)], strict=True)
     }
 
 

@@ -1,5 +1,6 @@
 """ONNX files: lc0's names, any batch, and in onnxruntime what our network says."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,10 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, moves_left=True)
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory) -> tuple[AlphaZeroNet, Path]:
+@pytest.fixture(scope="module", params=["convolution", "attention"])
+def exported(request, tmp_path_factory) -> tuple[AlphaZeroNet, Path]:
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
-    network = random_network(SMALL)
+    network = random_network(dataclasses.replace(SMALL, policy_head=request.param))
     onnx_export.write_onnx(path, network)
     return network, path
 

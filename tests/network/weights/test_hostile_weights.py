@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.support.network.hostile_files import (
     rewritten,
     with_shared_members,
 )
-from tests.support.network.lc0_files import layer, message, net_file, weights_fields
+from tests.support.network.lc0_files import layer, message, net_file, network_format, weights_fields
 
 CPU = torch.device("cpu")
 CONFIG = NetworkConfig(game="connect4", blocks=1, filters=8, value_channels=2, value_hidden=4)
@@ -278,6 +279,10 @@ def small_files() -> dict[str, bytes]:
     header = {"alphazero": json.dumps(content)}
     return {
         "lc0": net_file(weights_fields(network(CHESS))),
+        "lc0 attention": net_file(
+            weights_fields(network(replace(CHESS, policy_head="attention"))),
+            format_bytes=network_format(policy=3),
+        ),
         "lc0 gzip": gzip.compress(net_file(weights_fields(network(CHESS))), compresslevel=1),
         "safetensors": safetensors.torch.save(net.state_dict(), header),
     }

@@ -17,6 +17,7 @@ from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_
 from tests.support.network.lc0_files import random_planes
 
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4)
+ATTENTION = dataclasses.replace(SMALL, policy_head="attention")
 
 
 def random_network(config: NetworkConfig) -> AlphaZeroNet:
@@ -48,11 +49,16 @@ def test_maia_in_out_in_is_bit_equal(shared_data: Path, tmp_path: Path, name: st
 
 @pytest.mark.parametrize("se_ratio", [0, 4])
 @pytest.mark.parametrize("moves_left", [False, True])
-def test_a_network_of_ours_comes_back_to_the_rounding_of_16_bits(se_ratio: int, moves_left: bool) -> None:
-    config = dataclasses.replace(SMALL, se_ratio=se_ratio, moves_left=moves_left)
+@pytest.mark.parametrize("policy_head", ["convolution", "attention"])
+def test_a_network_of_ours_comes_back_to_the_rounding_of_16_bits(
+    se_ratio: int, moves_left: bool, policy_head: str
+) -> None:
+    config = dataclasses.replace(SMALL, se_ratio=se_ratio, moves_left=moves_left, policy_head=policy_head)
     network = random_network(config)
-    back = parse_lc0(to_lc0(config, network.state_dict(), 12, "GPL"))
+    data = to_lc0(config, network.state_dict(), 12, "GPL")
+    back = parse_lc0(data)
     assert back.config == config
+    assert to_lc0(config, back.state_dict, 12, "GPL") == data  # what is in the 16-bit form stays
     assert back.metadata == {"source_format": "lc0", "license": "GPL", "training_steps": 12}
     other = AlphaZeroNet(config, get_spec("chess"))
     other.load_state_dict(back.state_dict)
@@ -72,6 +78,28 @@ def test_every_number_is_within_half_a_step_of_its_layer() -> None:
     step = (layer.max_val - layer.min_val) / 65535
     assert float((layer.min_val + raw * step - values).abs().max()) <= step / 2 * 1.0001
     assert (int(raw.min()), int(raw.max())) == (0, 65535)
+
+
+def test_attention_is_written_as_lc0_has_it() -> None:
+    tensors = random_network(ATTENTION).state_dict()
+    net = net_class().FromString(to_lc0(ATTENTION, tensors, 0, ""))
+    assert (net.format.network_format.network, net.format.network_format.policy) == (4, 3)
+    # lc0 0.28.2 refuses such a file; the backends of 0.29.0 evaluate it.
+    assert (net.min_version.major, net.min_version.minor, net.min_version.patch) == (0, 29, 0)
+    assert not net.weights.HasField("policy") and not net.weights.HasField("policy1")
+    for field, name in (
+        ("ip_pol_w", "embed.weight"),
+        ("ip_pol_b", "embed.bias"),
+        ("ip2_pol_w", "query.weight"),
+        ("ip2_pol_b", "query.bias"),
+        ("ip3_pol_w", "key.weight"),
+        ("ip3_pol_b", "key.bias"),
+        ("ip4_pol_w", "promotion.weight"),
+    ):
+        layer, values = getattr(net.weights, field), tensors[f"policy.{name}"].double().reshape(-1)
+        raw = torch.frombuffer(bytearray(layer.params), dtype=torch.uint16).double()
+        step = (layer.max_val - layer.min_val) / 65535
+        assert float((layer.min_val + raw * step - values).abs().max()) <= step / 2 * 1.0001, field
 
 
 def test_lc0_is_fed_raw_counts_and_80_planes_with_both_halves_of_batch_norm() -> None:

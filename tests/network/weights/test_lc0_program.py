@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 import subprocess
@@ -40,6 +41,7 @@ POSITIONS: Sequence[tuple[str | None, str]] = (
     (None, "g1f3 g8f6 f3g1 f6g8 g1f3 g8f6"),  # repetitions
     ("r3k2r/pppq1ppp/2npbn2/2b1p3/2B1P3/2NPBN2/PPPQ1PPP/R3K2R b KQkq - 7 8", ""),
     ("8/2P3k1/8/8/8/5pp1/5p2/4N2K w - - 12 60", ""),  # promotions
+    ("8/2P3k1/8/8/8/5pp1/5p2/4N2K b - - 12 60", ""),  # and by a capture, from one file to another
     ("rnbqkbnr/ppp1p1pp/8/3pPp2/8/8/PPPP1PPP/RNBQKBNR w KQkq f6 0 3", ""),
 )
 
@@ -84,9 +86,9 @@ def asked(
 
 
 def networks(shared_data: Path) -> Iterator[tuple[str, NetworkConfig, dict[str, torch.Tensor]]]:
-    for se_ratio in (4, 0):
-        config = dataclasses.replace(SMALL, se_ratio=se_ratio)
-        yield f"ours with se_ratio {se_ratio}", config, random_network(config).state_dict()
+    for policy_head, se_ratio in itertools.product(("convolution", "attention"), (4, 0)):
+        config = dataclasses.replace(SMALL, se_ratio=se_ratio, policy_head=policy_head)
+        yield f"ours with {policy_head} and se_ratio {se_ratio}", config, random_network(config).state_dict()
     maia = read_lc0(shared_data / "lc0" / "maia-1500.pb.gz")
     yield "maia-1500", maia.config, maia.state_dict
 

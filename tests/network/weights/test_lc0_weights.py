@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.support.network.lc0_files import (
 
 CPU = torch.device("cpu")
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, value_channels=4, value_hidden=8)
+ATTENTION = replace(SMALL, policy_head="attention")
 
 
 def random_network(config: NetworkConfig) -> AlphaZeroNet:
@@ -69,11 +71,15 @@ def test_maia_says_what_lc0_says_of_its_sixty_reference_positions(shared_data: P
 @pytest.mark.parametrize("bias_style", [False, True])
 @pytest.mark.parametrize("se_ratio", [0, 4])
 @pytest.mark.parametrize("moves_left", [False, True])
-def test_a_network_written_in_lc0s_format_comes_back(bias_style: bool, se_ratio: int, moves_left: bool):
+@pytest.mark.parametrize("policy_head", ["convolution", "attention"])
+def test_a_network_written_in_lc0s_format_comes_back(
+    bias_style: bool, se_ratio: int, moves_left: bool, policy_head: str
+):
     config = NetworkConfig(
         blocks=2,
         filters=16,
         se_ratio=se_ratio,
+        policy_head=policy_head,
         value_channels=4,
         value_hidden=8,
         moves_left=moves_left,
@@ -85,7 +91,11 @@ def test_a_network_written_in_lc0s_format_comes_back(bias_style: bool, se_ratio:
         for name, tensor in network.state_dict().items():
             if name.endswith("norm.weight") or name.endswith("norm.bias"):
                 tensor.fill_(1.0 if name.endswith("weight") else 0.0)
-    layout = network_format(network=4 if se_ratio else 3, moves_left=int(moves_left))
+    layout = network_format(
+        network=4 if se_ratio else 3,
+        policy=3 if policy_head == "attention" else 2,
+        moves_left=int(moves_left),
+    )
     read = parse_lc0(net_file(weights_fields(network, bias_style=bias_style), format_bytes=layout))
     assert read.config == config
     assert read.metadata["training_steps"] == 1234
@@ -130,7 +140,8 @@ def test_layers_in_the_newer_encodings_are_read(encoding: int, dtype: str):
 
 FORMATS = {
     "classical policy head": network_format(policy=1),
-    "attention policy head": network_format(policy=3),
+    "unknown policy head": network_format(policy=0),
+    "policy head of kind 4": network_format(policy=4),
     "classical value head": network_format(value=1),
     "classical policy head (fully connected)": network_format(network=2),
     "attention body": network_format(network=6),
@@ -202,7 +213,40 @@ def bad_files() -> dict[str, bytes]:
     }
 
 
-BAD_FILES = bad_files()
+def bad_attention_files() -> dict[str, bytes]:
+    """The same for the layers of an attention policy head."""
+    layout = network_format(policy=3)
+    fields = weights_fields(random_network(ATTENTION))
+    convolution = weights_fields(random_network(SMALL))
+
+    def file(number: int, value: bytes | None) -> bytes:
+        return net_file(changed(fields, number, value), format_bytes=layout)
+
+    return {
+        "embedding of 0 channels (ip_pol_b), expected 16, as many as the tower has": file(5, None),
+        "embedding of 12 channels (ip_pol_b), expected 16": file(5, layer(torch.rand(12))),
+        "query of 32 channels (ip2_pol_b), expected 16": file(18, layer(torch.rand(32))),
+        "key of 8 channels (ip3_pol_b), expected 16": file(20, layer(torch.rand(8))),
+        "policy.embed.weight: 0 numbers, expected 256": file(4, None),
+        "policy.query.weight: 255 numbers, expected 256": file(17, layer(torch.rand(255))),
+        "policy.key.weight: 512 numbers, expected 256": file(19, layer(torch.rand(32, 16))),
+        "policy.promotion.weight: 0 numbers, expected 64 for shape [4, 16]": file(22, None),
+        "policy.promotion.weight: 48 numbers, expected 64": file(22, layer(torch.rand(3, 16))),
+        "policy.promotion: from 0.0 to inf": file(22, message((1, 0.0), (2, float("inf")), (3, bytes(128)))),
+        "policy.key: 3 bytes, expected a multiple of 2": file(19, message((3, b"abc"))),
+        "ip3_pol_b: encoding 9": file(20, message((3, b"abcdef"), (4, 9))),
+        "ip4_pol_w: stands 2 times": net_file([*fields, (22, b"")], format_bytes=layout),
+        "ip2_pol_w: wire type 0, expected bytes": net_file([(17, 7), *fields], format_bytes=layout),
+        "encoders in the attention policy head": net_file([*fields, (21, b"")], format_bytes=layout),
+        "several policy heads": net_file([*fields, (45, b"")], format_bytes=layout),
+        "attention body: expected": net_file([*fields, (25, b"")], format_bytes=layout),
+        "in a file whose format says convolution": net_file(fields),
+        "attention policy head: embedding of 0 channels": net_file(convolution, format_bytes=layout),
+        "Mish activations: expected": net_file(fields, format_bytes=network_format(policy=3, activation=1)),
+    }
+
+
+BAD_FILES = bad_files() | bad_attention_files()
 
 
 @pytest.mark.parametrize("words", BAD_FILES)
@@ -231,8 +275,9 @@ def test_damaged_gzip_and_missing_files_are_weights_errors(tmp_path: Path):
         read_lc0(tmp_path)
 
 
-def test_random_damage_never_raises_anything_but_a_weights_error():
-    data = net_file(weights_fields(random_network(SMALL)))
+@pytest.mark.parametrize(("config", "policy"), [(SMALL, 2), (ATTENTION, 3)])
+def test_random_damage_never_raises_anything_but_a_weights_error(config: NetworkConfig, policy: int):
+    data = net_file(weights_fields(random_network(config)), format_bytes=network_format(policy=policy))
     generator = np.random.default_rng(11)
     refused = 0
     for _ in range(300):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from alphazero.network.model.attention_policy import AttentionPolicyHead
 from alphazero.network.model.resnet import AlphaZeroNet
 
 RULE50_PLANE = 109  # of 0 to 1, as our networks read it
@@ -62,7 +63,7 @@ def conv_block(pair: nn.Module, *, bias_style: bool = False) -> bytes:
 def weights_fields(
     network: AlphaZeroNet, *, bias_style: bool = False, planes: int = 80
 ) -> list[tuple[int, bytes]]:
-    """The Weights message as (field, bytes) pairs; the policy gets `planes` planes as lc0's files have."""
+    """The Weights message as (field, bytes) pairs; convolution gets `planes` planes as lc0's files have."""
     fields = [(1, conv_block(network.input, bias_style=bias_style))]
     for block in network.blocks:
         parts = [(1, conv_block(block.first, bias_style=bias_style))]
@@ -72,18 +73,30 @@ def weights_fields(
             unit = [layer(squeeze.weight), layer(squeeze.bias), layer(excite.weight), layer(excite.bias)]
             parts.append((3, message(*enumerate(unit, start=1))))
         fields.append((2, message(*parts)))
-    output = network.policy.output
-    spare = planes - output.out_channels
-    weight = torch.cat([output.weight, torch.zeros(spare, *output.weight.shape[1:])])
-    bias = torch.cat([output.bias, torch.zeros(spare)])
-    fields.append((11, conv_block(network.policy.hidden, bias_style=bias_style)))
-    fields.append((3, message((1, layer(weight)), (2, layer(bias)))))
+    fields += policy_fields(network.policy, bias_style=bias_style, planes=planes)
     heads = [(6, network.value, 7)] + ([(12, network.moves_left, 13)] if network.moves_left else [])
     for conv_field, head, first in heads:
         fields.append((conv_field, conv_block(head.reduce, bias_style=bias_style)))
         linear = (head.hidden.weight, head.hidden.bias, head.output.weight, head.output.bias)
         fields += [(first + index, layer(values)) for index, values in enumerate(linear)]
     return fields
+
+
+def policy_fields(head: nn.Module, *, bias_style: bool, planes: int) -> list[tuple[int, bytes]]:
+    """The layers of a policy head of either kind."""
+    if isinstance(head, AttentionPolicyHead):
+        linears = ((4, head.embed), (17, head.query), (19, head.key))
+        fields = [(number, layer(linear.weight)) for number, linear in linears]
+        fields += [(number + 1, layer(linear.bias)) for number, linear in linears]
+        return [*fields, (22, layer(head.promotion.weight))]
+    output = head.output
+    spare = planes - output.out_channels
+    weight = torch.cat([output.weight, torch.zeros(spare, *output.weight.shape[1:])])
+    bias = torch.cat([output.bias, torch.zeros(spare)])
+    return [
+        (11, conv_block(head.hidden, bias_style=bias_style)),
+        (3, message((1, layer(weight)), (2, layer(bias)))),
+    ]
 
 
 def network_format(**changes: int) -> bytes:
