@@ -1,5 +1,6 @@
 """`alphazero export`: the four formats, names, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ SHAPE = NetworkConfig(blocks=1, filters=8)
 
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch) -> Path:
-    path = tmp_path / "net.pt"
-    network = AlphaZeroNet(SHAPE, get_spec("chess"), torch.Generator().manual_seed(1))
-    save_weights(path, network, {"run": "small", "step": 7})
     monkeypatch.chdir(tmp_path)
+    return saved(tmp_path / "net.pt", SHAPE)
+
+
+def saved(path: Path, config: NetworkConfig) -> Path:
+    network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(1))
+    save_weights(path, network, {"run": "small", "step": 7})
     return path
 
 
@@ -38,6 +42,15 @@ def test_what_is_written_is_read_again(weights: Path, capsys, form: str, suffix:
         if key == "input.conv.weight":
             tolerance *= 99  # the column of the rule50 plane is written as a 99th
         assert torch.allclose(after.state_dict[key], tensor, atol=tolerance), key
+
+
+def test_a_network_with_attention_goes_to_lc0_and_comes_back_by_name(weights: Path, capsys) -> None:
+    config = replace(SHAPE, policy_head="attention")
+    saved(weights, config)
+    assert main(["export", "net.pt", "--to", "lc0", "--out", "net.pb.gz"]) == 0
+    assert main(["import-weights", "net.pb.gz", "back.pt"]) == 0
+    assert "policy (attention), value (win/draw/loss)\n" in capsys.readouterr().out
+    assert read_weights(Path("back.pt")).config == config
 
 
 def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> None:

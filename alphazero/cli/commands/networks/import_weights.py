@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
 def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
     """What the network is, in a few lines."""
     squeeze = f"yes, ratio {config.se_ratio}" if config.se_ratio else "no"
-    heads = "policy (convolutional), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
+    policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
+    heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
     lines = [
         f"{source}:",
         f"  blocks               {config.blocks}",
