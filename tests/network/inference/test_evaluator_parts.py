@@ -21,7 +21,7 @@ from alphazero.network.inference.runner import (
     cudnn_by_rule,
 )
 from alphazero.network.planes import expand_planes
-from tests.support.network.evaluator_nets import positions, trained_like
+from tests.support.network.evaluator_nets import calibrate, positions, trained_like
 
 CPU = torch.device("cpu")
 GAMES = ("chess", "connect4", "tictactoe")
@@ -45,16 +45,15 @@ def test_the_expander_makes_the_planes_of_expand_planes(game, dtype):
 )
 def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
     network = trained_like(game, se_ratio=se_ratio, value_hidden=24, policy_head=policy_head)
-    planes_BCHW = expand_planes(torch.from_numpy(positions(game, 6)[0]), network.spec, torch.channels_last)
+    packed = positions(game, 6)[0]
+    calibrate(network, packed)
+    planes_BCHW = expand_planes(torch.from_numpy(packed), network.spec, torch.channels_last)
     with torch.inference_mode():
         fused = OneDnnForward(network, torch.float32, 6)(planes_BCHW)
         modules = ModuleForward(network, CPU, torch.float32, compiled=False)(planes_BCHW)
         whole = network.eval()(planes_BCHW)
-    tolerance = (
-        1e-4 if policy_head == "convolution" else 1e-3
-    )  # logits of attention are products of two outputs
     for one, other in zip(fused, modules, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     places = policy_places(network.config, network.spec)
     assert fused[0].shape == (6, places.size)
     torch.testing.assert_close(modules[0][:, list(places.place)], whole.policy_BA, rtol=1e-4, atol=1e-4)
