@@ -31,6 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation ratio; 0 is none"
     )
+    parser.add_argument(
+        "--policy-head", choices=("convolution", "attention"), default="convolution", help="policy head"
+    )
     parser.add_argument("--batch", type=batch_size, default=256, help="positions per pass")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32", help="arithmetic")
@@ -60,7 +63,13 @@ def run(arguments: list[str]) -> dict[str, object]:
     if args.threads:
         torch.set_num_threads(args.threads)
     spec = get_spec(args.game)
-    config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
+    config = NetworkConfig(
+        game=args.game,
+        blocks=args.blocks,
+        filters=args.filters,
+        se_ratio=args.se_ratio,
+        policy_head=args.policy_head,
+    )
     network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
     flops = forward_flops(network, spec)
     parameters = network.parameter_count()

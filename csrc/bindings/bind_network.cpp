@@ -120,25 +120,16 @@ void excite(const Squares& skip, const Squares& branch, const Small& scale, cons
   network::excite(shape, span_of(skip), span_of(branch), span_of(scale), span_of(shift), span_of(output));
 }
 
-void excite_backward_small(const Squares& branch, const Squares& output, const Squares& output_gradient,
-                           const SmallOut& scale_gradient, const SmallOut& shift_gradient) {
+void excite_backward(const Squares& branch, const Squares& output, const Squares& output_gradient,
+                     const Small& scale, const SquaresOut& skip_gradient, const SquaresOut& branch_gradient,
+                     const SmallOut& scale_gradient, const SmallOut& shift_gradient) {
   const BlockShape shape = block_shape(branch);
-  expect_alike(branch, output, output_gradient);
-  expect_small(shape, {shape_of(scale_gradient), shape_of(shift_gradient)});
+  expect_alike(branch, output, output_gradient, skip_gradient, branch_gradient);
+  expect_small(shape, {shape_of(scale), shape_of(scale_gradient), shape_of(shift_gradient)});
   const nb::gil_scoped_release release;
-  network::excite_backward_small(shape, span_of(branch), span_of(output), span_of(output_gradient),
-                                 span_of(scale_gradient), span_of(shift_gradient));
-}
-
-void excite_backward_large(const Squares& output, const Squares& output_gradient, const Small& scale,
-                           const Small& mean_gradient, const SquaresOut& skip_gradient,
-                           const SquaresOut& branch_gradient) {
-  const BlockShape shape = block_shape(output);
-  expect_alike(output, output_gradient, skip_gradient, branch_gradient);
-  expect_small(shape, {shape_of(scale), shape_of(mean_gradient)});
-  const nb::gil_scoped_release release;
-  network::excite_backward_large(shape, span_of(output), span_of(output_gradient), span_of(scale),
-                                 span_of(mean_gradient), span_of(skip_gradient), span_of(branch_gradient));
+  network::excite_backward(shape, span_of(branch), span_of(output), span_of(output_gradient), span_of(scale),
+                           span_of(skip_gradient), span_of(branch_gradient), span_of(scale_gradient),
+                           span_of(shift_gradient));
 }
 
 }  // namespace
@@ -158,13 +149,10 @@ void bind_network(nb::module_& module) {
   module.def("excite", &excite, "skip"_a.noconvert(), "branch"_a.noconvert(), "scale"_a.noconvert(),
              "shift"_a.noconvert(), "output"_a.noconvert(),
              "output = max(0, skip + branch * scale + shift).");
-  module.def("excite_backward_small", &excite_backward_small, "branch"_a.noconvert(), "output"_a.noconvert(),
-             "output_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
-             "Writes the gradients of scale and shift of `excite`.");
-  module.def("excite_backward_large", &excite_backward_large, "output"_a.noconvert(),
-             "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "mean_gradient"_a.noconvert(),
-             "skip_gradient"_a.noconvert(), "branch_gradient"_a.noconvert(),
-             "Writes the gradients of skip and branch of `excite`; mean_gradient: of what `squeeze` gave.");
+  module.def("excite_backward", &excite_backward, "branch"_a.noconvert(), "output"_a.noconvert(),
+             "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "skip_gradient"_a.noconvert(),
+             "branch_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
+             "Writes the gradients of what `excite` took.");
 }
 
 }  // namespace alphazero::bindings

@@ -27,31 +27,19 @@ ALPHAZERO_FOR_EACH_CPU void excite_position(const Bf16* __restrict skip, const B
   }
 }
 
-ALPHAZERO_FOR_EACH_CPU void add_small_gradients(const Bf16* __restrict branch, const Bf16* __restrict output,
-                                                const Bf16* __restrict gradient, std::size_t squares,
-                                                std::size_t channels, float* __restrict of_scale,
-                                                float* __restrict of_shift) {
-  for (std::size_t square = 0; square < squares;
-       ++square, branch += channels, output += channels, gradient += channels) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      const float passed = widened(output[c]) <= 0.0F ? 0.0F : widened(gradient[c]);
-      of_scale[c] += passed * widened(branch[c]);
-      of_shift[c] += passed;
-    }
-  }
-}
-
-ALPHAZERO_FOR_EACH_CPU void write_large_gradients(const Bf16* __restrict output,
-                                                  const Bf16* __restrict gradient, std::size_t squares,
-                                                  std::size_t channels, const float* __restrict scale,
-                                                  const float* __restrict mean_gradient, float share,
-                                                  Bf16* __restrict of_skip, Bf16* __restrict of_branch) {
-  for (std::size_t square = 0; square < squares;
-       ++square, output += channels, gradient += channels, of_skip += channels, of_branch += channels) {
+ALPHAZERO_FOR_EACH_CPU void write_gradients(const Bf16* __restrict branch, const Bf16* __restrict output,
+                                            const Bf16* __restrict gradient, std::size_t squares,
+                                            std::size_t channels, const float* __restrict scale,
+                                            Bf16* __restrict of_skip, Bf16* __restrict of_branch,
+                                            float* __restrict of_scale, float* __restrict of_shift) {
+  for (std::size_t square = 0; square < squares; ++square, branch += channels, output += channels,
+                   gradient += channels, of_skip += channels, of_branch += channels) {
     for (std::size_t c = 0; c < channels; ++c) {
       const float passed = widened(output[c]) <= 0.0F ? 0.0F : widened(gradient[c]);
       of_skip[c] = narrowed(passed);
-      of_branch[c] = narrowed(passed * scale[c] + mean_gradient[c] * share);
+      of_branch[c] = narrowed(passed * scale[c]);
+      of_scale[c] += passed * widened(branch[c]);
+      of_shift[c] += passed;
     }
   }
 }
@@ -78,30 +66,19 @@ void excite(BlockShape shape, std::span<const Bf16> skip, std::span<const Bf16> 
   }
 }
 
-void excite_backward_small(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
-                           std::span<const Bf16> output_gradient, std::span<float> scale_gradient,
-                           std::span<float> shift_gradient) {
+void excite_backward(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
+                     std::span<const Bf16> output_gradient, std::span<const float> scale,
+                     std::span<Bf16> skip_gradient, std::span<Bf16> branch_gradient,
+                     std::span<float> scale_gradient, std::span<float> shift_gradient) {
   std::fill(scale_gradient.begin(), scale_gradient.end(), 0.0F);
   std::fill(shift_gradient.begin(), shift_gradient.end(), 0.0F);
   for (std::size_t n = 0; n < shape.positions; ++n) {
     const std::size_t at = n * shape.squares * shape.channels;
     const std::size_t small = n * shape.channels;
-    add_small_gradients(branch.data() + at, output.data() + at, output_gradient.data() + at, shape.squares,
-                        shape.channels, scale_gradient.data() + small, shift_gradient.data() + small);
-  }
-}
-
-void excite_backward_large(BlockShape shape, std::span<const Bf16> output,
-                           std::span<const Bf16> output_gradient, std::span<const float> scale,
-                           std::span<const float> mean_gradient, std::span<Bf16> skip_gradient,
-                           std::span<Bf16> branch_gradient) {
-  const float share = 1.0F / static_cast<float>(shape.squares);
-  for (std::size_t n = 0; n < shape.positions; ++n) {
-    const std::size_t at = n * shape.squares * shape.channels;
-    const std::size_t small = n * shape.channels;
-    write_large_gradients(output.data() + at, output_gradient.data() + at, shape.squares, shape.channels,
-                          scale.data() + small, mean_gradient.data() + small, share,
-                          skip_gradient.data() + at, branch_gradient.data() + at);
+    write_gradients(branch.data() + at, output.data() + at, output_gradient.data() + at, shape.squares,
+                    shape.channels, scale.data() + small, skip_gradient.data() + at,
+                    branch_gradient.data() + at, scale_gradient.data() + small,
+                    shift_gradient.data() + small);
   }
 }
 

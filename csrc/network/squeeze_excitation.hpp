@@ -22,15 +22,9 @@ void squeeze(BlockShape shape, std::span<const Bf16> branch, std::span<float> me
 void excite(BlockShape shape, std::span<const Bf16> skip, std::span<const Bf16> branch,
             std::span<const float> scale, std::span<const float> shift, std::span<Bf16> output);
 
-// Gradients of scale and shift.
-void excite_backward_small(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
-                           std::span<const Bf16> output_gradient, std::span<float> scale_gradient,
-                           std::span<float> shift_gradient);
-
-// Gradients of skip and branch; mean_gradient: of what `squeeze` gave.
-void excite_backward_large(BlockShape shape, std::span<const Bf16> output,
-                           std::span<const Bf16> output_gradient, std::span<const float> scale,
-                           std::span<const float> mean_gradient, std::span<Bf16> skip_gradient,
-                           std::span<Bf16> branch_gradient);
+void excite_backward(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
+                     std::span<const Bf16> output_gradient, std::span<const float> scale,
+                     std::span<Bf16> skip_gradient, std::span<Bf16> branch_gradient,
+                     std::span<float> scale_gradient, std::span<float> shift_gradient);
 
 }  // namespace alphazero::network

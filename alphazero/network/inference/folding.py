@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from alphazero.network.model.heads import BATCH_NORM_EPS, ConvNorm
+from alphazero.network.model.batch_norm import BATCH_NORM_EPS
+from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.resnet import AlphaZeroNet
 
 CONV, NORM = ".conv.weight", ".norm."

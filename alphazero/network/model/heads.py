@@ -9,13 +9,10 @@ from torch.nn import functional
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.spec import GameSpec
-from alphazero.network.model import bf16_cpu
 from alphazero.network.model.attention_policy import AttentionPolicyHead
+from alphazero.network.model.batch_norm import BatchNorm
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
-
-# lc0 folds BatchNorm with this epsilon (lc0 src/neural/network_legacy.cc); another one could not be exported.
-BATCH_NORM_EPS = 1e-5
 
 
 class ConvNorm(nn.Module):
@@ -24,19 +21,19 @@ class ConvNorm(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
-        self.norm: nn.Module = nn.BatchNorm2d(out_channels, eps=BATCH_NORM_EPS)
+        self.norm: nn.Module = BatchNorm(out_channels)
 
     def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:
         """[B, in_channels, H, W] -> [B, out_channels, H, W]; ReLU behind it where it `rectifies`."""
         convolved_BCHW: Tensor = self.conv(input_BCHW)
-        if self.training and isinstance(self.norm, nn.BatchNorm2d) and bf16_cpu.is_fused(convolved_BCHW):
-            return bf16_cpu.batch_norm(convolved_BCHW, self.norm, rectifies=rectifies)
-        normed_BCHW: Tensor = self.norm(convolved_BCHW)
-        return functional.relu(normed_BCHW) if rectifies else normed_BCHW
+        if isinstance(self.norm, BatchNorm):
+            normed_BCHW: Tensor = self.norm(convolved_BCHW, rectifies=rectifies)
+            return normed_BCHW
+        return functional.relu(convolved_BCHW) if rectifies else convolved_BCHW
 
     def fold(self) -> None:
         """Put the running statistics into the convolution, for good; only for inference."""
-        if isinstance(self.norm, nn.BatchNorm2d):
+        if isinstance(self.norm, BatchNorm):
             self.conv = nn.utils.fuse_conv_bn_eval(self.conv, self.norm)
             self.norm = nn.Identity()
 

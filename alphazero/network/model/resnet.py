@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.spec import GameSpec
-from alphazero.network.model import bf16_cpu
 from alphazero.network.model.heads import ConvNorm, MovesLeftHead, ValueHead, make_policy_head
+from alphazero.network.model.squeeze_excitation import SqueezeExcitation
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -31,26 +30,6 @@ class NetworkOutput(NamedTuple):
     moves_left_B1: Tensor | None
 
 
-class SqueezeExcitation(nn.Module):
-    """Scales and shifts each channel by what the whole board shows (Hu et al. 2018, arXiv:1709.01507).
-
-    With lc0's shift: the second layer gives 2C numbers, the first C (through a sigmoid) scale, the
-    last C are added (lczero-training tf/tfprocess.py ApplySqueezeExcitation).
-    """
-
-    def __init__(self, channels: int, units: int) -> None:
-        super().__init__()
-        self.squeeze = nn.Linear(channels, units)
-        self.excite = nn.Linear(units, 2 * channels)
-
-    def forward(self, input_BCHW: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, C, H, W]."""
-        pooled_BC = input_BCHW.mean(dim=(2, 3))
-        scale_and_shift_BC: Tensor = self.excite(functional.relu(self.squeeze(pooled_BC)))
-        scale_BC, shift_BC = scale_and_shift_BC.chunk(2, dim=1)
-        return input_BCHW * torch.sigmoid(scale_BC)[:, :, None, None] + shift_BC[:, :, None, None]
-
-
 class ResidualBlock(nn.Module):
     """conv-BN-ReLU-conv-BN-[SE]-add-ReLU (He et al. 2016; AlphaZero; lc0)."""
 
@@ -63,13 +42,10 @@ class ResidualBlock(nn.Module):
     def forward(self, input_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]."""
         branch_BCHW = self.second(self.first(input_BCHW, rectifies=True))
-        if self.se is not None and self.training and bf16_cpu.is_fused(branch_BCHW):
-            return bf16_cpu.excited_residual(input_BCHW, branch_BCHW, self.se.squeeze, self.se.excite)
         if self.se is not None:
-            branch_BCHW = self.se(branch_BCHW)
-        return torch.relu_(
-            input_BCHW + branch_BCHW
-        )  # saves an activation a block; nothing else reads the sum
+            return self.se.added_to(input_BCHW, branch_BCHW)
+        # In place: it saves an activation a block, and nothing else reads the sum.
+        return torch.relu_(input_BCHW + branch_BCHW)
 
 
 class AlphaZeroNet(nn.Module):

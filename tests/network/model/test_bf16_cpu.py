@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
-from alphazero.network.model import bf16_cpu
+from alphazero.network.model import batch_norm, squeeze_excitation
+from alphazero.network.model.batch_norm import BatchNorm
+from alphazero.network.model.bf16_cpu import is_fused
 from alphazero.network.model.heads import ConvNorm
-from alphazero.network.model.resnet import AlphaZeroNet, SqueezeExcitation
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.model.squeeze_excitation import SqueezeExcitation
 
 # A bf16 number has 8 bits: half a unit in the last place.
 ROUNDING = 2.0**-8
@@ -33,8 +36,8 @@ def _numbers(*shape: int, seed: int, scale: float = 1.0, shift: float = 0.0) -> 
     return numbers.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
 
 
-def _norm(channels: int) -> nn.BatchNorm2d:
-    norm = nn.BatchNorm2d(channels)
+def _norm(channels: int) -> BatchNorm:
+    norm = BatchNorm(channels)
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         norm.weight.copy_(torch.randn(channels, generator=generator))
@@ -70,7 +73,7 @@ def test_batch_norm_is_torchs_in_double_precision(positions: int, channels: int,
         return functional.relu(normed) if rectifies else normed
 
     def fused(tensor: Tensor) -> Tensor:
-        return bf16_cpu.batch_norm(tensor, norm, rectifies=rectifies)
+        return norm(tensor, rectifies=rectifies)  # type: ignore[no-any-return]
 
     _assert_near(fused(input_BCHW), reference(input_BCHW.double()))
     norm, exact = _norm(channels), _norm(channels).double()
@@ -91,8 +94,9 @@ def test_a_variance_far_below_the_mean_is_not_lost() -> None:
     input_BCHW = torch.full((8, 2, 8, 8), 256.0)
     input_BCHW[:, :, ::2] = 258.0
     narrow = input_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
-    norm = nn.BatchNorm2d(2, momentum=1.0).train()
-    found = bf16_cpu.batch_norm(narrow, norm, rectifies=False)
+    norm = BatchNorm(2).train()
+    norm.momentum = 1.0
+    found = norm(narrow)
     assert found[:, :, ::2].eq(1).all() and found[:, :, 1::2].eq(-1).all()
     assert norm.running_mean is not None and norm.running_mean.eq(257).all()
     torch.testing.assert_close(norm.running_var, torch.full((2,), 512 / 511))
@@ -107,7 +111,7 @@ def test_excited_residual_is_torchs_in_double_precision() -> None:
     exact.load_state_dict(module.state_dict())
 
     def fused(skip: Tensor, branch: Tensor) -> Tensor:
-        return bf16_cpu.excited_residual(skip, branch, module.squeeze, module.excite)
+        return module.added_to(skip, branch)
 
     def reference(skip: Tensor, branch: Tensor) -> Tensor:
         return functional.relu(skip + exact(branch))
@@ -130,7 +134,7 @@ def test_bad_numbers_reach_output_and_gradient(bad: float) -> None:
     input_BCHW = _numbers(2, 3, 8, 8, seed=7)
     input_BCHW[0, 1, 2, 3] = bad
     input_BCHW.requires_grad_()
-    output = bf16_cpu.batch_norm(input_BCHW, _norm(3), rectifies=True)
+    output = _norm(3)(input_BCHW, rectifies=True)
     assert not output[:, 1].isfinite().any() and output[:, [0, 2]].isfinite().all()
     output.float().sum().backward()
     assert input_BCHW.grad is not None
@@ -138,12 +142,13 @@ def test_bad_numbers_reach_output_and_gradient(bad: float) -> None:
 
 
 def test_fp32_several_threads_and_other_layouts_stay_torchs() -> None:
-    fitting = _numbers(2, 4, 8, 8, seed=8)
-    assert bf16_cpu.is_fused(fitting)
-    assert not bf16_cpu.is_fused(fitting.float())
-    assert not bf16_cpu.is_fused(fitting.contiguous())
+    fitting, weight = _numbers(2, 4, 8, 8, seed=8), torch.ones(4)
+    assert is_fused(fitting, weight)
+    assert not is_fused(fitting.float(), weight)
+    assert not is_fused(fitting, weight.to(torch.bfloat16))
+    assert not is_fused(fitting.contiguous(), weight)
     torch.set_num_threads(2)
-    assert not bf16_cpu.is_fused(fitting)
+    assert not is_fused(fitting, weight)
 
 
 def test_a_training_pass_uses_them_and_stays_as_near_to_fp32_as_torchs(
@@ -155,8 +160,13 @@ def test_a_training_pass_uses_them_and_stays_as_near_to_fp32_as_torchs(
     planes = torch.randn(8, 112, 8, 8, generator=torch.Generator().manual_seed(2))
     planes = planes.contiguous(memory_format=torch.channels_last)
     calls: list[bool] = []
-    fused = bf16_cpu.is_fused
-    monkeypatch.setattr(bf16_cpu, "is_fused", lambda tensor: calls.append(fused(tensor)) or calls[-1])
+
+    def watched(tensor: Tensor, weight: Tensor) -> bool:
+        calls.append(is_fused(tensor, weight))
+        return calls[-1]
+
+    for module in (batch_norm, squeeze_excitation):
+        monkeypatch.setattr(module, "is_fused", watched)
 
     def gradients(dtype: torch.dtype | None) -> Tensor:
         network.zero_grad()
@@ -171,7 +181,8 @@ def test_a_training_pass_uses_them_and_stays_as_near_to_fp32_as_torchs(
     calls.clear()
     ours = gradients(torch.bfloat16)
     assert calls and all(calls)
-    monkeypatch.setattr(bf16_cpu, "is_fused", lambda tensor: False)
+    for module in (batch_norm, squeeze_excitation):
+        monkeypatch.setattr(module, "is_fused", lambda tensor, weight: False)
     plain = gradients(torch.bfloat16)
     assert (ours - exact).norm() < 1.2 * (plain - exact).norm()
 

@@ -8,8 +8,9 @@ from torch import nn
 from alphazero.config import NetworkConfig
 from alphazero.errors import ConfigError
 from alphazero.games.registry import get_spec
-from alphazero.network.model.heads import BATCH_NORM_EPS
-from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock, SqueezeExcitation
+from alphazero.network.model.batch_norm import BATCH_NORM_EPS
+from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
+from alphazero.network.model.squeeze_excitation import SqueezeExcitation
 
 GAMES = ("chess", "connect4", "tictactoe")
 
