@@ -53,6 +53,16 @@ def test_a_network_with_attention_goes_to_lc0_and_comes_back_by_name(weights: Pa
     assert read_weights(Path("back.pt")).config == config
 
 
+@pytest.mark.parametrize("form", ["lc0", "safetensors"])
+def test_tensors_that_do_not_fit_the_network_are_named(weights: Path, capsys, form: str) -> None:
+    content = torch.load(weights, weights_only=True)
+    content["network"]["policy_head"] = "attention"  # and the tensors are those of convolution
+    torch.save(content, weights)
+    assert main(["export", "net.pt", "--to", form]) == 2
+    assert capsys.readouterr().err == "alphazero: error: net.pt: policy.embed.weight: missing\n"
+    assert [path.name for path in Path().iterdir()] == ["net.pt"]
+
+
 def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> None:
     assert main(["export", str(weights), "--to", "pt", "--out", str(weights)]) == 2
     assert "is there already (--force replaces it)" in capsys.readouterr().err

@@ -53,6 +53,7 @@ def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
     from alphazero.network.weights.lc0_export import write_lc0
     from alphazero.network.weights.weights import build_network, write_weights
 
+    network = build_network(Path(args.weights), weights)  # refuses tensors that do not fit
     if args.to == "lc0":
         licence = args.license or str(weights.metadata.get("license") or "")
         try:
@@ -60,7 +61,7 @@ def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
         except WeightsError as error:
             raise WeightsError(f"{args.weights}: {error}") from None
     elif args.to == "onnx":
-        write_onnx(path, build_network(Path(args.weights), weights))
+        write_onnx(path, network)
     else:
         write_weights(path, weights)
 
