@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from alphazero.filter_settings import SampleFilters
-from alphazero.games.registry import game_names
+from alphazero.games.registry import game_names, get_game
 from alphazero.optimizer_settings import OptimizerConfig as OptimizerConfig  # a section like the others here
 from alphazero.presets import find_config, is_preset
 from alphazero.settings import (
@@ -470,6 +470,8 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
                 refuse_section(file, name, SECTIONS)
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
     shipped = file is not None and is_preset(file.path)
+    if shipped and "policy_head" not in flags:
+        sections["network"] = _with_head_of_game(sections["network"])
     of_network = {entry.name for entry in fields(NetworkConfig)}
     return Config(
         **sections,
@@ -478,6 +480,13 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
         set_by_flag=frozenset(known & flags.keys()),
         set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
     )
+
+
+def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
+    """A preset's policy head is for its own game: a flag may have named one that has no such head."""
+    if get_game(network.game).attention_map is None:
+        return dataclasses.replace(network, policy_head="convolution")
+    return network
 
 
 def with_named_rate(config: Config) -> Config:

@@ -21,6 +21,17 @@ def parse(*arguments):
     return vars(parser.parse_args(arguments))
 
 
+def test_a_presets_policy_head_is_for_games_that_have_it(tmp_path):
+    assert load_config("chess_cpu", {}).network.policy_head == "attention"
+    assert load_config("chess_cpu", {"game": "othello"}).network.policy_head == "convolution"
+    # What somebody asks for stays, and is refused where the network is made.
+    asked = {"game": "othello", "policy_head": "attention"}
+    assert load_config("chess_cpu", asked).network.policy_head == "attention"
+    own = tmp_path / "own.toml"
+    own.write_text('[network]\ngame = "othello"\npolicy_head = "attention"\n')
+    assert load_config(str(own), {}).network.policy_head == "attention"
+
+
 def test_every_shipped_preset_loads():
     assert {"chess_20x256", "chess_cpu"} <= set(preset_names())
     for name in preset_names():
