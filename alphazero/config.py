@@ -472,7 +472,8 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
     shipped = file is not None and is_preset(file.path)
     if shipped and "policy_head" not in flags:
         sections["network"] = _with_head_of_game(sections["network"])
-    of_network = {entry.name for entry in fields(NetworkConfig)}
+    # Not the policy head: presets of earlier versions had another, and runs that began with them go on.
+    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
     return Config(
         **sections,
         preset=file.path.stem if file else "",
