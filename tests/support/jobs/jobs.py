@@ -16,7 +16,8 @@ from alphazero.run.next_command import COMMAND_VARIABLE
 from tests.support.paths import REPOSITORY
 
 TINY = (
-    *("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4"),
+    *("--config", "chess_cpu", "--precision", "fp32"),
+    *("--blocks", "2", "--filters", "16", "--se-ratio", "4"),
     *("--optimizer", "sgd", "--learning-rate", "0.002"),
     *("--batch-size", "128", "--micro-batch-size", "32", "--validation-interval", "0", "--no-tensorboard"),
     *("--run-name", "job", "--log-interval", "5"),
