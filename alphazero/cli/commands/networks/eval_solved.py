@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.cli.flags import numbers
-from alphazero.config import MOST_SIMULATIONS
 from alphazero.errors import ConfigError
+from alphazero.self_play_settings import MOST_SIMULATIONS
 from alphazero.text import table
 
 if TYPE_CHECKING:

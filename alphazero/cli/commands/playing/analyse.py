@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from alphazero.cli.flags import numbers
 from alphazero.cli.flags.network import add_weights_flag
 from alphazero.cli.terminal.screen import add_screen_flags, style_of
-from alphazero.config import MOST_SIMULATIONS
 from alphazero.errors import GameInputError
+from alphazero.self_play_settings import MOST_SIMULATIONS
 from alphazero.text import table
 
 if TYPE_CHECKING:

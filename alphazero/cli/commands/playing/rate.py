@@ -14,8 +14,8 @@ from alphazero.cli.flags import numbers
 from alphazero.cli.flags.match import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.flags.network import WEIGHTS_HELP
 from alphazero.cli.flags.players import PlayerWords
-from alphazero.config import MOST_LANES as MOST_GAMES
 from alphazero.errors import ConfigError
+from alphazero.self_play_settings import MOST_LANES as MOST_GAMES
 from alphazero.text import counted, table
 
 if TYPE_CHECKING:
