@@ -41,6 +41,13 @@ void bind_solver(nb::module_& module) {
           "outcome", [](Solver& self, const Line<Connect4>& line) { return self.outcome(board_of(line)); },
           nb::arg("line"), without_gil, "The sign of the score, in far less time.")
       .def(
+          "at_least",
+          [](Solver& self, const Line<Connect4>& line, int score) {
+            return self.at_least(board_of(line), score);
+          },
+          nb::arg("line"), nb::arg("score"), without_gil,
+          "Whether the score is at least this: one search, where the sign may take two.")
+      .def(
           "move_scores",
           [](Solver& self, const Line<Connect4>& line) { return self.move_scores(board_of(line)); },
           nb::arg("line"), without_gil,

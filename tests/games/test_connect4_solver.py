@@ -145,6 +145,16 @@ def test_scores_do_not_depend_on_what_was_solved_before_or_on_the_table():
     assert [mixed.score(line) for line in lines] == fresh
 
 
+def test_a_score_is_at_least_itself_and_no_more():
+    generator = random.Random(8)
+    for round in range(40):
+        line = random_line(generator, 18 + round % 20)
+        score = _core.Connect4Solver(1).score(line)
+        kept = _core.Connect4Solver(1)
+        for value in (-21, score - 1, score, score + 1, 21):
+            assert kept.at_least(line, value) == (score >= value), str(line)
+
+
 @pytest.mark.parametrize(
     ("columns", "score"),
     [
@@ -163,7 +173,13 @@ def test_scores_that_are_seen_with_the_naked_eye(columns: str, score: int):
 
 def test_a_game_that_is_over_is_refused():
     solver = _core.Connect4Solver(1)
-    for ask in (solver.score, solver.outcome, solver.move_scores, solver.move_outcomes):
+    for ask in (
+        solver.score,
+        solver.outcome,
+        lambda line: solver.at_least(line, 0),
+        solver.move_scores,
+        solver.move_outcomes,
+    ):
         with pytest.raises(_core.GameError, match="the game is over"):
             ask(line_of("1212121"))
 

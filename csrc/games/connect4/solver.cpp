@@ -234,6 +234,8 @@ int Solver::outcome(const Board& board) {
   return bound(board, -1) < 0 ? -1 : 0;
 }
 
+bool Solver::at_least(const Board& board, int score) { return bound(board, score - 1) >= score; }
+
 Solver::Values Solver::move_scores(const Board& board) {
   return after_each_move(board, score_of_win(std::popcount(board.occupied)),
                          [this](const Board& next) { return score(next); });

@@ -28,6 +28,9 @@ class Solver {
   // The sign of the score, in far less time.
   int outcome(const Board& board);
 
+  // Whether the score is at least this: a single search by a null window.
+  bool at_least(const Board& board, int score);
+
   // Score, or its sign, after a stone in each column, for the side that plays it; kIllegal for a full column.
   Values move_scores(const Board& board);
   Values move_outcomes(const Board& board);
