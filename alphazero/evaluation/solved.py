@@ -1,7 +1,7 @@
 """How often a player's moves in Connect Four change a won, drawn or lost position for the worse.
 
-Exact truth comes from the solver: positions of Pascal Pons's test sets (`moves score` a line), or the
-project's own table, which also holds the score of every move.
+Exact truth comes from the solver: positions of Pascal Pons's test sets (`moves score` a line), or one of the
+project's own tables, which also hold the score, or the outcome, of every move. None of them enters training.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from alphazero.evaluation.players import Player
 from alphazero.files import complete_lines, cut_unfinished_line
 
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
+EARLY_TABLE = OWN_TABLE.with_name("early.txt")
+OWN_SETS = {"own": OWN_TABLE, "early": EARLY_TABLE}  # words for read_sets; ./own is a file of that name
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
+OUTCOMES_HEAD = "# Connect Four: early positions with the outcome of every move"
+OUTCOME_SIGNS = {1: "+", 0: "=", -1: "-"}
+FULL = "."
 # Classes as Pons's: stones on the board (begin has at most 14, end more than 28), then plies to the end with
 # best play: easy less than 14, hard 28 or more (his sets themselves count 14 as easy and 28 as medium).
 CLASSES = ("end-easy", "middle-easy", "middle-medium", "begin-easy", "begin-medium", "begin-hard")
@@ -39,7 +44,8 @@ _PONS_NAMES = {
 class SolvedPosition:
     """moves: columns 1-7 from the empty board; score: exact, for the side to move (0 draw, +k won, -k lost).
 
-    move_scores: by column, None where it is full; empty where they are not known.
+    move_scores: by column, None where it is full; empty where they are not known. A table of outcomes has
+    the sign of each score in its place.
     """
 
     moves: str
@@ -62,6 +68,8 @@ class SolvedSet:
     positions: tuple[SolvedPosition, ...]
 
 
+# One column at least is not full.
+_MOVES_AND_OUTCOMES = re.compile(r"([1-7]+) ((?=.*[-+=])[-+=.]{7})")
 _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
 # A column (from 0) in a position; and the signs of the exact values after such moves, each for the side that
@@ -126,17 +134,45 @@ def read_table(path: Path = OWN_TABLE) -> list[SolvedSet]:
     return [SolvedSet(name, tuple(positions)) for name, positions in sets.items()]
 
 
+def read_outcomes(path: Path = EARLY_TABLE) -> SolvedSet:
+    """A table of lines `moves outcomes`: for each column a sign of OUTCOME_SIGNS, or FULL.
+
+    Raises DataError naming file and line.
+    """
+    values = {sign_of: value for value, sign_of in OUTCOME_SIGNS.items()}
+    positions = []
+    for number, text in enumerate(_lines(path), start=1):
+        if text.startswith("#"):
+            continue
+        match = _MOVES_AND_OUTCOMES.fullmatch(text)
+        if not match:
+            raise DataError(f"{path}:{number}: {text!r}: expected moves and outcomes, as '4432 --+-=--'")
+        outcomes = tuple(values.get(sign_of) for sign_of in match[2])
+        best = max(value for value in outcomes if value is not None)
+        position = _checked(path, number, SolvedPosition(match[1], best, outcomes))
+        if {column for column, value in enumerate(outcomes) if value is not None} != set(
+            position.line().legal()
+        ):
+            raise DataError(f"{path}:{number}: {text!r}: expected {FULL!r} for the full columns and no other")
+        positions.append(position)
+    return SolvedSet(path.stem, tuple(positions))
+
+
 def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
     """Sets of Pons (files, or directories of Test_L*_R* files) and tables of our own; no path: the own table.
 
-    In the order of CLASSES, then as given. Raises DataError.
+    'own' and 'early' are the tables of OWN_SETS. In the order of CLASSES, then as given. Raises DataError.
     """
     sets: list[SolvedSet] = []
-    for path in paths or (OWN_TABLE,):
+    for path in [OWN_SETS.get(str(path), path) for path in paths] or [OWN_TABLE]:
         if path.is_dir() and not list(path.glob("Test_L*_R*")):
             raise DataError(f"{path}: holds no file named as Pons's sets are, Test_L*_R*")
         for file in sorted(path.glob("Test_L*_R*")) if path.is_dir() else [path]:
-            sets += read_table(file) if _lines(file)[:1] == [TABLE_HEAD] else [read_pons(file)]
+            head = _lines(file)[:1]
+            if head == [OUTCOMES_HEAD]:
+                sets.append(read_outcomes(file))
+            else:
+                sets += read_table(file) if head == [TABLE_HEAD] else [read_pons(file)]
     order = {name: place for place, name in enumerate(CLASSES)}
     return sorted(sets, key=lambda entry: order.get(entry.name, len(order)))
 
@@ -221,24 +257,36 @@ class SolverOutcomes:
         return -int(self._solvers.own.outcome(line))
 
 
-def count_errors(
+def find_errors(
     positions: Sequence[SolvedPosition],
     player: Player,
     outcomes: Outcomes,
     watch: Callable[[Sequence[Question], Iterable[int]], Iterable[int]] = lambda questions, found: found,
-) -> int:
-    """Positions in which the player's move has a worse outcome than the position; none where it is lost.
+) -> list[bool]:
+    """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
-    watch: shows how far the outcomes of these questions are.
+    The player is not asked where all moves are known to be as good. watch: shows how far the outcomes of
+    these questions are.
     """
-    moves = player([position.line() for position in positions])
-    questions = [
-        (position, move) for position, move in zip(positions, moves, strict=True) if position.score >= 0
-    ]
-    found = watch(questions, outcomes(questions))
-    return sum(
-        outcome < sign(position.score) for (position, _), outcome in zip(questions, found, strict=True)
-    )
+    asked = [place for place, position in enumerate(positions) if may_err(position)]
+    moves = player([positions[place].line() for place in asked]) if asked else []
+    judged = [(place, move) for place, move in zip(asked, moves, strict=True) if positions[place].score >= 0]
+    questions = [(positions[place], move) for place, move in judged]
+    errs = [False] * len(positions)
+    for (place, _), outcome in zip(judged, watch(questions, outcomes(questions)), strict=True):
+        errs[place] = outcome < sign(positions[place].score)
+    return errs
+
+
+def may_err(position: SolvedPosition) -> bool:
+    """Whether an error is possible, as far as is known of the moves."""
+    known = [sign(score) for score in position.move_scores if score is not None]
+    return not known or min(known) < sign(position.score)
+
+
+def count_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: Outcomes) -> int:
+    """Positions in which the player errs (see find_errors)."""
+    return sum(find_errors(positions, player, outcomes))
 
 
 def count_without_errors(

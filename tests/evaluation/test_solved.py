@@ -14,6 +14,7 @@ from alphazero.cli.main import main
 from alphazero.config import NetworkConfig
 from alphazero.errors import DataError
 from alphazero.evaluation import solved
+from alphazero.evaluation.players import Player
 from alphazero.evaluation.solved import SolvedPosition, SolverOutcomes, count_errors, sign
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec
@@ -114,6 +115,45 @@ def test_an_error_is_a_move_that_makes_the_outcome_worse():
     assert solved.count_without_errors([won, lost], solved.table_outcomes) == 1
 
 
+def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
+    def signs(position: SolvedPosition) -> str:
+        return "".join(
+            solved.FULL if score is None else solved.OUTCOME_SIGNS[sign(score)]
+            for score in position.move_scores
+        )
+
+    path = tmp_path / "signs.txt"
+    rows = [f"{position.moves} {signs(position)}\n" for position in OWN]
+    path.write_text(f"{solved.OUTCOMES_HEAD}\n# a comment\n{''.join(rows)}")
+    (entry,) = solved.read_sets([path])
+    assert entry.name == "signs"
+    assert [position.moves for position in entry.positions] == [position.moves for position in OWN]
+    assert [position.score for position in entry.positions] == [sign(position.score) for position in OWN]
+
+    def last_column(lines: Sequence[Line]) -> list[int]:
+        return [line.legal()[-1] for line in lines]
+
+    expected = solved.find_errors(OWN, last_column, solved.table_outcomes)
+    assert solved.find_errors(entry.positions, last_column, solved.table_outcomes) == expected
+    assert True in expected and False in expected
+
+
+def test_a_player_is_asked_only_where_it_may_err():
+    asked = []
+
+    def player(lines: Sequence[Line]) -> list[int]:
+        asked.extend(map(str, lines))
+        return [1] * len(lines)
+
+    won = SolvedPosition(WON, 18, (18, -17, 1, 3, 0, -1, 2))
+    all_win = SolvedPosition("12", 1, (1,) * 7)
+    lost = SolvedPosition(LOST, -1, (-1,) * 7)
+    errs = solved.find_errors([lost, won, all_win], player, solved.table_outcomes)
+    assert errs == [False, True, False] and asked == [str(won.line())]
+    asked.clear()
+    assert solved.find_errors([lost, all_win], player, solved.table_outcomes) == [False, False] and not asked
+
+
 def test_a_perfect_player_never_errs_and_the_worst_always_does():
     scores = {str(position.line()): position.move_scores for position in OWN}
 
@@ -192,6 +232,12 @@ def test_a_damaged_memory_of_outcomes_is_named(text: str, tmp_path: Path):
         ("1212121 1\n", "the game is over there"),
         (f"{solved.TABLE_HEAD}\nend-easy\t44\t1\t1\t1\n", ":2: .*seven scores"),
         (f"{solved.TABLE_HEAD}\nend-easy\t44\tx\t1\t1\t1\t1\t1\t1\t1\n", ":2: .*seven scores"),
+        (f"{solved.OUTCOMES_HEAD}\n# more\n44 =-=+=-\n", ":3: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n44 =-=+=-x\n", ":2: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n44 .......\n", ":2: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n1212121 =-=+=--\n", ":2: .*the game is over there"),
+        (f"{solved.OUTCOMES_HEAD}\n444444 =-=+=--\n", ":2: .*full columns"),
+        (f"{solved.OUTCOMES_HEAD}\n44444 =-=.=--\n", ":2: .*full columns"),
     ],
 )
 def test_a_damaged_set_is_named_with_its_line(text: str, words: str, tmp_path: Path):
@@ -244,6 +290,61 @@ def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
     assert row["errors"]["network alone"] > len(ends) // 4
     (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs", "--all-moves")
     assert list(row["errors"]) == ["network alone", "4 simulations"] and row["without_errors"] == 1
+
+
+def test_two_networks_are_compared_in_pairs(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from alphazero.evaluation.solved_pairs import paired_errors
+
+    config = NetworkConfig(game="connect4", blocks=1, filters=8)
+    other = tmp_path / "other.pt"
+    save_weights(other, AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(4)), {})
+    argv = ["--weights", str(network_file), str(other), "--solved-sets", "own", "early", "--device", "cpu"]
+    assert main(["eval", "--solved", *argv, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    first, second = answer["networks"]
+    (comparison,) = answer["comparisons"]
+    assert (comparison["first"], comparison["second"]) == (str(network_file), str(other))
+    names = [row["name"] for row in first["sets"]]
+    assert names == [*solved.CLASSES, "early"]
+    assert [row["name"] for row in comparison["sets"]] == [*names, "all"]
+    for row, of_first, of_second in zip(comparison["sets"], first["sets"], second["sets"], strict=False):
+        assert row["both"] + row["only_first"] == of_first["errors"]["network alone"]
+        assert row["both"] + row["only_second"] == of_second["errors"]["network alone"]
+        assert row["positions"] == of_first["positions"]
+        low, high = row["interval"]
+        assert low < row["difference"] < high
+    total = comparison["sets"][-1]
+    assert total["only_first"] == sum(row["only_first"] for row in comparison["sets"][:-1]) > 0
+    # And the errors themselves are those of the moves that each plays.
+    entry = solved.read_outcomes()
+    errs = [solved.find_errors(entry.positions, player(path), solved.table_outcomes) for path in argv[1:3]]
+    found = paired_errors(*errs)
+    row = comparison["sets"][-2]
+    assert (found.both, found.only_first, found.only_second) == (
+        row["both"],
+        row["only_first"],
+        row["only_second"],
+    )
+    assert main(["eval", "--solved", *argv]) == 0
+    text = capsys.readouterr().out
+    assert f"A: {network_file}\nB: {other}\n" in text
+    line = next(line for line in text.splitlines()[::-1] if line.startswith("early"))
+    assert f"{100 * row['difference']:+.2f}" in line and line.split()[-2:] == [
+        str(row["only_first"]),
+        str(row["only_second"]),
+    ]
+
+
+def player(path: str) -> Player:
+    """The network of a file, without search."""
+    from alphazero.evaluation.players import network_player
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.weights import load_network
+
+    network, _ = load_network(Path(path), torch.device("cpu"))
+    return network_player(NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 256))
 
 
 def test_the_search_has_the_settings_asked_for_and_no_noise(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from alphazero.cli.commands.games import solve_early
 from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError, GameInputError
 
@@ -55,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=numbers.count,
         default=100,
         metavar="N",
-        help="positions of each class for --make-table (default: 100)",
+        help="positions of each class for --make-table, of the table for --make-early (default: 100)",
     )
     parser.add_argument(
         "--seed",
@@ -64,10 +65,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of the random games that these positions come from (default: 0)",
     )
+    solve_early.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Solve, print: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
+    if args.make_early is not None:
+        check_memory(args.table_mib)
+        return solve_early.run(args)
+    solve_early.refuse_flags(args)
     if args.make_table is not None:
         return make_table(args)
     line = read_moves(args.moves)
@@ -109,12 +115,18 @@ def read_moves(text: str) -> _core.Connect4Line:
 def make_solver(table_mib: int) -> _core.Connect4Solver:
     """A solver with so much memory. Raises ConfigError where there is not as much."""
     from alphazero import _core
+
+    check_memory(table_mib)
+    return _core.Connect4Solver(table_mib)
+
+
+def check_memory(table_mib: int) -> None:
+    """Raises ConfigError where there is not as much."""
     from alphazero.host.memory import HostMemory
 
     available_mib = HostMemory().check().available_bytes >> 20
     if not 1 <= table_mib <= available_mib:
         raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the memory that is free")
-    return _core.Connect4Solver(table_mib)
 
 
 def watched(solver: _core.Connect4Solver, solve: Callable[[], Result]) -> Result:

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from alphazero.evaluation.players import Player
     from alphazero.evaluation.solved import Outcomes, Question, SolvedSet
+    from alphazero.evaluation.solved_pairs import PairedErrors
 
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
@@ -39,7 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="PATH",
-        help="files of lines 'moves score' or directories of Test_L*_R* (default: 600 of our own)",
+        help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), early (the "
+        "project's early positions, to tune on) (default: own)",
     )
     group.add_argument(
         "--simulations",
@@ -71,12 +74,20 @@ def refuse_flags(args: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class SetErrors:
-    """One network on one set, by player; without_errors: positions where no move errs, if known."""
+    """One network on one set: by player, in which positions it errs.
+
+    without_errors: positions where no move errs, if known.
+    """
 
     name: str
     positions: int
     without_errors: int | None
-    errors: dict[str, int]
+    errs: dict[str, list[bool]]
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many by each player."""
+        return {player: sum(errs) for player, errs in self.errs.items()}
 
 
 def run(args: argparse.Namespace, device: torch.device) -> int:
@@ -93,7 +104,13 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     results = {}
     for name in args.weights:
         results[name] = measure(args, sets, network_players(args, name, device), solver_outcomes)
-    print(to_json(results) if args.json else "\n\n".join(map(to_table, results, results.values())))
+    pairs = compare(results)
+    if args.json:
+        print(to_json(results, pairs))
+    else:
+        tables = [to_table(name, rows) for name, rows in results.items()]
+        tables += [pairs_table(of_second) for of_second in pairs]
+        print("\n\n".join(tables))
     return 0
 
 
@@ -137,7 +154,7 @@ def measure(
     solver_outcomes: Outcomes,
 ) -> list[SetErrors]:
     """Each player on each set."""
-    from alphazero.evaluation.solved import count_errors, count_without_errors, table_outcomes
+    from alphazero.evaluation.solved import count_without_errors, find_errors, table_outcomes
 
     results = []
     for entry in sets:
@@ -146,12 +163,40 @@ def measure(
         without = None
         if known or args.all_moves:
             without = count_without_errors(entry.positions, outcomes, watching(f"{entry.name}, all moves"))
-        errors = {
-            name: count_errors(entry.positions, player, outcomes, watching(f"{entry.name}, {name}"))
+        errs = {
+            name: find_errors(entry.positions, player, outcomes, watching(f"{entry.name}, {name}"))
             for name, player in players.items()
         }
-        results.append(SetErrors(entry.name, len(entry.positions), without, errors))
+        results.append(SetErrors(entry.name, len(entry.positions), without, errs))
     return results
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two networks on the same positions, for each set and player; the last sets are all of them as one."""
+
+    first: str
+    second: str
+    rows: list[tuple[str, str, PairedErrors]]
+
+
+def compare(results: dict[str, list[SetErrors]]) -> list[Comparison]:
+    """The first network with each of the others."""
+    from alphazero.evaluation.solved_pairs import paired_errors
+
+    (first, sets_of_first), *others = results.items()
+    return [
+        Comparison(
+            first,
+            second,
+            [
+                (row.name, player, paired_errors(errs, of_second.errs[player]))
+                for row, of_second in zip(with_total(sets_of_first), with_total(sets_of_second), strict=True)
+                for player, errs in row.errs.items()
+            ],
+        )
+        for second, sets_of_second in others
+    ]
 
 
 def watching(label: str) -> Callable[[Sequence[Question], Iterable[int]], Iterator[int]]:
@@ -174,8 +219,8 @@ def watching(label: str) -> Callable[[Sequence[Question], Iterable[int]], Iterat
 
 def to_table(name: str, results: Sequence[SetErrors]) -> str:
     """For people: a line a set and one for all of them."""
-    players = list(results[0].errors)
-    rows = [*results, total_of(results)]
+    players = list(results[0].errs)
+    rows = with_total(results)
     lines = [("set", "positions", "no error possible", *players)]
     for row in rows:
         without = "-" if row.without_errors is None else str(row.without_errors)
@@ -186,25 +231,86 @@ def to_table(name: str, results: Sequence[SetErrors]) -> str:
     )
 
 
-def total_of(results: Sequence[SetErrors]) -> SetErrors:
-    """All sets as one."""
+def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
+    """The sets, and all of them as one."""
     without = [row.without_errors for row in results if row.without_errors is not None]
-    return SetErrors(
+    total = SetErrors(
         "all",
         sum(row.positions for row in results),
         sum(without) if len(without) == len(results) else None,
-        {player: sum(row.errors[player] for row in results) for player in results[0].errors},
-    )
-
-
-def to_json(results: dict[str, list[SetErrors]]) -> str:
-    """For programs: by weights file, set by set."""
-    return json.dumps(
         {
-            "networks": [
-                {"weights": name, "sets": [dataclasses.asdict(row) for row in rows]}
-                for name, rows in results.items()
-            ]
+            player: list(chain.from_iterable(row.errs[player] for row in results))
+            for player in results[0].errs
         },
-        indent=2,
     )
+    return [*results, total]
+
+
+def pairs_table(comparison: Comparison) -> str:
+    """For people: a line for each set and player."""
+    lines: list[Sequence[str]] = [
+        ("set", "positions", "player", "A", "B", "B - A", "95 % interval", "only A errs", "only B errs")
+    ]
+    for name, player, pairs in comparison.rows:
+        low, high = pairs.interval
+        shares = [
+            f"{(pairs.both + alone) / pairs.positions:.2%}" for alone in (pairs.only_first, pairs.only_second)
+        ]
+        lines.append(
+            (
+                name,
+                str(pairs.positions),
+                player,
+                *shares,
+                f"{100 * pairs.difference:+.2f}",
+                f"{100 * low:+.2f} to {100 * high:+.2f}",
+                str(pairs.only_first),
+                str(pairs.only_second),
+            )
+        )
+    return "\n".join(
+        [
+            f"A: {comparison.first}",
+            f"B: {comparison.second}",
+            "shares of moves that make the outcome worse, their difference in percentage points, by pairs",
+            "",
+            *table(lines, "lrlrrrrrr"),
+        ]
+    )
+
+
+def to_json(results: dict[str, list[SetErrors]], comparisons: Sequence[Comparison]) -> str:
+    """For programs: by weights file, set by set; then the pairs."""
+    networks = [
+        {
+            "weights": name,
+            "sets": [
+                {
+                    "name": row.name,
+                    "positions": row.positions,
+                    "without_errors": row.without_errors,
+                    "errors": row.errors,
+                }
+                for row in rows
+            ],
+        }
+        for name, rows in results.items()
+    ]
+    pairs = [
+        {
+            "first": comparison.first,
+            "second": comparison.second,
+            "sets": [
+                {
+                    "name": name,
+                    "player": player,
+                    **dataclasses.asdict(found),
+                    "difference": found.difference,
+                    "interval": found.interval,
+                }
+                for name, player, found in comparison.rows
+            ],
+        }
+        for comparison in comparisons
+    ]
+    return json.dumps({"networks": networks, "comparisons": pairs}, indent=2)
