@@ -8,7 +8,7 @@ from pathlib import Path
 from alphazero.cli.flags import numbers
 from alphazero.cli.flags.network import WEIGHTS_HELP, add_network_flags
 from alphazero.cli.flags.players import key_values
-from alphazero.config import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
+from alphazero.config import SearchConfig
 from alphazero.errors import ConfigError
 from alphazero.evaluation.matches.adjudication import Adjudication, DrawRule, ResignRule
 from alphazero.evaluation.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
@@ -17,6 +17,7 @@ from alphazero.evaluation.matches.schedule import TOURNAMENTS
 from alphazero.games.registry import get_game
 from alphazero.presets import preset_names
 from alphazero.self_play_settings import MOST_LANES as MOST_GAMES
+from alphazero.self_play_settings import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS
 from alphazero.settings import add_flags
 from alphazero.text import quoted
 
