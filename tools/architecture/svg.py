@@ -11,9 +11,9 @@ from tools.architecture.house import CORE_BOX, House
 from tools.architecture.layered_drawing import Arrow, Box, LayeredDrawing
 from tools.architecture.rooms import Room
 
-WIDTH, MARGIN, CHANNEL = 1840.0, 16.0, 72.0
+WIDTH, MARGIN, CHANNEL = 2150.0, 16.0, 72.0
 ROOM_WIDTH, ROOM_HEIGHT = 138.0, 46.0
-FILE_HEIGHT, FILE_CHANNEL = 32.0, 10.0
+FILE_HEIGHT, FILE_CHANNEL = 46.0, 10.0
 # Within a box of rooms: its heading, the space around, the gaps between rooms and between their rows.
 HEADING, PADDING, GAP, INNER_CHANNEL = 32.0, 12.0, 26.0, 32.0
 ARROW_HEAD = 8.0
@@ -168,9 +168,8 @@ def file_row(imported_by: dict[str, int], top: float) -> list[str]:
     ]
     for number, (name, count) in enumerate(imported_by.items()):
         box = Box(name, width, FILE_HEIGHT, MARGIN + number * (width + GAP), top)
-        words = (
-            f'<text x="{box.middle:.1f}" y="{box.top + 21:.1f}"><tspan class="name">{escape(name)}.py</tspan>'
-            f'<tspan class="size" dx="8">imported by {counted(count, "file")}</tspan></text>'
+        words = text(box.middle, box.top + 19, "name", f"{name}.py") + text(
+            box.middle, box.top + 36, "size", f"imported by {counted(count, 'file')}"
         )
         parts.append(group(box, "#556070", words))
     return parts
