@@ -33,7 +33,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_committed_table_is_of_different_early_positions():
-    assert EARLY.name == "early" and len(EARLY.positions) >= 2200
+    assert EARLY.name == "early" and len(EARLY.positions) >= 5000
     assert len(names_of([EARLY])) == len(EARLY.positions)
     assert {len(position.moves) for position in EARLY.positions} == set(solved_drawing.PLIES)
     scores = [position.score for position in EARLY.positions]
