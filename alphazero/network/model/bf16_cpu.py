@@ -1,6 +1,6 @@
 """When a layer may use the core's bf16 functions, and its tensors as their arrays.
 
-torch's own BatchNorm takes nearly as long on the CPU as the convolution before it (docs/performance.md). The
+torch's own BatchNorm takes two thirds as long on the CPU as the convolutions do (docs/performance.md). The
 core's functions (csrc/network) work in fp32 within and give the same bits on every CPU.
 """
 
