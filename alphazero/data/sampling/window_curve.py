@@ -43,13 +43,15 @@ class WindowCurve:
 
     def __str__(self) -> str:
         numbers = f"a {self.curve.a:.4f}, b {self.curve.b:.4f} pawns"
-        share = f"{100 * self.share:.1f} % of the positions have one"
+        share = f"in {100 * self.share:.1f} % of the positions"
+        games = counted(self.games, "game")
         if self.fitted:
-            return f"{share}; win, draw, loss by {numbers}, fitted to {counted(self.games, 'game')}"
+            return f"{share}; win, draw and loss by the curve {numbers}, fitted to {games}"
         return (
-            f"{share}; win, draw, loss by the standard curve {numbers}: {counted(self.games, 'game')} with "
-            f"evaluations, {self.drawn} drawn; a fit needs {FEWEST_GAMES}, {FEWEST_OF_A_KIND} drawn and "
-            f"{FEWEST_OF_A_KIND} decided, and better results with better evaluations"
+            f"{share}; win, draw and loss by the standard curve {numbers}: {games} with evaluations, "
+            f"{self.drawn} drawn, do not give one of their own (at least {FEWEST_GAMES}, "
+            f"{FEWEST_OF_A_KIND} drawn and {FEWEST_OF_A_KIND} decided, and better results with better "
+            "evaluations)"
         )
 
 

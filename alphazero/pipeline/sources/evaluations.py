@@ -31,4 +31,4 @@ def choose_value_curve(
     chosen = exchange.on_main(fit)
     if chosen is None:
         return None, []
-    return ValueCurve(**chosen[0]), [f"evaluations       count {ratio:g} of the value target; {chosen[1]}"]
+    return ValueCurve(**chosen[0]), [f"evaluations       {ratio:g} of the value target {chosen[1]}"]

@@ -173,7 +173,7 @@ def test_the_curve_of_a_window_is_fitted_to_its_games(tmp_path: Path):
     assert found == curve_of(window)
     assert (found.curve.a, found.curve.b) == pytest.approx((1.0, 0.5), rel=0.12)
     assert (found.games, round(found.share, 6)) == (2400, 0.8)
-    assert f"80.0 % of the positions have one; win, draw, loss by a {found.curve.a:.4f}" in str(found)
+    assert f"in 80.0 % of the positions; win, draw and loss by the curve a {found.curve.a:.4f}" in str(found)
 
 
 def test_too_few_games_take_the_standard_curve_and_say_so(tmp_path: Path):

@@ -25,7 +25,7 @@ def test_a_run_says_which_curve_it_takes(tmp_path: Path, lone_runtime):
     curve, lines = choose_value_curve(asked, window, Exchange())
     assert curve == STANDARD_CURVE
     (line,) = lines
-    assert line.startswith("evaluations       count 0.25 of the value target; 50.0 % of the positions")
+    assert line.startswith("evaluations       0.25 of the value target in 50.0 % of the positions")
     mixed = Config(data=asked.data, self_play=SelfPlayConfig(mode="mixed"))
     for config, games in ((Config(), window), (asked, None), (mixed, window)):
         assert choose_value_curve(config, games, Exchange()) == (None, [])
