@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from alphazero import _core
 from alphazero.games.core_types import Line
-from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
 from alphazero.search.line_search import search_lines
 
 SOLVED_GAME = "connect4"
@@ -53,16 +54,54 @@ def network_player(
     """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        legal = [line.legal_indices() for line in lines]
-        offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
-        packed = np.stack([line.packed(fill) for line in lines])
-        logits = evaluator(packed, np.concatenate(legal), offset).legal_logits
+        legal, offset, evaluation = _evaluate(evaluator, lines, fill)
+        logits = evaluation.legal_logits
         return [
             line.index_to_move(int(indices[logits[begin : begin + len(indices)].argmax()]))
             for line, indices, begin in zip(lines, legal, offset, strict=False)
         ]
 
     return choose
+
+
+def one_ply_player(
+    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
+) -> Player:
+    """Plays the move whose position is worst for the opponent by the network's value, or ends the game best.
+
+    No search, and no policy: it shows what the values are worth. The first in the core's order among equals.
+    """
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        values: list[dict[int, float]] = [{} for _ in lines]  # of the moves, for their player
+        asked: list[tuple[int, int]] = []
+        after: list[Line] = []
+        for place, line in enumerate(lines):
+            for move in line.legal():
+                next_line = line.copy()
+                next_line.push(move)
+                outcome = next_line.outcome()
+                values[place][move] = -float(outcome.value) if outcome.over else 0.0
+                if not outcome.over:
+                    asked.append((place, move))
+                    after.append(next_line)
+        if after:
+            wdl_B3 = _evaluate(evaluator, after, fill)[2].wdl
+            for (place, move), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
+                values[place][move] = loss - win
+        return [max(of_move, key=of_move.__getitem__) for of_move in values]
+
+    return choose
+
+
+def _evaluate(
+    evaluator: NetworkEvaluator, lines: Sequence[Line], fill: _core.HistoryFill
+) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], Evaluation]:
+    """The legal moves' policy indices, where each position's logits begin and end, what the network says."""
+    legal = [line.legal_indices() for line in lines]
+    offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
+    packed = np.stack([line.packed(fill) for line in lines])
+    return legal, offset, evaluator(packed, np.concatenate(legal), offset)
 
 
 def search_thinker(

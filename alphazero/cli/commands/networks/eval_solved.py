@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
+ONE_PLY = "best value one ply on"
 TABLES_MIB = 1024  # of all threads' solvers
 SMALLEST_TABLE_MIB = 16
 
@@ -51,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="also count the errors of a search of N simulations (default: no search)",
     )
     group.add_argument(
+        "--one-ply",
+        action="store_true",
+        help="also count the errors of the moves that lead to the position with the best value, without a "
+        "search: what the network's values are worth",
+    )
+    group.add_argument(
         "--proofs",
         action=argparse.BooleanOptionalAction,
         help="with --simulations: let won and lost positions prove their parents (default: both ways)",
@@ -67,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def refuse_flags(args: argparse.Namespace) -> None:
     """Raises ConfigError for a flag that means nothing without --solved."""
-    for name in ("solved_sets", "simulations", "proofs", "config", "all_moves"):
+    for name in ("solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
         if getattr(args, name) not in (None, False):
             raise ConfigError(f"--{name.replace('_', '-')}: only with --solved")
 
@@ -123,11 +130,11 @@ def check(args: argparse.Namespace) -> None:
 
 
 def network_players(args: argparse.Namespace, name: str, device: torch.device) -> dict[str, Player]:
-    """The network alone, and with the searches asked for, by name. Raises ConfigError, WeightsError."""
+    """The network alone, its values, the searches asked for, by name. Raises ConfigError, WeightsError."""
     import torch
 
     from alphazero.config import load_config
-    from alphazero.evaluation.players import network_player, search_player
+    from alphazero.evaluation.players import network_player, one_ply_player, search_player
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.search.settings import search_settings
     from alphazero.training.checkpoint.any_weights import open_network
@@ -137,6 +144,8 @@ def network_players(args: argparse.Namespace, name: str, device: torch.device) -
         raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
     evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
     players = {ALONE: network_player(evaluator)}
+    if args.one_ply:
+        players[ONE_PLY] = one_ply_player(evaluator)
     if args.simulations is None:
         return players
     search = load_config(args.config or "", {}).search
