@@ -11,6 +11,7 @@ MOST_UNITS = 65_536  # positions per evaluation, moves of a position
 MOST_SIMULATIONS = 1_000_000
 MOST_LANES = 2**20
 MOST_PLIES = 65_535  # of a game
+MOST_MEBIBYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,13 @@ class SelfPlayConfig:
         "training",
         "arithmetic of the network in self-play; training takes that of training",
         choices=("training", "fp32", "bf16", "fp16"),
+    )
+    evaluation_cache: int = setting(
+        64,
+        "MiB per rank to remember evaluations in, so that a position seldom needs a second one from the same "
+        "weights; the games stay the same, 0 turns it off",
+        minimum=0,
+        maximum=MOST_MEBIBYTES,
     )
     full_search_share: float = setting(
         1.0,

@@ -108,13 +108,16 @@ def search_thinker(
     evaluator: NetworkEvaluator,
     settings: _core.SearchSettings,
     *,
+    cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     after_batch: Callable[[], None] = lambda: None,
 ) -> Thinker:
-    """Plays the search's best move, without noise; after_batch is called after each batch of positions."""
+    """Plays the search's best move, without noise; cache and after_batch as of search_lines."""
 
     def think(lines: Sequence[Line]) -> list[Thought]:
-        results = search_lines(lines, evaluator, settings, num_threads=num_threads, after_batch=after_batch)
+        results = search_lines(
+            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
+        )
         return [Thought(found.move, found.best_q, found.visits) for found in results]
 
     return think
@@ -124,11 +127,12 @@ def search_player(
     evaluator: NetworkEvaluator,
     settings: _core.SearchSettings,
     *,
+    cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     after_batch: Callable[[], None] = lambda: None,
 ) -> Player:
     """As search_thinker, the moves alone."""
-    think = search_thinker(evaluator, settings, num_threads=num_threads, after_batch=after_batch)
+    think = search_thinker(evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch)
 
     def choose(lines: Sequence[Line]) -> list[int]:
         return [thought.move for thought in think(lines)]

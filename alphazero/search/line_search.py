@@ -15,6 +15,7 @@ def search_lines(
     evaluator: Evaluator,
     settings: _core.SearchSettings,
     *,
+    cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     after_batch: Callable[[], None] = lambda: None,
 ) -> list[_core.SearchResult]:
@@ -22,12 +23,15 @@ def search_lines(
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees, and at least one (ConfigError). The results do not depend on
-    the number of threads. after_batch is called after each batch.
+    the number of threads, nor on the cache: evaluations by the same weights, which are not asked for again.
+    after_batch is called after each batch.
     """
     if not lines:
         return []
     slots = num_trees(settings, evaluator.batch_size)
-    search = get_game(lines[0].NAME).core.line_search(list(lines), settings, slots, NUM_GROUPS, num_threads)
+    search = get_game(lines[0].NAME).core.line_search(
+        list(lines), settings, slots, NUM_GROUPS, num_threads, cache=cache
+    )
 
     def go_on(size: int) -> bool:
         after_batch()

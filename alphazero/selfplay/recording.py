@@ -13,7 +13,7 @@ from alphazero.data.store.growing import GrowingStore
 from alphazero.search.batched import Evaluator
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
-from alphazero.selfplay.worker import new_lane, play
+from alphazero.selfplay.worker import new_cache, new_lane, play
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Recording:
         own = self.self_play
         settings = self_play_settings(self.search, own, self.seed)
         lanes = [new_lane(number) for number in range(own.lanes)]
+        cache = new_cache(own.evaluation_cache)
         done = 0
         while done < num_games:
             played = play(
@@ -52,6 +53,7 @@ class Recording:
                 lanes,
                 own.moves_per_round,
                 self.evaluator,
+                cache=cache,
                 fill=self.history_fill,
                 num_threads=self.num_threads,
                 on_progress=self._progress_from(done),

@@ -38,7 +38,8 @@ class Played:
     """What a stretch of play gave: games that ended, by lane and number, and every lane's game under way.
 
     is_complete: every lane made its moves; else it was broken off, and the games under way stand somewhere
-    between. Counts are this rank's: searched moves, simulations, positions evaluated, batches they came in.
+    between. Counts are this rank's: searched moves, simulations, positions that the network evaluated, those
+    whose evaluation the cache knew, and the batches that the network got.
     """
 
     is_complete: bool
@@ -47,7 +48,13 @@ class Played:
     moves: int
     simulations: int
     evaluations: int
+    cached: int
     batches: int
+
+
+def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
+    """A cache of evaluations of this size, for one network's play; None where there is to be none."""
+    return _core.EvaluationCache(mebibytes << 20) if mebibytes else None
 
 
 def play(
@@ -57,6 +64,7 @@ def play(
     moves: int,
     evaluator: Evaluator,
     *,
+    cache: _core.EvaluationCache | None = None,
     fill: str = "fen_only",
     num_threads: int = 1,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
@@ -64,12 +72,16 @@ def play(
     """Let every lane play `moves` searched moves; its games go on from where they stand.
 
     A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
-    played beside it, and with how many threads, changes nothing. on_progress is told the moves and games
-    so far after each batch; where it says False play is broken off. Raises GameError for a lane whose moves
-    are not legal or whose game is over, ConfigError for more leaves of a tree than the evaluator takes.
+    played beside it, with how many threads, and what the cache knows, changes nothing. cache: evaluations
+    by the same weights and with the same fill, which are not asked for again; new ones are added. on_progress
+    is told the moves and games so far after each batch; where it says False play is broken off. Raises
+    GameError for a lane whose moves are not legal or whose game is over, ConfigError for more leaves of a
+    tree than the evaluator takes.
     """
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // NUM_GROUPS)))
-    pool = get_game(game_name).core.self_play(settings, slots, NUM_GROUPS, num_threads, history_fill(fill))
+    pool = get_game(game_name).core.self_play(
+        settings, slots, NUM_GROUPS, num_threads, history_fill(fill), cache
+    )
     for lane in lanes:
         pool.add_lane(lane)
     pool.begin(moves)
@@ -88,5 +100,6 @@ def play(
         pool.moves,
         pool.simulations,
         pool.evaluations,
+        pool.cached,
         batches,
     )

@@ -19,6 +19,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "games/all_games.hpp"
+#include "search/evaluation_cache.hpp"
 #include "search/line_search.hpp"
 #include "search/search.hpp"
 #include "search/search_pool.hpp"
@@ -246,15 +247,16 @@ void bind_line_search(nb::module_& module, const char* name) {
       .def(
           "__init__",
           [](P* self, const std::vector<Line<G>>& lines, const SearchSettings& settings, std::size_t slots,
-             std::size_t groups, int num_threads, HistoryFill fill) {
+             std::size_t groups, int num_threads, HistoryFill fill, EvaluationCache* cache) {
             for (const Line<G>& line : lines) {
               if (line.outcome().over()) throw std::invalid_argument("the game is over");
             }
             new (self) P{LineSearch<G>(lines, settings, slots * groups),
-                         SearchPool<G>(slots, groups, settings.leaves, num_threads, fill)};
+                         SearchPool<G>(slots, groups, settings.leaves, num_threads, fill, cache)};
           },
           nb::arg("lines"), nb::arg("settings"), nb::arg("slots"), nb::arg("groups"), nb::arg("num_threads"),
-          nb::arg("fill") = HistoryFill::kFenOnly)
+          nb::arg("fill") = HistoryFill::kFenOnly, nb::arg("cache").none() = nb::none(),
+          nb::keep_alive<1, 8>())
       .def("step", &step<G, LineSearch<G>>, nb::arg("group"),
            nb::arg("legal_logits").noconvert() = nb::none(), nb::arg("wdl").noconvert() = nb::none(),
            kStepDoc)
@@ -277,12 +279,13 @@ void bind_self_play(nb::module_& module, const char* name) {
       .def(
           "__init__",
           [](P* self, const SelfPlaySettings& settings, std::size_t slots, std::size_t groups,
-             int num_threads, HistoryFill fill) {
+             int num_threads, HistoryFill fill, EvaluationCache* cache) {
             new (self) P{SelfPlay<G>(settings, slots * groups),
-                         SearchPool<G>(slots, groups, settings.search.leaves, num_threads, fill)};
+                         SearchPool<G>(slots, groups, settings.search.leaves, num_threads, fill, cache)};
           },
           nb::arg("settings"), nb::arg("slots"), nb::arg("groups"), nb::arg("num_threads"),
-          nb::arg("fill") = HistoryFill::kFenOnly)
+          nb::arg("fill") = HistoryFill::kFenOnly, nb::arg("cache").none() = nb::none(),
+          nb::keep_alive<1, 7>())
       .def(
           "add_lane", [](P& self, const SelfPlayGame& game) { self.driver.add_lane(game); }, nb::arg("game"),
           "A lane whose game is `game`; with no moves it is begun.")
@@ -300,7 +303,10 @@ void bind_self_play(nb::module_& module, const char* name) {
       .def_prop_ro("moves", [](const P& self) { return self.driver.progress().moves; })
       .def_prop_ro("games", [](const P& self) { return self.driver.progress().games; })
       .def_prop_ro("simulations", [](const P& self) { return self.pool.num_simulations(); })
-      .def_prop_ro("evaluations", [](const P& self) { return self.pool.num_evaluations(); });
+      .def_prop_ro("evaluations", [](const P& self) { return self.pool.num_evaluations(); })
+      .def_prop_ro(
+          "cached", [](const P& self) { return self.pool.num_cached(); },
+          "positions whose evaluation the cache knew");
 }
 
 void bind_settings(nb::module_& module) {
@@ -395,6 +401,11 @@ void bind_records(nb::module_& module) {
 
 void bind_search(nb::module_& module) {
   bind_settings(module);
+  nb::class_<EvaluationCache>(module, "EvaluationCache",
+                              "Evaluations of one network by its exact input; the oldest make room. For one "
+                              "search or pool at a time.")
+      .def(nb::init<std::uint64_t>(), nb::arg("size_bytes"))
+      .def("clear", &EvaluationCache::clear, "Forget them: another network.");
   bind_records(module);
 #define ALPHAZERO_BIND_SEARCHES(G)              \
   bind_one<G>(module, #G "Search");             \

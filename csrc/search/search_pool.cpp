@@ -11,6 +11,7 @@ namespace alphazero {
 namespace {
 
 constexpr std::size_t kSlotsPerTask = 8;  // enough work that threads seldom meet at the counter
+constexpr std::int32_t kToEvaluate = 0;   // a leaf whose row is not known yet
 
 // Leaves of a group, all of its slots waiting.
 std::size_t checked_leaves(std::size_t slots, std::size_t leaves, int max_legal_moves) {
@@ -26,17 +27,19 @@ std::size_t checked_leaves(std::size_t slots, std::size_t leaves, int max_legal_
 
 template <Game G>
 SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves,
-                          int num_threads, HistoryFill fill)
+                          int num_threads, HistoryFill fill, EvaluationCache* cache)
     : groups_(num_groups),
       slots_per_group_(slots_per_group),
       leaves_(leaves),
       fill_(fill),
+      cache_(cache),
       workers_(num_threads) {
   const std::size_t num_leaves = checked_leaves(slots_per_group, leaves, G::kMaxLegalMoves);
   for (Group& group : groups_) {
     group.slots.resize(slots_per_group);
     group.places.resize(slots_per_group);
-    group.num_legal.resize(num_leaves);
+    group.leaves.resize(num_leaves);
+    if (cache_ != nullptr) group.known.resize(num_leaves * kKnownFloats);
     group.packed.resize(num_leaves * packed_bytes<G>());
     group.legal_index.resize(num_leaves * G::kMaxLegalMoves);
     group.legal_offset.reserve(num_leaves + 1);
@@ -57,13 +60,30 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
       for (std::size_t i = task * kSlotsPerTask; i < end; ++i) act(i);
     });
   };
+  // By this thread alone: while the slots run the cache is only read.
+  if (cache_ != nullptr) keep(group, legal_logits, wdl);
   each_slot(
       [&](std::size_t i) { run_slot(i, number * slots_per_group_ + i, group, legal_logits, wdl, driver); });
   lay_out(group);
-  each_slot([&](std::size_t i) { write_slot(i, group); });
+  each_slot([&](std::size_t i) { write_legal(i, group); });
   num_evaluations_ += group.rows;
   return {std::span(group.packed).first(group.rows * packed_bytes<G>()),
           std::span(group.legal_index).first(group.legal_offset.back()), group.legal_offset};
+}
+
+// Puts the evaluations of the group's last batch into the cache.
+template <Game G>
+void SearchPool<G>::keep(const Group& group, std::span<const float> legal_logits,
+                         std::span<const float> wdl) {
+  for (std::size_t index = 0; index < group.places.size(); ++index) {
+    for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
+      const Leaf& waiting = group.leaves[index * leaves_ + leaf];
+      if (waiting.row == kKnown) continue;
+      const std::span<const float> logits =
+          legal_logits.subspan(group.legal_offset[waiting.row], waiting.num_legal);
+      cache_->insert(waiting.key, logits, wdl.data() + 3 * waiting.row);
+    }
+  }
 }
 
 // index: the slot's in its group; number: among all.
@@ -73,36 +93,85 @@ void SearchPool<G>::run_slot(std::size_t index, std::size_t number, Group& group
                              SearchDriver<G>& driver) {
   Slot& slot = group.slots[index];
   Place& place = group.places[index];
-  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
-    const std::size_t row = place.first_row + leaf;
-    slot.search.apply(leaf, legal_logits.data() + group.legal_offset[row], wdl.data() + 3 * row);
-  }
-  place.num_leaves = 0;
-  while (place.num_leaves == 0) {
+  while (true) {
+    apply_leaves(index, group, legal_logits, wdl);
+    place.num_leaves = 0;
     if (!slot.is_busy && !driver.next(number, slot.search)) return;
     slot.is_busy = true;
     place.num_leaves = static_cast<std::uint32_t>(slot.search.collect());
     if (place.num_leaves == 0) {
       driver.finish(number, slot.search);
       slot.is_busy = false;
+    } else if (!look_up(index, group)) {
+      return;
     }
-  }
-  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
-    group.num_legal[index * leaves_ + leaf] = static_cast<std::int32_t>(slot.search.num_legal(leaf));
   }
 }
 
-// Where each slot's leaves go in the batch.
+// In order, whether the network has just evaluated a leaf or the cache knew it.
+template <Game G>
+void SearchPool<G>::apply_leaves(std::size_t index, Group& group, std::span<const float> legal_logits,
+                                 std::span<const float> wdl) {
+  Slot& slot = group.slots[index];
+  for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
+    const std::size_t at = index * leaves_ + leaf;
+    const std::int32_t row = group.leaves[at].row;
+    if (row == kKnown) {
+      const float* known = group.known.data() + at * kKnownFloats;
+      slot.search.apply(leaf, known + 3, known);
+    } else {
+      slot.search.apply(leaf, legal_logits.data() + group.legal_offset[row], wdl.data() + 3 * row);
+    }
+  }
+}
+
+// Writes the slot's leaves down; true: the cache knows the evaluations of all of them. What it knows is
+// copied, for it may be overwritten before the others come.
+template <Game G>
+bool SearchPool<G>::look_up(std::size_t index, Group& group) {
+  Slot& slot = group.slots[index];
+  Place& place = group.places[index];
+  std::uint32_t num_known = 0;
+  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
+    const std::size_t at = index * leaves_ + leaf;
+    std::uint8_t* packed = group.packed.data() + at * packed_bytes<G>();
+    slot.search.write_position(leaf, fill_, packed);
+    Leaf& waiting = group.leaves[at];
+    const std::size_t num_legal = slot.search.num_legal(leaf);
+    waiting = {{}, static_cast<std::int32_t>(num_legal), kToEvaluate};
+    if (cache_ == nullptr) continue;
+    waiting.key = key_of_input({packed, packed_bytes<G>()});
+    const EvaluationCache::Found found = cache_->find(waiting.key, num_legal);
+    if (found.wdl == nullptr || num_legal > G::kMaxLegalMoves) continue;
+    float* known = group.known.data() + at * kKnownFloats;
+    std::copy_n(found.wdl, 3, known);
+    std::copy(found.logits.begin(), found.logits.end(), known + 3);
+    waiting.row = kKnown;
+    ++num_known;
+  }
+  place.num_cached += num_known;
+  return num_known == place.num_leaves;
+}
+
+// Gives the leaves that the network is to evaluate their rows of the batch.
 template <Game G>
 void SearchPool<G>::lay_out(Group& group) {
   group.rows = 0;
   group.legal_offset.assign(1, 0);
   for (std::size_t index = 0; index < group.places.size(); ++index) {
     Place& place = group.places[index];
-    place.first_row = static_cast<std::uint32_t>(group.rows);
-    group.rows += place.num_leaves;
-    for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
-      group.legal_offset.push_back(group.legal_offset.back() + group.num_legal[index * leaves_ + leaf]);
+    num_cached_ += place.num_cached;
+    place.num_cached = 0;
+    for (std::size_t at = index * leaves_; at < index * leaves_ + place.num_leaves; ++at) {
+      Leaf& leaf = group.leaves[at];
+      if (leaf.row == kKnown) continue;
+      const std::size_t row = group.rows++;
+      leaf.row = static_cast<std::int32_t>(row);
+      if (row != at) {  // rows move towards the beginning only
+        std::copy_n(group.packed.data() + at * packed_bytes<G>(), packed_bytes<G>(),
+                    group.packed.data() + row * packed_bytes<G>());
+      }
+      group.legal_offset.push_back(group.legal_offset.back() + leaf.num_legal);
     }
   }
   // No position has more moves than kMaxLegalMoves says; were one to, its moves would have a place all the
@@ -112,13 +181,11 @@ void SearchPool<G>::lay_out(Group& group) {
 }
 
 template <Game G>
-void SearchPool<G>::write_slot(std::size_t index, Group& group) {
-  Slot& slot = group.slots[index];
-  const Place& place = group.places[index];
-  for (std::size_t leaf = 0; leaf < place.num_leaves; ++leaf) {
-    const std::size_t row = place.first_row + leaf;
-    slot.search.write_position(leaf, fill_, group.packed.data() + row * packed_bytes<G>());
-    slot.search.write_legal(leaf, group.legal_index.data() + group.legal_offset[row]);
+void SearchPool<G>::write_legal(std::size_t index, Group& group) {
+  for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
+    const std::int32_t row = group.leaves[index * leaves_ + leaf].row;
+    if (row == kKnown) continue;
+    group.slots[index].search.write_legal(leaf, group.legal_index.data() + group.legal_offset[row]);
   }
 }
 

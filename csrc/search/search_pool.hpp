@@ -8,6 +8,7 @@
 
 #include "base/worker_pool.hpp"
 #include "games/game.hpp"
+#include "search/evaluation_cache.hpp"
 #include "search/search.hpp"
 
 namespace alphazero {
@@ -39,8 +40,10 @@ class SearchPool {
  public:
   // leaves: the most that one search may wait for. num_threads: at least 1, the caller is one of them. Throws
   // std::invalid_argument where a group's batch could have more legal moves than its offsets can count.
+  // cache: evaluations by the network that evaluates, which the pool reads and adds to; null is none. It
+  // changes what is given out for evaluation, not what the searches find.
   SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves, int num_threads,
-             HistoryFill fill);
+             HistoryFill fill, EvaluationCache* cache = nullptr);
 
   // Takes the evaluations of the group's last batch (none the first time), and goes on until every slot waits
   // again or has nothing left to do. An empty batch: the group is done.
@@ -50,42 +53,58 @@ class SearchPool {
   std::size_t num_groups() const { return groups_.size(); }
   std::size_t batch_rows(std::size_t group) const { return groups_[group].rows; }
   std::size_t batch_legal(std::size_t group) const { return groups_[group].legal_offset.back(); }
-  // Finished simulations, and positions given out for evaluation, since construction.
+  // Since construction: finished simulations, positions given out for evaluation, and positions whose
+  // evaluation the cache knew.
   std::uint64_t num_simulations() const;
   std::uint64_t num_evaluations() const { return num_evaluations_; }
+  std::uint64_t num_cached() const { return num_cached_; }
 
  private:
   struct Slot {
     Search<G> search;
     bool is_busy = false;
   };
-  // A slot's place in the batch, and the legal moves of each leaf in it. They lie apart from the searches:
-  // one thread lays the batch out, and would wait for each search in another core's cache.
+  // What one thread must know of a slot and of its leaves to lay the batch out. It lies apart from the
+  // searches, for that thread would wait for each search in another core's cache.
   struct Place {
-    std::uint32_t first_row = 0;
-    std::uint32_t num_leaves = 0;
+    std::uint32_t num_leaves = 0;  // that wait
+    std::uint32_t num_cached = 0;  // found in the cache since the last batch
   };
+  struct Leaf {
+    InputKey key;
+    std::int32_t num_legal = 0;
+    std::int32_t row = kKnown;  // of the batch
+  };
+  static constexpr std::int32_t kKnown = -1;  // no row: the evaluation is in Group::known
+  static constexpr std::size_t kKnownFloats = 3 + G::kMaxLegalMoves;
   struct Group {
     std::vector<Slot> slots;
     std::vector<Place> places;
-    std::vector<std::int32_t> num_legal;  // [slots, leaves]
+    std::vector<Leaf> leaves;  // [slots, leaves]
+    std::vector<float> known;  // [slots, leaves, kKnownFloats]: win, draw, loss and logits of known leaves
     std::size_t rows = 0;
-    std::vector<std::uint8_t> packed;
+    std::vector<std::uint8_t> packed;  // [slots, leaves, bytes]; once laid out, a batch's rows without gaps
     std::vector<std::int32_t> legal_index;
     std::vector<std::int32_t> legal_offset{0};
   };
 
+  void keep(const Group& group, std::span<const float> legal_logits, std::span<const float> wdl);
   void run_slot(std::size_t index, std::size_t number, Group& group, std::span<const float> legal_logits,
                 std::span<const float> wdl, SearchDriver<G>& driver);
-  void write_slot(std::size_t index, Group& group);
+  void apply_leaves(std::size_t index, Group& group, std::span<const float> legal_logits,
+                    std::span<const float> wdl);
+  bool look_up(std::size_t index, Group& group);
   void lay_out(Group& group);
+  void write_legal(std::size_t index, Group& group);
 
   std::vector<Group> groups_;
   std::size_t slots_per_group_;
   std::size_t leaves_;
   HistoryFill fill_;
+  EvaluationCache* cache_;
   WorkerPool workers_;
   std::uint64_t num_evaluations_ = 0;
+  std::uint64_t num_cached_ = 0;
 };
 
 }  // namespace alphazero

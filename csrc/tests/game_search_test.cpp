@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "games/all_games.hpp"
-#include "search/game_search/evaluation_cache.hpp"
+#include "search/evaluation_cache.hpp"
 #include "tests/made_up_network.hpp"
 #include "tests/require.hpp"
 

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "games/all_games.hpp"
+#include "search/evaluation_cache.hpp"
 #include "search/line_search.hpp"
 #include "search/search_pool.hpp"
 #include "search/self_play.hpp"
@@ -62,18 +63,19 @@ SelfPlaySettings settings_of(SearchAlgorithm algorithm) {
 
 struct Games {
   std::vector<SelfPlayGame> finished, under_way;
+  std::uint64_t evaluations = 0, cached = 0;
 };
 
 template <Game G>
 Games play(const SelfPlaySettings& settings, std::vector<SelfPlayGame> lanes, std::uint64_t moves,
-           std::size_t slots, int threads) {
+           std::size_t slots, int threads, EvaluationCache* cache = nullptr) {
   const std::size_t groups = 2;
   SelfPlay<G> games(settings, slots * groups);
-  SearchPool<G> pool(slots, groups, settings.search.leaves, threads, HistoryFill::kFenOnly);
+  SearchPool<G> pool(slots, groups, settings.search.leaves, threads, HistoryFill::kFenOnly, cache);
   for (SelfPlayGame& lane : lanes) games.add_lane(std::move(lane));
   games.begin(moves);
   run<G>(pool, games);
-  return {games.take_finished(), games.games_under_way()};
+  return {games.take_finished(), games.games_under_way(), pool.num_evaluations(), pool.num_cached()};
 }
 
 std::vector<SelfPlayGame> new_lanes(std::uint64_t count) {
@@ -102,6 +104,27 @@ void test_games_do_not_depend_on_threads_and_slots(SearchAlgorithm algorithm) {
   for (const int threads : {2, 4}) {
     const Games many = play<G>(settings, new_lanes(24), 70, threads == 2 ? 12 : 3, threads);
     require(same(one.finished, many.finished) && same(one.under_way, many.under_way), name + " are the same");
+  }
+}
+
+// Every leaf is either evaluated or known, whatever the size of the cache; one that holds all that was played
+// leaves nothing to evaluate.
+template <Game G>
+void test_a_cache_changes_no_game(SearchAlgorithm algorithm) {
+  const SelfPlaySettings settings = settings_of(algorithm);
+  const std::string name = "games of " + std::string(G::kName);
+  const Games without = play<G>(settings, new_lanes(12), 30, 3, 1);
+  require(without.cached == 0, name + ": nothing is known without a cache");
+  for (const std::uint64_t size : {std::uint64_t{10'000}, std::uint64_t{32} << 20}) {
+    EvaluationCache cache(size);
+    for (const int threads : {1, 3}) {
+      const Games with = play<G>(settings, new_lanes(12), 30, 3, threads, &cache);
+      require(same(without.finished, with.finished) && same(without.under_way, with.under_way),
+              name + " are the same with a cache");
+      require(with.evaluations + with.cached == without.evaluations, name + ": every leaf counts once");
+      const bool knows_all = threads == 3 && size > 1'000'000;
+      require(with.cached > 0 && (with.evaluations == 0) == knows_all, name + ": what is kept is known");
+    }
   }
 }
 
@@ -228,6 +251,7 @@ template <Game G>
 void test_game() {
   for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
     test_games_do_not_depend_on_threads_and_slots<G>(algorithm);
+    test_a_cache_changes_no_game<G>(algorithm);
   }
   test_lanes_go_on<G>();
   test_lines_do_not_depend_on_threads<G>();

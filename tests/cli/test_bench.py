@@ -28,6 +28,9 @@ SMALL = {
         *("--game", "connect4", "--blocks", "1", "--filters", "8", "--se-ratio", "0"),
         *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),
     ],
+    "evaluation_cache": [
+        *("--lanes", "4", "--moves", "2", "--generations", "2", "--mebibytes", "1"),
+    ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
     "value_curve": [],

@@ -380,7 +380,7 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
 ):
     seen = []
 
-    def player(evaluator: object, settings: _core.SearchSettings, *, num_threads: int):
+    def player(evaluator: object, settings: _core.SearchSettings, *, cache: object, num_threads: int):
         seen.append((settings.simulations, settings.proofs, settings.c_init, settings.noise_epsilon))
         return lambda lines: [line.legal()[0] for line in lines]
 

@@ -21,6 +21,7 @@ class Totals:
     moves: int = 0
     simulations: int = 0
     evaluations: int = 0
+    cached: int = 0
     batches: int = 0
     games: int = 0
 
@@ -29,22 +30,27 @@ class Totals:
         self.moves += played.moves
         self.simulations += played.simulations
         self.evaluations += played.evaluations
+        self.cached += played.cached
         self.batches += played.batches
         self.games += len(played.finished)
 
     def numbers(self) -> list[int]:
         """What ranks add up, in the order of the fields."""
-        return [self.moves, self.simulations, self.evaluations, self.batches]
+        return [self.moves, self.simulations, self.evaluations, self.cached, self.batches]
 
 
 @dataclass(frozen=True)
 class GenerationFigures:
-    """What people are told of a generation. batch_size: of an evaluation."""
+    """What people are told of a generation. batch_size: of an evaluation.
+
+    has_cache: of evaluations; the share of the positions whose evaluation it knew is told.
+    """
 
     generation: int
     finished: pa.RecordBatch
     window_positions: int
     batch_size: int
+    has_cache: bool
     seconds: float
 
     def tell(self, step: int, totals: Totals, services: RankServices) -> None:
@@ -53,7 +59,7 @@ class GenerationFigures:
         sums = services.exchange.sum(torch.cat([own, board.message(Doing.SELF_PLAY)]) if board else own)
         if services.exchange.rank:
             return
-        moves, simulations, evaluations, batches = sums[: len(own)].tolist()
+        moves, simulations, evaluations, cached, batches = sums[: len(own)].tolist()
         gpus = board.read(sums[len(own) :]) if board else []
         busy = utilisation(gpus)
         figures = figures_of(self.finished) if self.finished.num_rows else {}
@@ -68,11 +74,18 @@ class GenerationFigures:
             "evaluations_per_s": evaluations / self.seconds,
             "batch_fill": evaluations / max(1.0, batches * self.batch_size),
         }
+        if self.has_cache:
+            figures["cached_share"] = cached / max(1.0, cached + evaluations)
         services.metrics.write("self_play", step, figures)
         text = describe(figures) if self.finished.num_rows else "no game has ended yet"
         services.console.say(
             f"generation {self.generation} | {text} | {self.seconds:.0f} s, "
-            f"{figures['games_per_hour']:,.0f} games/hour, {evaluations / self.seconds:,.0f} evaluations/s | "
+            f"{figures['games_per_hour']:,.0f} games/hour, {evaluations / self.seconds:,.0f} evaluations/s"
+            + (
+                f", {figures['cached_share']:.0%} of the positions from the cache | "
+                if self.has_cache
+                else " | "
+            )
             + ("" if busy is None else f"GPUs busy {busy:.0%} | ")
             + f"window {self.window_positions:,} positions"
         )

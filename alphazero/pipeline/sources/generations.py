@@ -37,7 +37,7 @@ from alphazero.run.log_line import Topic
 from alphazero.run.work import Work
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
-from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
+from alphazero.selfplay.worker import Played, lanes_of, new_cache, new_lane, play
 from alphazero.text import counted
 from alphazero.training.batch_plan import BatchPlan
 from alphazero.training.checkpoint.checkpoint import Checkpoint
@@ -60,6 +60,7 @@ class Generations:
         self._own = config.self_play
         self._settings = self_play_settings(config.search, config.self_play, config.training.seed)
         self._evaluator: NetworkEvaluator | None = None
+        self._cache = new_cache(config.self_play.evaluation_cache)
         self._gate = Gate(job, spec, services) if config.self_play.gate_games else None
         self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)
         self._standing = Standing()
@@ -151,6 +152,7 @@ class Generations:
             all_finished,
             self._window.num_samples if self._window else 0,
             own.evaluation_batch,
+            self._cache is not None,
             time.monotonic() - started,
         )
         figures.tell(step, totals, services)
@@ -188,6 +190,8 @@ class Generations:
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Have the evaluator play with these weights."""
         config = self._job.config
+        if self._cache is not None:
+            self._cache.clear()
         if self._evaluator is not None:
             self._evaluator.load(tensors)
             return
@@ -226,6 +230,7 @@ class Generations:
                 mine,
                 own.moves_per_round,
                 self._evaluator,
+                cache=self._cache,
                 fill=self._job.config.data.history_fill,
                 num_threads=torch.get_num_threads(),
                 on_progress=on_progress,

@@ -10,7 +10,7 @@
 
 #include "games/game.hpp"
 #include "games/line.hpp"
-#include "search/game_search/evaluation_cache.hpp"
+#include "search/evaluation_cache.hpp"
 #include "search/game_search/node_store.hpp"
 #include "search/game_search/root_view.hpp"
 #include "search/game_search/settings.hpp"

@@ -31,14 +31,16 @@ class Told:
             alarms=JobAlarms(AlarmDesk(self.lines.append, lambda kind, fields: None, clock=lambda: 0.0)),
         )
 
-    def generation(self, number: int, num_games: int, seconds: float, busy: int = 0) -> None:
+    def generation(
+        self, number: int, num_games: int, seconds: float, busy: int = 0, *, has_cache: bool = True
+    ) -> None:
         """Tell one."""
         if self.board:
             with self.board.meter.doing(Doing.SELF_PLAY):
                 self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
-        totals = Totals(moves=10, simulations=100, evaluations=80, batches=2)
-        figures = GenerationFigures(number, finished, 0, 64, seconds)
+        totals = Totals(moves=10, simulations=100, evaluations=80, cached=20, batches=2)
+        figures = GenerationFigures(number, finished, 0, 64, has_cache, seconds)
         figures.tell(7, totals, self.services)
 
 
@@ -51,6 +53,16 @@ def test_games_per_hour_are_those_that_ended():
     assert not any(name.startswith("gpu/") for name in told.figures[0])
     assert "120 games/hour" in told.lines[0]
     assert "GPUs" not in "".join(told.lines)
+
+
+def test_the_share_from_the_cache_is_told_where_there_is_one():
+    told = Told(has_gpus=False)
+    told.generation(1, 1, seconds=10.0)
+    told.generation(2, 1, seconds=10.0, has_cache=False)
+    assert told.figures[0]["cached_share"] == pytest.approx(0.2)
+    assert "20% of the positions from the cache" in told.lines[0]
+    assert "cached_share" not in told.figures[1] and "cache" not in told.lines[1]
+    assert told.figures[0]["evaluations_per_s"] == told.figures[1]["evaluations_per_s"] == 8.0
 
 
 def test_gpus_that_wait_for_the_search_are_told_after_three_generations():

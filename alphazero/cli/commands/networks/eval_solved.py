@@ -29,6 +29,7 @@ ALONE = "network alone"
 ONE_PLY = "best value one ply on"
 TABLES_MIB = 1024  # of all threads' solvers
 SMALLEST_TABLE_MIB = 16
+CACHE_BYTES = 64 << 20  # for evaluations of a network
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +134,7 @@ def network_players(args: argparse.Namespace, name: str, device: torch.device) -
     """The network alone, its values, the searches asked for, by name. Raises ConfigError, WeightsError."""
     import torch
 
+    from alphazero import _core
     from alphazero.config import load_config
     from alphazero.evaluation.players import network_player, one_ply_player, search_player
     from alphazero.network.inference.evaluator import NetworkEvaluator
@@ -149,10 +151,11 @@ def network_players(args: argparse.Namespace, name: str, device: torch.device) -
     if args.simulations is None:
         return players
     search = load_config(args.config or "", {}).search
+    cache = _core.EvaluationCache(CACHE_BYTES)  # one, for the searches meet the same positions
     for proofs in (False, True) if args.proofs is None else (args.proofs,):
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
         title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
-        players[title] = search_player(evaluator, settings, num_threads=torch.get_num_threads())
+        players[title] = search_player(evaluator, settings, cache=cache, num_threads=torch.get_num_threads())
     return players
 
 

@@ -17,6 +17,7 @@ struct InputKey {
 
 InputKey key_of_input(std::span<const std::uint8_t> packed);
 
+// Several threads may find() at once, while none inserts or clears.
 class EvaluationCache {
  public:
   // Win, draw, loss, and a logit for each legal move by ascending policy index. Views, until the next

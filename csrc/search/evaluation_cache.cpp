@@ -1,4 +1,4 @@
-#include "search/game_search/evaluation_cache.hpp"
+#include "search/evaluation_cache.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +9,8 @@ namespace alphazero {
 namespace {
 
 constexpr std::size_t kHeaderWords = 3;
-constexpr std::size_t kUsualRecordWords = 24;  // chess: some 35 moves
-constexpr std::size_t kWays = 4;               // places that a key may have in the index
+constexpr std::size_t kSmallRecordWords = 8;  // of Connect Four; chess has some 22
+constexpr std::size_t kWays = 4;              // places that a key may have in the index
 constexpr std::size_t kFewestWords = 1024;
 
 }  // namespace
@@ -36,8 +36,8 @@ InputKey key_of_input(std::span<const std::uint8_t> packed) {
 EvaluationCache::EvaluationCache(std::uint64_t size_bytes) {
   const std::uint64_t words = size_bytes / 8;
   if (words < kFewestWords) return;
-  // For each usual record a place of a word in the index.
-  const std::uint64_t places = std::max<std::uint64_t>(kWays, words / (kUsualRecordWords + 1));
+  // The index has a place of a word for each record, even where all of them are small.
+  const std::uint64_t places = std::max<std::uint64_t>(kWays, words / (kSmallRecordWords + 1));
   position_.assign(places, 0);
   ring_.assign(words - places, 0);
 }
