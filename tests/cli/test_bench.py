@@ -29,7 +29,7 @@ SMALL = {
         *("--batch", "8", "--simulations", "4", "--seconds", "0.1", "--device", "cpu"),
     ],
     "evaluation_cache": [
-        *("--lanes", "4", "--moves", "2", "--generations", "2", "--mebibytes", "1"),
+        *("--lanes", "4", "--moves", "2", "--generations", "1", "--mebibytes", "1", "--batch", "2"),
     ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
