@@ -1,9 +1,9 @@
 """What a cache of evaluations is worth to self-play: the same games with and without it, in turn.
 
 `alphazero bench evaluation_cache [--config C] [--weights W] [--lanes N] [--moves N] [--rounds N]
-[--generations N] [--mebibytes N] [--batch N] [--threads N]`. In each generation every lane plays N rounds of N
-moves with the preset's settings, once without a cache and once with one that is empty at first. Seconds are CPU
-time of the process, so that other programs matter less. Without weights the network is an untrained one.
+[--generations N] [--mebibytes N] [--batch N] [--threads N]`. In each generation every lane plays N rounds of
+N moves with the preset's settings, once without a cache and once with one that is empty at first. Seconds are
+CPU time of the process, so that other programs matter less. Without weights the network is an untrained one.
 """
 
 from __future__ import annotations
