@@ -67,9 +67,10 @@ def network_player(
 def one_ply_player(
     evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
 ) -> Player:
-    """Plays the move whose position is worst for the opponent by the network's value, or ends the game best.
+    """Plays the move after which the network values the position highest for the player who made it.
 
-    No search, and no policy: it shows what the values are worth. The first in the core's order among equals.
+    A move that ends the game counts by its result. There is no search and no policy, so this shows what the
+    values are worth. Of equal moves it plays the first in the order of Line.legal.
     """
 
     def choose(lines: Sequence[Line]) -> list[int]:

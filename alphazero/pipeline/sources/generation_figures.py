@@ -81,11 +81,8 @@ class GenerationFigures:
         services.console.say(
             f"generation {self.generation} | {text} | {self.seconds:.0f} s, "
             f"{figures['games_per_hour']:,.0f} games/hour, {evaluations / self.seconds:,.0f} evaluations/s"
-            + (
-                f", {figures['cached_share']:.0%} of the positions from the cache | "
-                if self.has_cache
-                else " | "
-            )
+            + (f", {figures['cached_share']:.0%} of the positions from the cache" if self.has_cache else "")
+            + " | "
             + ("" if busy is None else f"GPUs busy {busy:.0%} | ")
             + f"window {self.window_positions:,} positions"
         )
