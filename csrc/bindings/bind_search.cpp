@@ -137,13 +137,15 @@ Dump nodes(const OneSearch<G>& self) {
   std::vector<float> prior;
   std::vector<std::int32_t> visits;
   std::vector<double> value_sum, value;
+  std::vector<Edge> edges;
   for (std::uint32_t id = 0; id < tree.size(); ++id) {
     const auto& node = tree.node(id);
     parent.push_back(node.parent == kNoNode ? -1 : static_cast<std::int32_t>(node.parent));
-    parent_edge.push_back(node.parent == kNoNode ? -1 : node.parent_edge);
+    parent_edge.push_back(node.parent == kNoNode ? -1 : tree.place_in_parent(id));
     proven.push_back(node.proven);
     value.push_back(node.value);
-    for (const Edge& edge : tree.edges(node)) {
+    tree.list_edges(id, edges);
+    for (const Edge& edge : edges) {
       move.push_back(edge.move);
       index.push_back(edge.index);
       prior.push_back(edge.prior);

@@ -23,7 +23,7 @@ void Search<G>::start(const Line<G>& line, const SearchSettings& settings) {
   const auto shown = std::min<std::size_t>(frames.size(), G::kHistory);
   line_frames_.assign(frames.end() - static_cast<std::ptrdiff_t>(shown), frames.end());
   tree_.clear();
-  make_node(frames.back().state, frames.back().repetitions, kNoNode, 0);
+  make_node(frames.back(), kNoNode, 0);
   begin(settings);
 }
 
@@ -48,7 +48,7 @@ void Search<G>::advance(Move move, const SearchSettings& settings) {
     tree_.keep_subtree(child);
   } else {
     tree_.clear();
-    make_node(next.state, next.repetitions, kNoNode, 0);
+    make_node(next, kNoNode, 0);
   }
   begin(settings);
 }
@@ -78,71 +78,75 @@ template <Game G>
 void Search<G>::mix_noise() {
   if (settings_.algorithm != SearchAlgorithm::kPuct || settings_.noise_epsilon <= 0.0 || noise_.empty())
     return;
-  const std::span<Edge> edges = tree_.edges(tree_.root());
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    edges[i].prior = static_cast<float>((1.0 - settings_.noise_epsilon) * edges[i].prior +
-                                        settings_.noise_epsilon * noise_[i]);
+  const auto mix = [this](float& prior, std::size_t place) {
+    prior =
+        static_cast<float>((1.0 - settings_.noise_epsilon) * prior + settings_.noise_epsilon * noise_[place]);
+  };
+  Node& root = tree_.root();
+  const std::span<float> priors = tree_.priors(root);
+  for (std::size_t place = 0; place < priors.size(); ++place) {
+    if (priors[place] != kPriorOfWalked) mix(priors[place], place);
   }
+  for (WalkedEdge& edge : tree_.walked(root)) mix(edge.prior, edge.place);
+  tree_.sum_walked_priors(root);
+  tree_.find_best_unwalked(root);
   noise_is_mixed_ = true;
 }
 
 // Edges in ascending order of policy index; none where the game is over.
 template <Game G>
-std::uint32_t Search<G>::make_node(const State& state, std::uint8_t repetitions, std::uint32_t parent,
+std::uint32_t Search<G>::make_node(const Frame<State>& frame, std::uint32_t parent,
                                    std::uint16_t parent_edge) {
-  const std::uint32_t id = tree_.add_node(state, repetitions, parent, parent_edge);
-  const Frame<State> frame{state, repetitions};
+  const std::uint32_t id = tree_.add_node(frame, parent, parent_edge);
   const Outcome outcome = G::terminal(FrameSpan<State>(&frame, 1));
   if (outcome.over()) {
-    Node<State>& node = tree_.node(id);
+    Node& node = tree_.node(id);
     node.proven = outcome.value;
     node.draw_sum = outcome.value == 0 ? 1.0 : 0.0;
     return id;
   }
-  G::legal(state, legal_);
+  G::legal(frame.state, legal_);
   std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
   for (const Move move : legal_) {
-    const int index = G::move_to_index(state, move);
+    const int index = G::move_to_index(frame.state, move);
     is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
-    move_of_index_[index] = move;
   }
+  indices_.clear();
   for (std::size_t word = 0; word < is_legal.size(); ++word) {
     for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
-      const int index = static_cast<int>(word * 64) + std::countr_zero(bits);
-      tree_.add_edge(move_of_index_[index], index);
+      indices_.push_back(static_cast<std::uint16_t>(word * 64 + std::countr_zero(bits)));
     }
   }
+  tree_.add_edges(indices_);
   return id;
 }
 
 template <Game G>
-std::uint64_t Search<G>::root_total() const {
-  std::uint64_t total = 0;
-  for (const Edge& edge : root_edges()) total += edge.total();
-  return total;
+std::span<const Edge> Search<G>::root_edges() const {
+  tree_.list_edges(0, root_edges_);
+  return root_edges_;
 }
 
 template <Game G>
 bool Search<G>::is_done() const {
-  const Node<State>& root = tree_.root();
+  const Node& root = tree_.root();
   if (!leaves_.empty()) return false;
   if (root.proven != kUnproven) return true;
-  return root.is_evaluated && root_total() >= static_cast<std::uint64_t>(settings_.simulations);
+  return root.is_evaluated && root.total() >= static_cast<std::uint32_t>(settings_.simulations);
 }
 
 template <Game G>
 std::size_t Search<G>::collect() {
   assert(leaves_.empty());
-  const Node<State>& root = tree_.root();
+  const Node& root = tree_.root();
   if (root.proven == kUnproven && !root.is_evaluated) {
     leaves_.push_back(0);
     return 1;
   }
-  std::uint64_t total = root_total();
-  while (tree_.root().proven == kUnproven && total < static_cast<std::uint64_t>(settings_.simulations)) {
+  const auto simulations = static_cast<std::uint32_t>(settings_.simulations);
+  while (tree_.root().proven == kUnproven && tree_.root().total() < simulations) {
     const Walk walk = simulate();
     if (walk == Walk::kCalledOff) break;
-    ++total;
     if (walk == Walk::kQueued && leaves_.size() == static_cast<std::size_t>(settings_.leaves)) break;
   }
   return leaves_.size();
@@ -153,53 +157,58 @@ typename Search<G>::Walk Search<G>::simulate() {
   path_.assign(1, 0);
   std::uint32_t id = 0;
   while (true) {
-    const Node<State>& node = tree_.node(id);
+    const Node& node = tree_.node(id);
     if (node.proven != kUnproven) {
       finish(id, node.proven, node.proven == 0 ? 1.0 : 0.0, false);
       return Walk::kFinished;
     }
     if (!node.is_evaluated) return Walk::kCalledOff;
-    const std::size_t edge = select(id, id == 0);
-    const std::uint32_t child = tree_.edges(node)[edge].child;
-    if (child == kNoNode) {
-      id = expand(id, edge);
+    const Choice choice = select(id);
+    if (choice.child == kNoNode) {
+      id = expand(id, choice.place);
       break;
     }
-    id = child;
+    id = choice.child;
+    tree_.prefetch(id);
     path_.push_back(id);
   }
-  const Node<State>& leaf = tree_.node(id);
+  const Node& leaf = tree_.node(id);
   if (leaf.proven != kUnproven) {
     finish(id, leaf.proven, leaf.draw_sum, false);
     return Walk::kFinished;
   }
-  for (std::uint32_t at = id; at != 0;) {
-    const Node<State>& node = tree_.node(at);
-    ++tree_.edges(tree_.node(node.parent))[node.parent_edge].waiting;
-    at = node.parent;
+  for (std::uint32_t at = id; at != 0; at = tree_.node(at).parent) {
+    WalkedEdge& edge = tree_.edge_to(at);
+    ++edge.waiting;
+    edge.update();
+    ++tree_.node(tree_.node(at).parent).waiting;
   }
   leaves_.push_back(id);
   return Walk::kQueued;
 }
 
 template <Game G>
-std::size_t Search<G>::select(std::uint32_t id, bool is_root) {
-  const Node<State>& node = tree_.node(id);
-  const std::span<const Edge> edges = std::as_const(tree_).edges(node);
+Choice Search<G>::select(std::uint32_t id) {
+  const Node& node = tree_.node(id);
+  tree_.prefetch_edges(node);
+  const bool is_root = id == 0;
   if (settings_.algorithm == SearchAlgorithm::kPuct) {
     const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;
-    return select_puct({node.value, is_root}, edges, settings_, force);
+    return select_puct({node, tree_.walked(node), tree_.priors(node), is_root}, settings_, force);
   }
-  if (!is_root) return gumbel_.select_inner(node.value, edges, settings_);
-  return gumbel_.select_root(node.value, edges, noise_, schedule_[root_total()], settings_);
+  tree_.list_edges(id, edges_);
+  const std::size_t place =
+      is_root ? gumbel_.select_root(node.value, edges_, noise_, schedule_[node.total()], settings_)
+              : gumbel_.select_inner(node.value, edges_, settings_);
+  return {static_cast<std::uint16_t>(place), edges_[place].child};
 }
 
 template <Game G>
-std::uint32_t Search<G>::expand(std::uint32_t parent, std::size_t edge) {
-  State state = tree_.node(parent).state;
-  G::apply(state, tree_.edges(tree_.node(parent))[edge].move);
-  const std::uint8_t repetitions = repetitions_of(state);
-  return make_node(state, repetitions, parent, static_cast<std::uint16_t>(edge));
+std::uint32_t Search<G>::expand(std::uint32_t parent, std::uint16_t edge) {
+  Frame<State> next{tree_.state(parent), 0};
+  G::apply(next.state, tree_.move(parent, edge));
+  next.repetitions = repetitions_of(next.state);
+  return make_node(next, parent, edge);
 }
 
 // How often `state`, which follows path_, stood on the board before.
@@ -212,7 +221,7 @@ std::uint8_t Search<G>::repetitions_of(const State& state) const {
   const auto key_at = [&](std::size_t ply) {
     if (ply < num_line) return line_keys_[ply];
     const std::size_t depth = ply - num_line + 1;
-    return depth < path_.size() ? G::hash(tree_.node(path_[depth]).state) : key;
+    return depth < path_.size() ? G::hash(tree_.state(path_[depth])) : key;
   };
   return count_repetitions(key_at, num_line + path_.size() - 1, reach);
 }
@@ -221,15 +230,19 @@ template <Game G>
 void Search<G>::finish(std::uint32_t leaf, double value, double draw, bool was_waiting) {
   std::uint32_t at = leaf;
   while (at != 0) {
-    const Node<State>& node = tree_.node(at);
+    WalkedEdge& edge = tree_.edge_to(at);
+    at = tree_.node(at).parent;
+    Node& parent = tree_.node(at);
     value = -value;
-    Node<State>& parent = tree_.node(node.parent);
-    Edge& edge = tree_.edges(parent)[node.parent_edge];
     edge.value_sum += value;
     ++edge.visits;
-    if (was_waiting) --edge.waiting;
+    ++parent.visits;
+    if (was_waiting) {
+      --edge.waiting;
+      --parent.waiting;
+    }
+    edge.update();
     parent.draw_sum += draw;
-    at = node.parent;
   }
   ++num_simulations_;
   if (settings_.proofs && tree_.node(leaf).proven != kUnproven) prove_parents(leaf);
@@ -238,21 +251,22 @@ void Search<G>::finish(std::uint32_t leaf, double value, double draw, bool was_w
 template <Game G>
 void Search<G>::prove_parents(std::uint32_t child) {
   while (child != 0) {
-    const Node<State>& proven = tree_.node(child);
-    Node<State>& parent = tree_.node(proven.parent);
-    const std::span<Edge> edges = tree_.edges(parent);
-    edges[proven.parent_edge].proven = static_cast<std::int8_t>(-proven.proven);
-    std::int8_t best = -1;
-    bool all_proven = true;
-    for (const Edge& edge : edges) {
+    const Node& proven = tree_.node(child);
+    Node& parent = tree_.node(proven.parent);
+    WalkedEdge& proven_edge = tree_.edge_to(child);
+    proven_edge.proven = -proven.proven;
+    proven_edge.update();
+    int best = -1;
+    bool all_proven = parent.num_walked == parent.num_edges;
+    for (const WalkedEdge& edge : tree_.walked(parent)) {
       if (edge.proven == kUnproven) {
         all_proven = false;
       } else {
-        best = std::max(best, edge.proven);
+        best = std::max<int>(best, edge.proven);
       }
     }
     if (best != 1 && !all_proven) return;
-    parent.proven = best;
+    parent.proven = static_cast<std::int8_t>(best);
     child = proven.parent;
   }
 }
@@ -262,7 +276,7 @@ void Search<G>::write_position(std::size_t leaf, HistoryFill fill, std::uint8_t*
   encode_frames_.clear();
   std::uint32_t id = leaves_[leaf];
   for (; id != 0 && encode_frames_.size() < G::kHistory; id = tree_.node(id).parent) {
-    encode_frames_.push_back({tree_.node(id).state, tree_.node(id).repetitions});
+    encode_frames_.push_back(tree_.frame(id));
   }
   for (std::size_t i = line_frames_.size(); i > 0 && encode_frames_.size() < G::kHistory; --i) {
     encode_frames_.push_back(line_frames_[i - 1]);
@@ -278,22 +292,23 @@ std::size_t Search<G>::num_legal(std::size_t leaf) const {
 
 template <Game G>
 void Search<G>::write_legal(std::size_t leaf, std::int32_t* legal_index) const {
-  for (const Edge& edge : tree_.edges(tree_.node(leaves_[leaf]))) *legal_index++ = edge.index;
+  std::ranges::copy(tree_.policy_indices(tree_.node(leaves_[leaf])), legal_index);
 }
 
 template <Game G>
 void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* wdl) {
   const std::uint32_t id = leaves_[leaf];
-  Node<State>& node = tree_.node(id);
-  const std::span<Edge> edges = tree_.edges(node);
-  const double largest = *std::max_element(legal_logits, legal_logits + edges.size());
+  Node& node = tree_.node(id);
+  const std::span<float> priors = tree_.priors(node);  // no edge was walked yet
+  const double largest = *std::max_element(legal_logits, legal_logits + priors.size());
   double sum = 0.0;
-  powered_.resize(edges.size());
-  for (std::size_t i = 0; i < edges.size(); ++i) {
+  powered_.resize(priors.size());
+  for (std::size_t i = 0; i < priors.size(); ++i) {
     powered_[i] = std::exp(legal_logits[i] - largest);
     sum += powered_[i];
   }
-  for (std::size_t i = 0; i < edges.size(); ++i) edges[i].prior = static_cast<float>(powered_[i] / sum);
+  for (std::size_t i = 0; i < priors.size(); ++i) priors[i] = static_cast<float>(powered_[i] / sum);
+  tree_.find_best_unwalked(node);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   node.draw = node.draw_sum = wdl[1];
   node.is_evaluated = true;
@@ -307,12 +322,12 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
 
 template <Game G>
 SearchResult Search<G>::result(double temperature, double draw, std::vector<double>& policy) {
-  const Node<State>& root = tree_.root();
+  const Node& root = tree_.root();
   const std::span<const Edge> edges = root_edges();
   const bool is_gumbel = settings_.algorithm == SearchAlgorithm::kGumbel;
   SearchResult found;
   found.proven = root.proven;
-  for (const Edge& edge : edges) found.visits += edge.visits;
+  found.visits = root.visits;
   if (is_gumbel) {
     gumbel_.policy(root.value, edges, root.proven, settings_, policy);
   } else {
@@ -352,7 +367,7 @@ SearchResult Search<G>::result(double temperature, double draw, std::vector<doub
 // The chance of a draw after a move that was walked; each walk but the first went on below its child.
 template <Game G>
 double Search<G>::edge_draw(const Edge& edge) const {
-  const Node<State>& child = tree_.node(edge.child);
+  const Node& child = tree_.node(edge.child);
   if (child.proven != kUnproven) return child.proven == 0 ? 1.0 : 0.0;
   return child.draw_sum / edge.visits;
 }

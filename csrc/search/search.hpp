@@ -59,8 +59,9 @@ class Search {
 
   bool is_done() const;
   const Tree<G>& tree() const { return tree_; }
-  const State& root_state() const { return tree_.root().state; }
-  std::span<const Edge> root_edges() const { return tree_.edges(tree_.root()); }
+  const State& root_state() const { return tree_.state(0); }
+  // In ascending order of policy index, as they are now; they hold until the next call.
+  std::span<const Edge> root_edges() const;
   std::uint64_t num_simulations() const { return num_simulations_; }  // since construction
   std::size_t num_waiting() const { return leaves_.size(); }
 
@@ -72,17 +73,15 @@ class Search {
   enum class Walk { kFinished, kQueued, kCalledOff };
 
   void begin(const SearchSettings& settings);
-  std::uint32_t make_node(const State& state, std::uint8_t repetitions, std::uint32_t parent,
-                          std::uint16_t parent_edge);
+  std::uint32_t make_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge);
   Walk simulate();
-  std::size_t select(std::uint32_t id, bool is_root);
-  std::uint32_t expand(std::uint32_t parent, std::size_t edge);
+  Choice select(std::uint32_t id);
+  std::uint32_t expand(std::uint32_t parent, std::uint16_t edge);
   double edge_draw(const Edge& edge) const;
   std::uint8_t repetitions_of(const State& state) const;
   void finish(std::uint32_t leaf, double value, double draw, bool was_waiting);
   void prove_parents(std::uint32_t child);
   void mix_noise();
-  std::uint64_t root_total() const;
 
   SearchSettings settings_;
   Tree<G> tree_;
@@ -95,9 +94,11 @@ class Search {
   std::vector<std::uint32_t> path_;          // nodes of the simulation under way, the root first
   std::vector<std::uint32_t> leaves_;        // nodes that wait
   std::vector<Move> legal_;                  // memory of make_node
+  std::vector<std::uint16_t> indices_;       // memory of make_node
   std::vector<Frame<State>> encode_frames_;  // memory of write_position
   std::vector<double> powered_;              // memory of result
-  std::array<Move, G::kPolicySize> move_of_index_{};
+  std::vector<Edge> edges_;                  // memory of select
+  mutable std::vector<Edge> root_edges_;     // memory of root_edges
   std::uint64_t num_simulations_ = 0;
 };
 

@@ -15,8 +15,8 @@ double exploration(double total, const SearchSettings& settings) {
   return std::log((total + settings.c_base + 1.0) / settings.c_base) + settings.c_init;
 }
 
-double forced_visits(const Edge& edge, double total, const SearchSettings& settings) {
-  return std::sqrt(settings.forced_playouts * edge.prior * total);
+double forced_visits(float prior, double total, const SearchSettings& settings) {
+  return std::sqrt(settings.forced_playouts * prior * total);
 }
 
 // Scales to sum 1; false if there is nothing to scale.
@@ -32,10 +32,41 @@ bool normalise(std::vector<double>& shares) {
 double pruned_visits(const Edge& edge, double total, double exploration_term, double target,
                      const SearchSettings& settings) {
   const double visits = edge.visits;
-  const double fewest = std::max(0.0, visits - std::floor(forced_visits(edge, total, settings)));
+  const double fewest = std::max(0.0, visits - std::floor(forced_visits(edge.prior, total, settings)));
   double kept = fewest;
   while (kept < visits && edge_value(edge) + exploration_term * edge.prior / (1.0 + kept) >= target) ++kept;
   return kept <= 1.0 ? 0.0 : kept;
+}
+
+// The best of the edges that were not walked, if it scores more than the best walked one. They differ by
+// their priors alone, and a larger prior never scores less: the largest one stands for all, unless it is so
+// small that the next smaller number would score the same.
+void offer_unwalked(const PuctNode& node, double first_play, double factor, double best_score, Choice& best) {
+  const auto score = [&](float prior) { return first_play + factor * prior; };
+  const auto offer = [&](std::uint16_t place, double offered) {
+    if (offered > best_score || (offered == best_score && place < best.place)) {
+      best_score = offered;
+      best = {place, kNoNode};
+    }
+  };
+  const float largest = node.node.best_prior;
+  if (score(std::nextafter(largest, kPriorOfWalked)) < score(largest)) {
+    offer(node.node.best_unwalked, score(largest));
+    return;
+  }
+  for (std::size_t place = 0; place < node.priors.size(); ++place) {
+    const float prior = node.priors[place];
+    if (prior > kPriorOfWalked) offer(static_cast<std::uint16_t>(place), score(prior));
+  }
+}
+
+// What an edge is worth before it is walked.
+double first_play_value(const PuctNode& node, const SearchSettings& settings) {
+  double value_sum = 0.0;
+  for (const WalkedEdge& edge : node.walked) value_sum += edge.value_sum;
+  const double mean = (node.node.value + value_sum) / (1.0 + node.node.visits);
+  const double reduction = node.is_root ? settings.root_fpu_reduction : settings.fpu_reduction;
+  return std::max(-1.0, mean - reduction * std::sqrt(node.node.walked_prior));
 }
 
 }  // namespace
@@ -50,52 +81,33 @@ double mean_value(double own_value, std::span<const Edge> edges) {
   return (own_value + sum) / count;
 }
 
-std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, const SearchSettings& settings,
-                        bool force) {
-  double value_sum = 0.0;
-  double visited_prior = 0.0;
-  std::uint32_t visits = 0;
-  std::uint32_t waiting = 0;
-  for (const Edge& edge : edges) {
-    if (edge.total() == 0) continue;
-    value_sum += edge.value_sum;
-    visits += edge.visits;
-    waiting += edge.waiting;
-    visited_prior += edge.prior;
-  }
-  const double total = visits + waiting;
+Choice select_puct(const PuctNode& node, const SearchSettings& settings, bool force) {
+  const double total = node.node.total();
   if (force) {
-    for (std::size_t i = 0; i < edges.size(); ++i) {
-      const Edge& edge = edges[i];
-      if (edge.proven == kUnproven && edge.total() > 0 &&
-          edge.total() < forced_visits(edge, total, settings)) {
-        return i;
+    for (const WalkedEdge& edge : node.walked) {
+      if (edge.proven == kUnproven && edge.total() < forced_visits(edge.prior, total, settings)) {
+        return {edge.place, edge.child};
       }
     }
   }
-  const double mean = (node.value + value_sum) / (1.0 + visits);
-  const double reduction = node.is_root ? settings.root_fpu_reduction : settings.fpu_reduction;
-  const double first_play = std::max(-1.0, mean - reduction * std::sqrt(visited_prior));
   const double factor = exploration(total, settings) * std::sqrt(std::max(1.0, total));
-  std::size_t best = 0;
+  const WalkedEdge* best = nullptr;
   double best_score = kLowest;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    const Edge& edge = edges[i];
-    if (edge.proven == -1) continue;
-    const double walked = edge.total();
-    double value = first_play;
-    if (edge.proven != kUnproven) {
-      value = edge.proven;
-    } else if (walked > 0.0) {
-      value = (edge.value_sum - edge.waiting) / walked;
-    }
-    const double score = value + factor * edge.prior / (1.0 + walked);
+  for (const WalkedEdge& edge : node.walked) {
+    const double score = edge.puct_value + factor * edge.prior / (1.0 + edge.total());
     if (score > best_score) {
       best_score = score;
-      best = i;
+      best = &edge;
     }
   }
-  return best;
+  // Scores that are no numbers leave the node's first edge.
+  if (best == nullptr && !node.walked.empty() && node.walked[0].place == 0) best = &node.walked[0];
+  Choice choice;
+  if (best != nullptr) choice = {best->place, best->child};
+  if (node.node.best_unwalked != kNoPlace) {
+    offer_unwalked(node, first_play_value(node, settings), factor, best_score, choice);
+  }
+  return choice;
 }
 
 void puct_policy(std::span<const Edge> edges, std::int8_t root_proven, const SearchSettings& settings,

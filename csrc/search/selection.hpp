@@ -10,18 +10,25 @@
 
 namespace alphazero {
 
-// What the rules ask of a node beside its edges.
-struct NodeValue {
-  double value = 0.0;  // the network's, for the mover
+// A node as PUCT looks at it; the spans are Tree's.
+struct PuctNode {
+  const Node& node;
+  std::span<const WalkedEdge> walked;
+  std::span<const float> priors;
   bool is_root = false;
+};
+
+// The edge to walk: its place among the node's edges; where it leads, if it was walked before.
+struct Choice {
+  std::uint16_t place = 0;
+  std::uint32_t child = kNoNode;
 };
 
 // The node's mean value: its own evaluation and all finished simulations.
 double mean_value(double own_value, std::span<const Edge> edges);
 
 // PUCT. The root's playouts are forced where `force` says so.
-std::size_t select_puct(const NodeValue& node, std::span<const Edge> edges, const SearchSettings& settings,
-                        bool force);
+Choice select_puct(const PuctNode& node, const SearchSettings& settings, bool force);
 // Visits as shares, pruned of forced playouts if there were any.
 void puct_policy(std::span<const Edge> edges, std::int8_t root_proven, const SearchSettings& settings,
                  bool forced, std::vector<double>& policy);

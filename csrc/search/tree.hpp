@@ -1,12 +1,17 @@
 // The nodes and edges of one search tree, in memory that is used again from move to move.
+//
+// Most edges are never walked. A node keeps of each legal move a policy index and a prior; counts and values
+// exist for the walked ones alone, which lie together, so that a choice among them reads little memory.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "games/game.hpp"
@@ -14,9 +19,11 @@
 namespace alphazero {
 
 constexpr std::uint32_t kNoNode = UINT32_MAX;
+constexpr std::uint16_t kNoPlace = UINT16_MAX;
 constexpr std::int8_t kUnproven = 2;  // else -1, 0 or 1
 
-// A legal move of a node. Values are from the point of view of that node's mover.
+// A legal move of a node, with all that is known of it: a copy, put together by Tree::list_edges. Values are
+// from the point of view of that node's mover.
 struct Edge {
   double value_sum = 0.0;         // of the finished simulations
   float prior = 0.0F;             // 0 until the node is evaluated
@@ -26,23 +33,98 @@ struct Edge {
   Move move = 0;
   std::uint16_t index = 0;  // in the policy; ascending within a node
   std::int8_t proven = kUnproven;
+};
+
+// A legal move with a child: what an Edge says, without what its place among the node's edges tells.
+struct WalkedEdge {
+  double value_sum = 0.0;
+  double puct_value = 0.0;  // q(a) of PUCT's rule, below every number where the edge is proven lost
+  float prior = 0.0F;
+  std::uint32_t visits = 0;
+  std::uint32_t child = kNoNode;
+  std::uint16_t waiting = 0;
+  std::uint16_t place : 12 = 0;  // among the node's edges
+  std::int16_t proven : 4 = kUnproven;
+
+  std::uint32_t total() const { return visits + waiting; }
+  // After every change: selection would divide for each edge, and a simulation changes few of them.
+  void update() {
+    if (proven == kUnproven) {
+      puct_value = (value_sum - waiting) / total();
+    } else {
+      puct_value = proven == -1 ? -std::numeric_limits<double>::infinity() : proven;
+    }
+  }
+};
+static_assert(sizeof(WalkedEdge) == 32, "selection reads many of them");
+
+// Stands for the prior of a walked edge, which is kept in its WalkedEdge: below every prior.
+constexpr float kPriorOfWalked = -std::numeric_limits<float>::infinity();
+
+struct alignas(64) Node {
+  double value = 0.0;         // the network's W - L for the mover
+  double draw = 0.0;          // the network's D
+  double draw_sum = 0.0;      // the network's D, and that of every simulation that went further
+  double walked_prior = 0.0;  // the sum of the walked edges' priors, in their order
+  std::uint32_t visits = 0;   // of all edges
+  std::uint32_t parent = kNoNode;
+  std::uint32_t first_edge = 0;
+  std::uint32_t first_walked = 0;
+  float best_prior = 0.0F;                 // of best_unwalked
+  std::uint16_t best_unwalked = kNoPlace;  // the edge with the largest prior, the first of several
+  std::uint16_t num_edges = 0;             // none where the game is over
+  std::uint16_t num_walked = 0;
+  std::uint16_t waiting = 0;  // in all edges
+  std::uint16_t sibling = 0;  // edge_to's: no more than its number among the parent's walked edges
+  std::int8_t proven = kUnproven;
+  bool is_evaluated = false;
 
   std::uint32_t total() const { return visits + waiting; }
 };
+static_assert(sizeof(Node) == 64, "a cache line");
 
-template <typename State>
-struct Node {
-  State state;
-  double value = 0.0;     // the network's W - L for the mover
-  double draw = 0.0;      // the network's D
-  double draw_sum = 0.0;  // the network's D, and that of every simulation that went further
-  std::uint32_t parent = kNoNode;
-  std::uint32_t first_edge = 0;
-  std::uint16_t num_edges = 0;  // none where the game is over
-  std::uint16_t parent_edge = 0;
-  std::uint8_t repetitions = 0;
-  std::int8_t proven = kUnproven;
-  bool is_evaluated = false;
+// Memory of walked edges in blocks, each as large as the next power of two asks, at least kSmallest.
+class WalkedBlocks {
+ public:
+  void clear() {
+    edges_.clear();
+    for (std::vector<std::uint32_t>& blocks : free_) blocks.clear();
+  }
+  WalkedEdge* at(std::uint32_t first) { return edges_.data() + first; }
+  const WalkedEdge* at(std::uint32_t first) const { return edges_.data() + first; }
+
+  // A block for `count` edges.
+  std::uint32_t take(std::size_t count) {
+    std::vector<std::uint32_t>& blocks = free_[size_class(count)];
+    if (blocks.empty()) {
+      const auto first = static_cast<std::uint32_t>(edges_.size());
+      edges_.resize(edges_.size() + capacity(count));
+      return first;
+    }
+    const std::uint32_t first = blocks.back();
+    blocks.pop_back();
+    return first;
+  }
+
+  // Makes room for one more edge in a block of `count` edges; where it lies then.
+  std::uint32_t grow(std::uint32_t first, std::size_t count) {
+    if (count > 0 && count < capacity(count)) return first;
+    const std::uint32_t larger = take(count + 1);
+    if (count > 0) {
+      std::copy_n(at(first), count, at(larger));
+      free_[size_class(count)].push_back(first);
+    }
+    return larger;
+  }
+
+ private:
+  static constexpr std::size_t kSmallest = 2;
+
+  static std::size_t capacity(std::size_t count) { return std::max(kSmallest, std::bit_ceil(count)); }
+  static std::size_t size_class(std::size_t count) { return std::countr_zero(capacity(count)); }
+
+  std::vector<WalkedEdge> edges_;
+  std::array<std::vector<std::uint32_t>, 13> free_;  // blocks to be used again, by size
 };
 
 // Nodes in order of creation: a parent stands before its children, in nodes and in edges. Node 0 is the root.
@@ -50,73 +132,192 @@ template <Game G>
 class Tree {
  public:
   using State = typename G::State;
+  static_assert(G::kPolicySize <= 1 << 12, "expected places that fit WalkedEdge::place");
 
   void clear() {
     nodes_.clear();
-    edges_.clear();
+    frames_.clear();
+    index_.clear();
+    prior_.clear();
+    walked_.clear();
   }
 
   bool empty() const { return nodes_.empty(); }
   std::size_t size() const { return nodes_.size(); }
-  std::size_t num_edges() const { return edges_.size(); }
-  Node<State>& node(std::uint32_t id) { return nodes_[id]; }
-  const Node<State>& node(std::uint32_t id) const { return nodes_[id]; }
-  Node<State>& root() { return nodes_[0]; }
-  const Node<State>& root() const { return nodes_[0]; }
+  Node& node(std::uint32_t id) { return nodes_[id]; }
+  const Node& node(std::uint32_t id) const { return nodes_[id]; }
+  Node& root() { return nodes_[0]; }
+  const Node& root() const { return nodes_[0]; }
+  const Frame<State>& frame(std::uint32_t id) const { return frames_[id]; }
+  const State& state(std::uint32_t id) const { return frames_[id].state; }
 
-  std::span<Edge> edges(const Node<State>& node) {
-    return std::span(edges_).subspan(node.first_edge, node.num_edges);
+  // Of each legal move, in ascending order.
+  std::span<const std::uint16_t> policy_indices(const Node& node) const {
+    return {index_.data() + node.first_edge, node.num_edges};
   }
-  std::span<const Edge> edges(const Node<State>& node) const {
-    return std::span(edges_).subspan(node.first_edge, node.num_edges);
+  Move move(std::uint32_t id, std::size_t place) const {
+    return G::index_to_move(state(id), index_[nodes_[id].first_edge + place]);
+  }
+  // kPriorOfWalked for the edges in walked(). Who changes one here or there calls find_best_unwalked or
+  // sum_walked_priors.
+  std::span<float> priors(const Node& node) { return {prior_.data() + node.first_edge, node.num_edges}; }
+  std::span<const float> priors(const Node& node) const {
+    return {prior_.data() + node.first_edge, node.num_edges};
+  }
+  // By ascending place.
+  std::span<WalkedEdge> walked(const Node& node) { return {walked_.at(node.first_walked), node.num_walked}; }
+  std::span<const WalkedEdge> walked(const Node& node) const {
+    return {walked_.at(node.first_walked), node.num_walked};
+  }
+  // The edge that leads to a node other than the root. Siblings that were walked since the last call may have
+  // moved it further back.
+  WalkedEdge& edge_to(std::uint32_t id) {
+    Node& child = nodes_[id];
+    const std::span<WalkedEdge> edges = walked(nodes_[child.parent]);
+    while (edges[child.sibling].child != id) ++child.sibling;
+    return edges[child.sibling];
+  }
+  std::uint16_t place_in_parent(std::uint32_t id) const {
+    const auto edges = walked(nodes_[nodes_[id].parent]);
+    return std::ranges::find(edges, id, &WalkedEdge::child)->place;
   }
 
-  // Makes a node without edges; the new one is the last. References to other nodes die.
-  std::uint32_t add_node(const State& state, std::uint8_t repetitions, std::uint32_t parent,
-                         std::uint16_t parent_edge) {
+  // Tells the processor that a walk comes to this node: its parts lie apart, and it waits for them at once.
+  void prefetch(std::uint32_t id) const {
+    const char* const frame = reinterpret_cast<const char*>(frames_.data() + id);
+    __builtin_prefetch(frame);
+    __builtin_prefetch(frame + sizeof(Frame<State>) - 1);
+    __builtin_prefetch(nodes_.data() + id);
+  }
+  void prefetch_edges(const Node& node) const {
+    const char* const walked_edges = reinterpret_cast<const char*>(walked_.at(node.first_walked));
+    for (std::size_t byte = 0; byte < sizeof(WalkedEdge) * node.num_walked; byte += 64) {
+      __builtin_prefetch(walked_edges + byte);
+    }
+    if (node.best_unwalked == kNoPlace) return;
+    const char* const all_priors = reinterpret_cast<const char*>(prior_.data() + node.first_edge);
+    for (std::size_t byte = 0; byte < sizeof(float) * node.num_edges; byte += 64) {
+      __builtin_prefetch(all_priors + byte);
+    }
+    __builtin_prefetch(index_.data() + node.first_edge + node.best_unwalked);
+  }
+
+  // Every edge of a node, in ascending order of policy index.
+  void list_edges(std::uint32_t id, std::vector<Edge>& edges) const {
+    const Node& node = nodes_[id];
+    edges.assign(node.num_edges, Edge());
+    for (std::size_t place = 0; place < edges.size(); ++place) {
+      edges[place].prior = prior_[node.first_edge + place];
+      edges[place].index = index_[node.first_edge + place];
+      edges[place].move = move(id, place);
+    }
+    for (const WalkedEdge& walked_edge : walked(node)) {
+      Edge& edge = edges[walked_edge.place];
+      edge.value_sum = walked_edge.value_sum;
+      edge.prior = walked_edge.prior;
+      edge.visits = walked_edge.visits;
+      edge.child = walked_edge.child;
+      edge.waiting = walked_edge.waiting;
+      edge.proven = static_cast<std::int8_t>(walked_edge.proven);
+    }
+  }
+
+  // Makes a node without edges; the new one is the last. References to nodes, frames and edges die.
+  std::uint32_t add_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge) {
     const auto id = static_cast<std::uint32_t>(nodes_.size());
-    Node<State>& made = nodes_.emplace_back();
-    made.state = state;
-    made.repetitions = repetitions;
+    frames_.push_back(frame);
+    Node& made = nodes_.emplace_back();
     made.parent = parent;
-    made.parent_edge = parent_edge;
-    made.first_edge = static_cast<std::uint32_t>(edges_.size());
-    if (parent != kNoNode) edges(nodes_[parent])[parent_edge].child = id;
+    made.first_edge = static_cast<std::uint32_t>(index_.size());
+    if (parent != kNoNode) made.sibling = add_walked(nodes_[parent], parent_edge, id);
     return id;
   }
 
-  // Gives the last node one more edge. References to other edges die.
-  void add_edge(Move move, int index) {
-    Edge& edge = edges_.emplace_back();
-    edge.move = move;
-    edge.index = static_cast<std::uint16_t>(index);
-    ++nodes_.back().num_edges;
+  // Gives the last node its legal moves, by ascending policy index.
+  void add_edges(std::span<const std::uint16_t> indices) {
+    index_.insert(index_.end(), indices.begin(), indices.end());
+    prior_.resize(index_.size());
+    nodes_.back().num_edges = static_cast<std::uint16_t>(indices.size());
+  }
+
+  void find_best_unwalked(Node& node) const {
+    node.best_unwalked = kNoPlace;
+    node.best_prior = kPriorOfWalked;
+    const std::span<const float> all = priors(node);
+    for (std::size_t place = 0; place < all.size(); ++place) {
+      if (all[place] > node.best_prior) {
+        node.best_prior = all[place];
+        node.best_unwalked = static_cast<std::uint16_t>(place);
+      }
+    }
+  }
+
+  void sum_walked_priors(Node& node) const {
+    node.walked_prior = 0.0;
+    for (const WalkedEdge& edge : walked(node)) node.walked_prior += edge.prior;
   }
 
   // Makes `root` the root and forgets all that is not below it.
   void keep_subtree(std::uint32_t root) {
     new_id_.assign(nodes_.size(), kNoNode);
+    kept_walked_.clear();
     std::uint32_t kept = 0;
     std::uint32_t kept_edges = 0;
     for (std::uint32_t id = root; id < nodes_.size(); ++id) {
       const std::uint32_t parent = nodes_[id].parent;
       if (id != root && (parent < root || new_id_[parent] == kNoNode)) continue;
-      Node<State> moved = nodes_[id];
-      std::copy_n(edges_.begin() + moved.first_edge, moved.num_edges, edges_.begin() + kept_edges);
+      Node moved = nodes_[id];
+      std::copy_n(index_.begin() + moved.first_edge, moved.num_edges, index_.begin() + kept_edges);
+      std::copy_n(prior_.begin() + moved.first_edge, moved.num_edges, prior_.begin() + kept_edges);
       moved.first_edge = kept_edges;
-      moved.parent = id == root ? kNoNode : new_id_[parent];
       kept_edges += moved.num_edges;
-      if (id != root) edges(nodes_[moved.parent])[moved.parent_edge].child = kept;
+      if (moved.num_walked > 0) {
+        const std::uint32_t first = kept_walked_.take(moved.num_walked);
+        std::copy_n(walked_.at(moved.first_walked), moved.num_walked, kept_walked_.at(first));
+        moved.first_walked = first;
+      }
+      moved.parent = kNoNode;
+      if (id != root) {
+        moved.parent = new_id_[parent];
+        WalkedEdge* const edges = kept_walked_.at(nodes_[moved.parent].first_walked);
+        while (edges[moved.sibling].child != id) ++moved.sibling;
+        edges[moved.sibling].child = kept;
+      }
       nodes_[kept] = moved;
+      frames_[kept] = frames_[id];
       new_id_[id] = kept++;
     }
     nodes_.resize(kept);
-    edges_.resize(kept_edges);
+    frames_.resize(kept);
+    index_.resize(kept_edges);
+    prior_.resize(kept_edges);
+    std::swap(walked_, kept_walked_);
   }
 
  private:
-  std::vector<Node<State>> nodes_;
-  std::vector<Edge> edges_;
+  // Returns its number among the walked edges.
+  std::uint16_t add_walked(Node& node, std::uint16_t place, std::uint32_t child) {
+    node.first_walked = walked_.grow(node.first_walked, node.num_walked);
+    WalkedEdge* const edges = walked_.at(node.first_walked);
+    std::uint16_t number = node.num_walked++;
+    for (; number > 0 && edges[number - 1].place > place; --number) edges[number] = edges[number - 1];
+    float& prior = prior_[node.first_edge + place];
+    edges[number] = WalkedEdge();
+    edges[number].prior = prior;
+    edges[number].child = child;
+    edges[number].place = place;
+    prior = kPriorOfWalked;
+    sum_walked_priors(node);
+    if (place == node.best_unwalked) find_best_unwalked(node);
+    return number;
+  }
+
+  std::vector<Node> nodes_;
+  std::vector<Frame<State>> frames_;  // the position of each node
+  std::vector<std::uint16_t> index_;  // of all nodes' edges, as are the priors
+  std::vector<float> prior_;
+  WalkedBlocks walked_;
+  WalkedBlocks kept_walked_;           // memory of keep_subtree
   std::vector<std::uint32_t> new_id_;  // memory of keep_subtree
 };
 

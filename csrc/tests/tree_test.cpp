@@ -1,0 +1,208 @@
+// The layout of a tree: what is kept beside the edges agrees with them, and PUCT's short cuts choose what a
+// look at every edge would.
+#include "search/tree.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "games/all_games.hpp"
+#include "games/line.hpp"
+#include "search/search.hpp"
+#include "search/selection.hpp"
+#include "tests/require.hpp"
+
+namespace {
+
+using namespace alphazero;
+using testing::require;
+
+class Random {
+ public:
+  double uniform() { return static_cast<double>((key_ = mix64(key_ + kGolden)) >> 11) * 0x1p-53; }
+  std::size_t below(std::size_t end) {
+    return static_cast<std::size_t>(uniform() * static_cast<double>(end));
+  }
+
+ private:
+  std::uint64_t key_ = 1;
+};
+
+// PUCT as docs/search.md has it: every edge in turn.
+std::size_t plain_choice(const Node& node, const std::vector<Edge>& edges, const SearchSettings& settings) {
+  double value_sum = 0.0, walked_prior = 0.0, visits = 0.0, waiting = 0.0;
+  for (const Edge& edge : edges) {
+    if (edge.visits + edge.waiting == 0) continue;
+    value_sum += edge.value_sum;
+    visits += edge.visits;
+    waiting += edge.waiting;
+    walked_prior += edge.prior;
+  }
+  const double total = visits + waiting;
+  const double mean = (node.value + value_sum) / (1.0 + visits);
+  const double first_play = std::max(-1.0, mean - settings.fpu_reduction * std::sqrt(walked_prior));
+  const double factor = (std::log((total + settings.c_base + 1.0) / settings.c_base) + settings.c_init) *
+                        std::sqrt(std::max(1.0, total));
+  std::size_t best = 0;
+  double best_score = -std::numeric_limits<double>::infinity();
+  for (std::size_t place = 0; place < edges.size(); ++place) {
+    const Edge& edge = edges[place];
+    const double walked = edge.visits + edge.waiting;
+    double value = walked > 0.0 ? (edge.value_sum - edge.waiting) / walked : first_play;
+    if (edge.proven == -1) continue;
+    if (edge.proven != kUnproven) value = edge.proven;
+    const double score = value + factor * edge.prior / (1.0 + walked);
+    if (score > best_score) {
+      best_score = score;
+      best = place;
+    }
+  }
+  return best;
+}
+
+// Priors that a softmax can yield: alike, of every size, too small to make a difference, 0.
+float made_up_prior(Random& random, std::size_t kind) {
+  switch (kind % 4) {
+    case 0:
+      return 0.03125F;
+    case 1:
+      return static_cast<float>(random.uniform());
+    case 2:
+      return static_cast<float>(std::pow(10.0, -45.0 * random.uniform()));
+    default:
+      return random.below(2) == 0 ? 0.0F : static_cast<float>(1e-18 * random.uniform());
+  }
+}
+
+// A root with `count` edges, some of them walked, in any order.
+Tree<Chess> made_up_tree(Random& random, std::size_t count, std::size_t kind) {
+  Tree<Chess> tree;
+  const Frame<Chess::State> frame{Chess::initial(), 0};
+  std::vector<std::uint16_t> indices;
+  for (std::size_t i = 0; i < count; ++i) indices.push_back(static_cast<std::uint16_t>(3 * i));
+  tree.add_node(frame, kNoNode, 0);
+  tree.add_edges(indices);
+  for (float& prior : tree.priors(tree.root())) prior = made_up_prior(random, kind);
+  tree.find_best_unwalked(tree.root());
+  tree.root().value = 2.0 * random.uniform() - 1.0;
+  std::vector<bool> is_walked(count, false);
+  for (std::size_t i = random.below(2 * count); i > 0; --i) {
+    const std::size_t place = random.below(count);
+    if (is_walked[place]) continue;
+    is_walked[place] = true;
+    WalkedEdge& edge = tree.edge_to(tree.add_node(frame, 0, static_cast<std::uint16_t>(place)));
+    edge.visits = static_cast<std::uint32_t>(random.below(4));
+    edge.waiting = static_cast<std::uint16_t>(edge.visits == 0 ? 1 : random.below(2));
+    edge.value_sum = edge.visits * (kind % 3 == 0 ? 0.0 : 2.0 * random.uniform() - 1.0);
+    if (random.below(8) == 0) edge.proven = static_cast<std::int16_t>(random.below(3)) - 1;
+    edge.update();
+    tree.root().visits += edge.visits;
+    tree.root().waiting += edge.waiting;
+  }
+  return tree;
+}
+
+void test_the_choice_is_that_of_a_look_at_every_edge() {
+  Random random;
+  SearchSettings settings;
+  std::vector<Edge> edges;
+  for (std::size_t round = 0; round < 20000; ++round) {
+    const Tree<Chess> tree = made_up_tree(random, 1 + random.below(40), round);
+    const Node& root = tree.root();
+    tree.list_edges(0, edges);
+    const Choice choice = select_puct({root, tree.walked(root), tree.priors(root), false}, settings, false);
+    const std::size_t place = plain_choice(root, edges, settings);
+    require(choice.place == place, "the same edge is chosen, round " + std::to_string(round));
+    require(choice.child == edges[place].child, "it leads to its child");
+  }
+}
+
+void test_a_network_that_answers_with_no_number_breaks_nothing() {
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+  for (const bool logits_too : {false, true}) {
+    Search<TicTacToe> search;
+    SearchSettings settings;
+    settings.simulations = 50;
+    search.start(Line<TicTacToe>(), settings);
+    const std::vector<float> logits(9, logits_too ? kNoNumber : 0.0F), wdl(3, kNoNumber);
+    while (search.collect() > 0) search.apply(0, logits.data(), wdl.data());
+    require(search.is_done(), "the search ends");
+  }
+}
+
+// What a node keeps beside its edges, against the edges.
+template <Game G>
+void check_node(Tree<G>& tree, std::uint32_t id) {
+  const Node& node = tree.node(id);
+  const auto walked = std::as_const(tree).walked(node);
+  const auto priors = std::as_const(tree).priors(node);
+  std::uint32_t visits = 0, waiting = 0;
+  double walked_prior = 0.0;
+  std::size_t marked = 0;
+  for (std::size_t i = 0; i < walked.size(); ++i) {
+    require(i == 0 || walked[i - 1].place < walked[i].place, "walked edges stand in order");
+    require(priors[walked[i].place] == kPriorOfWalked, "they are marked");
+    require(&tree.edge_to(walked[i].child) == &walked[i], "a child knows its edge");
+    require(tree.node(walked[i].child).parent == id, "and its parent");
+    visits += walked[i].visits;
+    waiting += walked[i].waiting;
+    walked_prior += walked[i].prior;
+  }
+  std::size_t best = kNoPlace;
+  for (std::size_t place = 0; place < priors.size(); ++place) {
+    marked += priors[place] == kPriorOfWalked;
+    if (priors[place] != kPriorOfWalked && (best == kNoPlace || priors[place] > priors[best])) best = place;
+  }
+  require(marked == walked.size(), "no other edge is marked");
+  require(node.visits == visits && node.waiting == waiting, "visits are those of the edges");
+  if (!node.is_evaluated) return;
+  require(node.walked_prior == walked_prior, "the sum of priors is that of the walked edges");
+  require(node.best_unwalked == best, "the likeliest edge is known");
+}
+
+template <Game G>
+void test_nodes_agree_with_their_edges() {
+  Random random;
+  SearchSettings settings;
+  settings.simulations = 150;
+  settings.leaves = 3;
+  settings.noise_epsilon = 0.25;
+  Search<G> search;
+  Line<G> line;
+  search.start(line, settings);
+  std::vector<float> logits;
+  std::vector<double> policy;
+  for (int ply = 0; ply < 8 && !line.outcome().over(); ++ply) {
+    search.set_noise(std::vector<double>(search.root_edges().size(), 0.125));
+    while (const std::size_t count = search.collect()) {
+      for (std::size_t leaf = 0; leaf < count; ++leaf) {
+        logits.resize(search.num_legal(leaf));
+        for (float& logit : logits) logit = static_cast<float>(6.0 * random.uniform());
+        const float win = static_cast<float>(random.uniform());
+        const float wdl[3] = {win, 0.0F, 1.0F - win};
+        search.apply(leaf, logits.data(), wdl);
+      }
+    }
+    Tree<G> tree = search.tree();
+    for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<G>(tree, id);
+    const Move move = search.root_edges()[search.result(0.0, 0.0, policy).edge].move;
+    line.push(move);
+    search.advance(move, settings);
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_the_choice_is_that_of_a_look_at_every_edge();
+  test_a_network_that_answers_with_no_number_breaks_nothing();
+#define ALPHAZERO_TEST(G) test_nodes_agree_with_their_edges<G>();
+  ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
+#undef ALPHAZERO_TEST
+  std::puts("tree_test: all well");
+}
