@@ -145,6 +145,7 @@ Dump nodes(const OneSearch<G>& self) {
     proven.push_back(node.proven);
     value.push_back(node.value);
     tree.list_edges(id, edges);
+    tree.name_moves(id, edges);
     for (const Edge& edge : edges) {
       move.push_back(edge.move);
       index.push_back(edge.index);

@@ -124,6 +124,7 @@ std::uint32_t Search<G>::make_node(const Frame<State>& frame, std::uint32_t pare
 template <Game G>
 std::span<const Edge> Search<G>::root_edges() const {
   tree_.list_edges(0, root_edges_);
+  tree_.name_moves(0, root_edges_);
   return root_edges_;
 }
 

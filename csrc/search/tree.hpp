@@ -202,14 +202,15 @@ class Tree {
     __builtin_prefetch(index_.data() + node.first_edge + node.best_unwalked);
   }
 
-  // Every edge of a node, in ascending order of policy index.
+  // Every edge of a node, in ascending order of policy index; name_moves sets their moves, which no rule asks
+  // for.
   void list_edges(std::uint32_t id, std::vector<Edge>& edges) const {
     const Node& node = nodes_[id];
-    edges.assign(node.num_edges, Edge());
+    edges.resize(node.num_edges);
     for (std::size_t place = 0; place < edges.size(); ++place) {
+      edges[place] = Edge();
       edges[place].prior = prior_[node.first_edge + place];
       edges[place].index = index_[node.first_edge + place];
-      edges[place].move = move(id, place);
     }
     for (const WalkedEdge& walked_edge : walked(node)) {
       Edge& edge = edges[walked_edge.place];
@@ -220,6 +221,10 @@ class Tree {
       edge.waiting = walked_edge.waiting;
       edge.proven = static_cast<std::int8_t>(walked_edge.proven);
     }
+  }
+
+  void name_moves(std::uint32_t id, std::span<Edge> edges) const {
+    for (Edge& edge : edges) edge.move = G::index_to_move(state(id), edge.index);
   }
 
   // Makes a node without edges; the new one is the last. References to nodes, frames and edges die.
