@@ -2,12 +2,14 @@
 // look at every edge would.
 #include "search/tree.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.hpp"
