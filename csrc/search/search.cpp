@@ -138,60 +138,79 @@ bool Search<G>::is_done() const {
 
 template <Game G>
 std::size_t Search<G>::collect() {
-  assert(leaves_.empty());
-  const Node& root = tree_.root();
-  if (root.proven == kUnproven && !root.is_evaluated) {
-    leaves_.push_back(0);
-    return 1;
-  }
-  const auto simulations = static_cast<std::uint32_t>(settings_.simulations);
-  while (tree_.root().proven == kUnproven && tree_.root().total() < simulations) {
-    const Walk walk = simulate();
-    if (walk == Walk::kCalledOff) break;
-    if (walk == Walk::kQueued && leaves_.size() == static_cast<std::size_t>(settings_.leaves)) break;
+  begin_round();
+  while (step_round()) {
   }
   return leaves_.size();
 }
 
 template <Game G>
-typename Search<G>::Walk Search<G>::simulate() {
+void Search<G>::begin_round() {
+  assert(leaves_.empty());
+  const Node& root = tree_.root();
+  if (root.proven == kUnproven && !root.is_evaluated) {
+    leaves_.push_back(0);
+    is_walking_ = false;
+    return;
+  }
+  begin_walk();
+}
+
+// False: the search is done.
+template <Game G>
+bool Search<G>::begin_walk() {
+  const Node& root = tree_.root();
   path_.assign(1, 0);
-  std::uint32_t id = 0;
-  while (true) {
-    const Node& node = tree_.node(id);
+  may_choose_ = false;
+  is_walking_ =
+      root.proven == kUnproven && root.total() < static_cast<std::uint32_t>(settings_.simulations);
+  return is_walking_;
+}
+
+template <Game G>
+bool Search<G>::step_round() {
+  if (!is_walking_) return false;
+  const std::uint32_t id = path_.back();
+  const Node& node = tree_.node(id);
+  if (!may_choose_) {
     if (node.proven != kUnproven) {
       finish(id, node.proven, node.proven == 0 ? 1.0 : 0.0, false);
-      return Walk::kFinished;
+      return begin_walk();
     }
-    if (!node.is_evaluated) return Walk::kCalledOff;
-    const Choice choice = select(id);
-    if (choice.child == kNoNode) {
-      id = expand(id, choice.place);
-      break;
-    }
-    id = choice.child;
-    tree_.prefetch(id);
-    path_.push_back(id);
+    if (!node.is_evaluated) return is_walking_ = false;  // the simulation is called off
+    tree_.prefetch_edges(node);
+    return may_choose_ = true;
   }
-  const Node& leaf = tree_.node(id);
-  if (leaf.proven != kUnproven) {
-    finish(id, leaf.proven, leaf.draw_sum, false);
-    return Walk::kFinished;
+  const Choice choice = select(id);
+  if (choice.child == kNoNode) return end_walk(expand(id, choice.place));
+  tree_.prefetch(choice.child);
+  path_.push_back(choice.child);
+  may_choose_ = false;
+  return true;
+}
+
+// The simulation came to a new node.
+template <Game G>
+bool Search<G>::end_walk(std::uint32_t leaf) {
+  const Node& node = tree_.node(leaf);
+  if (node.proven != kUnproven) {
+    finish(leaf, node.proven, node.draw_sum, false);
+    return begin_walk();
   }
-  for (std::uint32_t at = id; at != 0; at = tree_.node(at).parent) {
+  for (std::uint32_t at = leaf; at != 0; at = tree_.node(at).parent) {
     WalkedEdge& edge = tree_.edge_to(at);
     ++edge.waiting;
     edge.update();
     ++tree_.node(tree_.node(at).parent).waiting;
   }
-  leaves_.push_back(id);
-  return Walk::kQueued;
+  leaves_.push_back(leaf);
+  if (leaves_.size() == static_cast<std::size_t>(settings_.leaves)) return is_walking_ = false;
+  return begin_walk();
 }
 
 template <Game G>
 Choice Search<G>::select(std::uint32_t id) {
   const Node& node = tree_.node(id);
-  tree_.prefetch_edges(node);
   const bool is_root = id == 0;
   if (settings_.algorithm == SearchAlgorithm::kPuct) {
     const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;

@@ -48,6 +48,10 @@ class Search {
 
   // Simulations until the round is over; how many leaves wait for evaluation. 0: the search is done.
   std::size_t collect();
+  // collect() in small steps, so that several searches can take turns: a step asks for the memory that the next
+  // one reads, and another search goes on until it is there. False: the round is over.
+  void begin_round();
+  bool step_round();
 
   // The leaf-th of those that wait: its packed position, its number of legal moves, their policy indices.
   void write_position(std::size_t leaf, HistoryFill fill, std::uint8_t* packed);
@@ -70,11 +74,10 @@ class Search {
   SearchResult result(double temperature, double draw, std::vector<double>& policy);
 
  private:
-  enum class Walk { kFinished, kQueued, kCalledOff };
-
   void begin(const SearchSettings& settings);
   std::uint32_t make_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge);
-  Walk simulate();
+  bool begin_walk();
+  bool end_walk(std::uint32_t leaf);
   Choice select(std::uint32_t id);
   std::uint32_t expand(std::uint32_t parent, std::uint16_t edge);
   double edge_draw(const Edge& edge) const;
@@ -92,6 +95,8 @@ class Search {
   std::vector<std::uint64_t> line_keys_;     // of the game's positions up to the root
   std::vector<Frame<State>> line_frames_;    // the newest of them, at most G::kHistory
   std::vector<std::uint32_t> path_;          // nodes of the simulation under way, the root first
+  bool is_walking_ = false;                  // a round is under way
+  bool may_choose_ = false;                  // the edges of the path's last node were asked for
   std::vector<std::uint32_t> leaves_;        // nodes that wait
   std::vector<Move> legal_;                  // memory of make_node
   std::vector<std::uint16_t> indices_;       // memory of make_node

@@ -1,6 +1,7 @@
 #include "search/search_pool.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -54,18 +55,20 @@ LeafBatch SearchPool<G>::step(std::size_t number, std::span<const float> legal_l
     throw std::invalid_argument("evaluations do not fit the batch given out");
   }
   const std::size_t num_tasks = (group.slots.size() + kSlotsPerTask - 1) / kSlotsPerTask;
-  const auto each_slot = [&](auto&& act) {
+  const auto each_task = [&](auto&& act) {
     workers_.run(num_tasks, [&](std::size_t task, int) {
-      const std::size_t end = std::min((task + 1) * kSlotsPerTask, group.slots.size());
-      for (std::size_t i = task * kSlotsPerTask; i < end; ++i) act(i);
+      act(task * kSlotsPerTask, std::min((task + 1) * kSlotsPerTask, group.slots.size()));
     });
   };
   // By this thread alone: while the slots run the cache is only read.
   if (cache_ != nullptr) keep(group, legal_logits, wdl);
-  each_slot(
-      [&](std::size_t i) { run_slot(i, number * slots_per_group_ + i, group, legal_logits, wdl, driver); });
+  each_task([&](std::size_t begin, std::size_t end) {
+    run_slots(begin, end, number, {legal_logits, wdl}, driver);
+  });
   lay_out(group);
-  each_slot([&](std::size_t i) { write_legal(i, group); });
+  each_task([&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) write_legal(i, group);
+  });
   num_evaluations_ += group.rows;
   return {std::span(group.packed).first(group.rows * packed_bytes<G>()),
           std::span(group.legal_index).first(group.legal_offset.back()), group.legal_offset};
@@ -86,19 +89,51 @@ void SearchPool<G>::keep(const Group& group, std::span<const float> legal_logits
   }
 }
 
-// index: the slot's in its group; number: among all.
+// The searches that wait take turns at their next round, for each of them waits for memory much of the time.
+// Whatever else there is to do is done for one slot after the other: the driver is called in their order.
 template <Game G>
-void SearchPool<G>::run_slot(std::size_t index, std::size_t number, Group& group,
-                             std::span<const float> legal_logits, std::span<const float> wdl,
-                             SearchDriver<G>& driver) {
+void SearchPool<G>::run_slots(std::size_t begin, std::size_t end, std::size_t number,
+                              const Evaluations& evaluations, SearchDriver<G>& driver) {
+  Group& group = groups_[number];
+  std::array<std::size_t, kSlotsPerTask> walking;
+  std::array<bool, kSlotsPerTask> has_walked{};
+  std::size_t num_walking = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (group.places[i].num_leaves == 0) continue;
+    apply_leaves(i, group, evaluations);
+    group.slots[i].search.begin_round();
+    has_walked[i - begin] = true;
+    walking[num_walking++] = i;
+  }
+  while (num_walking > 0) {
+    std::size_t still = 0;
+    for (std::size_t k = 0; k < num_walking; ++k) {
+      walking[still] = walking[k];
+      still += group.slots[walking[k]].search.step_round() ? 1 : 0;
+    }
+    num_walking = still;
+  }
+  for (std::size_t i = begin; i < end; ++i) {
+    run_slot(i, number * slots_per_group_ + i, group, has_walked[i - begin], evaluations, driver);
+  }
+}
+
+// index: the slot's in its group; number: among all. has_walked: its round is over, and not looked at yet.
+template <Game G>
+void SearchPool<G>::run_slot(std::size_t index, std::size_t number, Group& group, bool has_walked,
+                             const Evaluations& evaluations, SearchDriver<G>& driver) {
   Slot& slot = group.slots[index];
   Place& place = group.places[index];
   while (true) {
-    apply_leaves(index, group, legal_logits, wdl);
-    place.num_leaves = 0;
-    if (!slot.is_busy && !driver.next(number, slot.search)) return;
-    slot.is_busy = true;
-    place.num_leaves = static_cast<std::uint32_t>(slot.search.collect());
+    if (!has_walked) {
+      apply_leaves(index, group, evaluations);
+      place.num_leaves = 0;
+      if (!slot.is_busy && !driver.next(number, slot.search)) return;
+      slot.is_busy = true;
+      slot.search.collect();
+    }
+    has_walked = false;
+    place.num_leaves = static_cast<std::uint32_t>(slot.search.num_waiting());
     if (place.num_leaves == 0) {
       driver.finish(number, slot.search);
       slot.is_busy = false;
@@ -110,8 +145,7 @@ void SearchPool<G>::run_slot(std::size_t index, std::size_t number, Group& group
 
 // In order, whether the network has just evaluated a leaf or the cache knew it.
 template <Game G>
-void SearchPool<G>::apply_leaves(std::size_t index, Group& group, std::span<const float> legal_logits,
-                                 std::span<const float> wdl) {
+void SearchPool<G>::apply_leaves(std::size_t index, Group& group, const Evaluations& evaluations) {
   Slot& slot = group.slots[index];
   for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
     const std::size_t at = index * leaves_ + leaf;
@@ -120,7 +154,8 @@ void SearchPool<G>::apply_leaves(std::size_t index, Group& group, std::span<cons
       const float* known = group.known.data() + at * kKnownFloats;
       slot.search.apply(leaf, known + 3, known);
     } else {
-      slot.search.apply(leaf, legal_logits.data() + group.legal_offset[row], wdl.data() + 3 * row);
+      slot.search.apply(leaf, evaluations.legal_logits.data() + group.legal_offset[row],
+                        evaluations.wdl.data() + 3 * row);
     }
   }
 }

@@ -89,10 +89,16 @@ class SearchPool {
   };
 
   void keep(const Group& group, std::span<const float> legal_logits, std::span<const float> wdl);
-  void run_slot(std::size_t index, std::size_t number, Group& group, std::span<const float> legal_logits,
-                std::span<const float> wdl, SearchDriver<G>& driver);
-  void apply_leaves(std::size_t index, Group& group, std::span<const float> legal_logits,
-                    std::span<const float> wdl);
+  struct Evaluations {
+    std::span<const float> legal_logits;
+    std::span<const float> wdl;
+  };
+
+  void run_slots(std::size_t begin, std::size_t end, std::size_t number, const Evaluations& evaluations,
+                 SearchDriver<G>& driver);
+  void run_slot(std::size_t index, std::size_t number, Group& group, bool has_walked,
+                const Evaluations& evaluations, SearchDriver<G>& driver);
+  void apply_leaves(std::size_t index, Group& group, const Evaluations& evaluations);
   bool look_up(std::size_t index, Group& group);
   void lay_out(Group& group);
   void write_legal(std::size_t index, Group& group);
