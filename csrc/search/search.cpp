@@ -93,29 +93,43 @@ void Search<G>::mix_noise() {
   noise_is_mixed_ = true;
 }
 
+// Is the game over? If not, indices_ has the policy indices of the legal moves, in ascending order.
+template <Game G>
+Outcome Search<G>::look_at(const Frame<State>& frame) {
+  const FrameSpan<State> line(&frame, 1);
+  if constexpr (requires { G::legal_indices(frame.state, indices_); }) {
+    G::legal_indices(frame.state, indices_);
+    return G::terminal(line, !indices_.empty());
+  } else {
+    const Outcome outcome = G::terminal(line);
+    if (outcome.over()) return outcome;
+    G::legal(frame.state, legal_);
+    std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
+    for (const Move move : legal_) {
+      const int index = G::move_to_index(frame.state, move);
+      is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
+    }
+    indices_.clear();
+    for (std::size_t word = 0; word < is_legal.size(); ++word) {
+      for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
+        indices_.push_back(static_cast<std::uint16_t>(word * 64 + std::countr_zero(bits)));
+      }
+    }
+    return outcome;
+  }
+}
+
 // Edges in ascending order of policy index; none where the game is over.
 template <Game G>
 std::uint32_t Search<G>::make_node(const Frame<State>& frame, std::uint32_t parent,
                                    std::uint16_t parent_edge) {
   const std::uint32_t id = tree_.add_node(frame, parent, parent_edge);
-  const Outcome outcome = G::terminal(FrameSpan<State>(&frame, 1));
+  const Outcome outcome = look_at(frame);
   if (outcome.over()) {
     Node& node = tree_.node(id);
     node.proven = outcome.value;
     node.draw_sum = outcome.value == 0 ? 1.0 : 0.0;
     return id;
-  }
-  G::legal(frame.state, legal_);
-  std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
-  for (const Move move : legal_) {
-    const int index = G::move_to_index(frame.state, move);
-    is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
-  }
-  indices_.clear();
-  for (std::size_t word = 0; word < is_legal.size(); ++word) {
-    for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
-      indices_.push_back(static_cast<std::uint16_t>(word * 64 + std::countr_zero(bits)));
-    }
   }
   tree_.add_edges(indices_);
   return id;

@@ -75,6 +75,7 @@ class Search {
 
  private:
   void begin(const SearchSettings& settings);
+  Outcome look_at(const Frame<State>& frame);
   std::uint32_t make_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge);
   bool begin_walk();
   bool end_walk(std::uint32_t leaf);
@@ -98,8 +99,8 @@ class Search {
   bool is_walking_ = false;                  // a round is under way
   bool may_choose_ = false;                  // the edges of the path's last node were asked for
   std::vector<std::uint32_t> leaves_;        // nodes that wait
-  std::vector<Move> legal_;                  // memory of make_node
-  std::vector<std::uint16_t> indices_;       // memory of make_node
+  std::vector<Move> legal_;                  // memory of look_at
+  std::vector<std::uint16_t> indices_;       // of the position that look_at saw
   std::vector<Frame<State>> encode_frames_;  // memory of write_position
   std::vector<double> powered_;              // memory of result
   std::vector<Edge> edges_;                  // memory of select

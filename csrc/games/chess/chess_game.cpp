@@ -43,9 +43,9 @@ bool Chess::can_apply(const State& state, Move move) {
   return promotion_of(move) == kNoPromotion;
 }
 
-Outcome Chess::terminal(FrameSpan<State> line) {
+Outcome Chess::terminal(FrameSpan<State> line, bool has_legal_move) {
   const Frame<State>& last = line.back();
-  if (!last.state.has_legal_move()) {
+  if (!has_legal_move) {
     if (last.state.in_check()) return {Termination::kWin, -1};
     return {Termination::kStalemate, 0};
   }

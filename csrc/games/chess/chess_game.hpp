@@ -43,13 +43,17 @@ struct Chess {
   static int can_repeat(const State& state) { return state.halfmove_clock(); }
 
   // Checkmate and stalemate, then threefold repetition, fifty moves, insufficient material.
-  static Outcome terminal(FrameSpan<State> line);
+  static Outcome terminal(FrameSpan<State> line) { return terminal(line, line.back().state.has_legal_move()); }
+  static Outcome terminal(FrameSpan<State> line, bool has_legal_move);
 
   static void encode(FrameSpan<State> line, HistoryFill fill, std::uint8_t* packed) {
     chess::encode_planes(line, fill, packed);
   }
   static int move_to_index(const State& state, Move move) {
     return chess::policy_index(move, state.side_to_move());
+  }
+  static void legal_indices(const State& state, std::vector<std::uint16_t>& indices) {
+    chess::legal_policy_indices(state, indices);
   }
   static Move index_to_move(const State& state, int index) { return chess::policy_move(state, index); }
 

@@ -52,6 +52,27 @@ constexpr PolicyTable make_policy_table() {
   return table;
 }
 
+// The plain moves from one square have consecutive indices, by where they go.
+struct PlainMoves {
+  std::array<Bitboard, 64> reach{};
+  std::array<std::uint16_t, 64> first{};
+};
+
+constexpr PlainMoves make_plain_moves() {
+  PlainMoves plain;
+  std::uint16_t index = 0;
+  for (int from = 0; from < 64; ++from) {
+    plain.first[from] = index;
+    for (int to = 0; to < 64; ++to) {
+      if (!queen_or_knight_reaches(from, to)) continue;
+      plain.reach[from] |= Bitboard{1} << to;
+      ++index;
+    }
+  }
+  return plain;
+}
+
+constexpr PlainMoves kPlain = make_plain_moves();
 constexpr PolicyTable kPolicy = make_policy_table();
 static_assert(kPolicy.move_of[kNumPlainMoves] == make_move(48, 56, kToQueen));
 static_assert(kPolicy.move_of[kNumPolicyMoves - 1] == make_move(55, 63, kToBishop));
@@ -129,6 +150,37 @@ void encode_planes(FrameSpan<Position> line, HistoryFill fill, std::uint8_t* pac
 int policy_index(Move move, Color mover) {
   const Move seen = mover == kWhite ? move : flip_ranks(move);
   return seen < kPolicy.index_of.size() ? kPolicy.index_of[seen] : -1;
+}
+
+void legal_policy_indices(const Position& position, std::vector<std::uint16_t>& indices) {
+  indices.clear();
+  std::array<Bitboard, 64> targets{};
+  if (!position.legal_targets(targets)) return;
+  const Color us = position.side_to_move();
+  const int flip = us == kWhite ? 0 : 56;
+  const auto seen = [&](Bitboard board) { return us == kWhite ? board : __builtin_bswap64(board); };
+  constexpr std::size_t kCapacity = 512;  // more than 16 pieces of whatever kind can have
+  std::array<std::uint16_t, kCapacity> buffer;
+  std::uint16_t* out = buffer.data();
+  for (Bitboard ours = seen(position.pieces(us)); ours != 0; ours &= ours - 1) {
+    const int from = std::countr_zero(ours);
+    const Bitboard reach = kPlain.reach[from];
+    const int first = kPlain.first[from];
+    for (Bitboard to = seen(targets[from ^ flip]); to != 0; to &= to - 1) {
+      *out++ = static_cast<std::uint16_t>(first + std::popcount(reach & ((to & -to) - 1)));
+    }
+  }
+  constexpr Bitboard kSeventhRank = Bitboard{0xff} << 48;
+  for (Bitboard pawns = seen(position.pieces(us, kPawn)) & kSeventhRank; pawns != 0; pawns &= pawns - 1) {
+    const int from = std::countr_zero(pawns);
+    for (Bitboard to = seen(targets[from ^ flip]); to != 0; to &= to - 1) {
+      for (const int promotion : {kToQueen, kToRook, kToBishop}) {
+        *out++ = static_cast<std::uint16_t>(
+            kPolicy.index_of[make_move(from, std::countr_zero(to), promotion)]);
+      }
+    }
+  }
+  indices.assign(buffer.data(), out);
 }
 
 Move policy_move(const Position& position, int index) {

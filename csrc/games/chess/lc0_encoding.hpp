@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "games/chess/position.hpp"
 #include "games/game.hpp"
@@ -35,6 +36,9 @@ void encode_planes(FrameSpan<Position> line, HistoryFill fill, std::uint8_t* pac
 // Policy index of `move` for a mover of this colour: O(1), -1 if no piece ever moves like that. A knight
 // promotion is the plain move, castling is king takes rook.
 int policy_index(Move move, Color mover);
+
+// Clears `indices` and fills it with the policy indices of all legal moves, in ascending order.
+void legal_policy_indices(const Position& position, std::vector<std::uint16_t>& indices);
 
 // The move that has this index here: a pawn's plain move to the last rank promotes to a knight.
 Move policy_move(const Position& position, int index);

@@ -53,6 +53,22 @@ class MoveCounter {
   int total_ = 0;
 };
 
+class TargetWriter {
+ public:
+  explicit TargetWriter(std::array<Bitboard, 64>& targets) : targets_(targets) {}
+  void piece(int from, Bitboard targets) { targets_[from] |= targets; }
+  void pawns(int step, Bitboard targets) {
+    while (targets) {
+      const int to = pop_lowest(targets);
+      targets_[to - step] |= bit(to);
+    }
+  }
+  void promotions(int step, Bitboard targets) { pawns(step, targets); }
+
+ private:
+  std::array<Bitboard, 64>& targets_;
+};
+
 struct Pin {
   int square;
   Bitboard line;  // where the pinned piece may stand: from beside the king to the pinner
@@ -260,6 +276,14 @@ int Position::num_legal_moves() const {
   MoveCounter counter;
   generate(*this, counter);
   return counter.total();
+}
+
+bool Position::legal_targets(std::array<Bitboard, 64>& targets) const {
+  TargetWriter writer(targets);
+  generate(*this, writer);
+  Bitboard all = 0;
+  for (Bitboard ours = pieces(side_); ours != 0;) all |= targets[pop_lowest(ours)];
+  return all != 0;
 }
 
 bool Position::has_legal_move() const {
