@@ -192,7 +192,7 @@ bool Search<G>::step_round() {
       return begin_walk();
     }
     if (!node.is_evaluated) return is_walking_ = false;  // the simulation is called off
-    tree_.prefetch_edges(node);
+    tree_.prefetch_edges(node, settings_.algorithm == SearchAlgorithm::kGumbel);
     return may_choose_ = true;
   }
   const Choice choice = select(id);
@@ -230,11 +230,9 @@ Choice Search<G>::select(std::uint32_t id) {
     const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;
     return select_puct({node, tree_.walked(node), tree_.priors(node), is_root}, settings_, force);
   }
-  tree_.list_edges(id, edges_);
-  const std::size_t place =
-      is_root ? gumbel_.select_root(node.value, edges_, noise_, schedule_[node.total()], settings_)
-              : gumbel_.select_inner(node.value, edges_, settings_);
-  return {static_cast<std::uint16_t>(place), edges_[place].child};
+  const GumbelNode seen{node, tree_.walked(node), tree_.log_priors(node)};
+  return is_root ? gumbel_.select_root(seen, noise_, schedule_[node.total()], settings_)
+                 : gumbel_.select_inner(seen, settings_);
 }
 
 template <Game G>
@@ -342,7 +340,11 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
     sum += powered_[i];
   }
   for (std::size_t i = 0; i < priors.size(); ++i) priors[i] = static_cast<float>(powered_[i] / sum);
-  tree_.find_best_unwalked(node);
+  if (settings_.algorithm == SearchAlgorithm::kGumbel) {
+    std::ranges::transform(priors, tree_.make_log_priors(node).begin(), log_prior);
+  } else {
+    tree_.find_best_unwalked(node);
+  }
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   node.draw = node.draw_sum = wdl[1];
   node.is_evaluated = true;

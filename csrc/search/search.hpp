@@ -103,7 +103,6 @@ class Search {
   std::vector<std::uint16_t> indices_;       // of the position that look_at saw
   std::vector<Frame<State>> encode_frames_;  // memory of write_position
   std::vector<double> powered_;              // memory of result
-  std::vector<Edge> edges_;                  // memory of select
   mutable std::vector<Edge> root_edges_;     // memory of root_edges
   std::uint64_t num_simulations_ = 0;
 };

@@ -156,13 +156,24 @@ void halving_schedule(int considered, int simulations, std::vector<int>& schedul
   schedule.resize(simulations);
 }
 
-// Leaves l(a) + sigma(a) of every edge in score_.
-void Gumbel::score(double own_value, std::span<const Edge> edges, const SearchSettings& settings) {
+double log_prior(float prior) { return std::log(std::max<double>(prior, kSmallestPrior)); }
+
+namespace {
+
+// sigma(a) is scale * (completed + 1) / 2, where completed is the edge's value or, before it is walked, mix.
+struct Completion {
+  double mix = 0.0;
+  double scale = 0.0;
+};
+
+// Of all edges, or of the walked ones alone: the others do not count.
+template <typename Edges>
+Completion complete(double own_value, const Edges& edges, const SearchSettings& settings) {
   double visits = 0.0;
   double prior_sum = 0.0;
   double weighted = 0.0;
   std::uint32_t most = 0;
-  for (const Edge& edge : edges) {
+  for (const auto& edge : edges) {
     if (edge.visits == 0) continue;
     visits += edge.visits;
     prior_sum += edge.prior;
@@ -171,52 +182,83 @@ void Gumbel::score(double own_value, std::span<const Edge> edges, const SearchSe
   }
   const double mix =
       prior_sum > 0.0 ? (own_value + visits * weighted / prior_sum) / (1.0 + visits) : own_value;
-  const double scale = (settings.c_visit + most) * settings.c_scale;
+  return {mix, (settings.c_visit + most) * settings.c_scale};
+}
+
+template <typename AnyEdge>
+double completed_value(const AnyEdge& edge, double mix) {
+  return edge.visits > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
+}
+
+}  // namespace
+
+// Leaves l(a) + sigma(a) of every edge in score_.
+void Gumbel::score(double own_value, std::span<const Edge> edges, const SearchSettings& settings) {
+  const auto [mix, scale] = complete(own_value, edges, settings);
   score_.resize(edges.size());
   for (std::size_t i = 0; i < edges.size(); ++i) {
-    const Edge& edge = edges[i];
-    const double completed = edge.visits > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
-    score_[i] = std::log(std::max<double>(edge.prior, kSmallestPrior)) + scale * (completed + 1.0) / 2.0;
+    score_[i] = log_prior(edges[i].prior) + scale * (completed_value(edges[i], mix) + 1.0) / 2.0;
   }
 }
 
-std::size_t Gumbel::select_root(double own_value, std::span<const Edge> edges, std::span<const double> noise,
-                                int considered_visits, const SearchSettings& settings) {
-  score(own_value, edges, settings);
+void Gumbel::score(const GumbelNode& node, const SearchSettings& settings) {
+  const auto [mix, scale] = complete(node.node.value, node.walked, settings);
+  const double sigma = scale * (mix + 1.0) / 2.0;
+  score_.resize(node.log_priors.size());
+  for (std::size_t i = 0; i < score_.size(); ++i) score_[i] = node.log_priors[i] + sigma;
+  for (const WalkedEdge& edge : node.walked) {
+    score_[edge.place] = node.log_priors[edge.place] + scale * (completed_value(edge, mix) + 1.0) / 2.0;
+  }
+}
+
+Choice Gumbel::select_root(const GumbelNode& node, std::span<const double> noise, int considered_visits,
+                           const SearchSettings& settings) {
+  score(node, settings);
   const auto best_of = [&](bool any_visits) {
-    std::size_t best = edges.size();
-    for (std::size_t i = 0; i < edges.size(); ++i) {
-      if (edges[i].proven == -1) continue;
-      if (!any_visits && edges[i].visits != static_cast<std::uint32_t>(considered_visits)) continue;
-      if (best == edges.size() || noise[i] + score_[i] > noise[best] + score_[best]) best = i;
+    const std::size_t end = score_.size();
+    Choice best{static_cast<std::uint16_t>(end), kNoNode};
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < end; ++i) {
+      const bool is_walked = number < node.walked.size() && node.walked[number].place == i;
+      const WalkedEdge* edge = is_walked ? &node.walked[number++] : nullptr;
+      if (is_walked && edge->proven == -1) continue;
+      const std::uint32_t visits = is_walked ? edge->visits : 0;
+      if (!any_visits && visits != static_cast<std::uint32_t>(considered_visits)) continue;
+      if (best.place == end || noise[i] + score_[i] > noise[best.place] + score_[best.place]) {
+        best = {static_cast<std::uint16_t>(i), is_walked ? edge->child : kNoNode};
+      }
     }
     return best;
   };
-  const std::size_t best = best_of(false);
-  return best < edges.size() ? best : best_of(true);
+  const Choice best = best_of(false);
+  return best.place < score_.size() ? best : best_of(true);
 }
 
-std::size_t Gumbel::select_inner(double own_value, std::span<const Edge> edges,
-                                 const SearchSettings& settings) {
-  score(own_value, edges, settings);
+Choice Gumbel::select_inner(const GumbelNode& node, const SearchSettings& settings) {
+  score(node, settings);
   const double largest = *std::max_element(score_.begin(), score_.end());
   double sum = 0.0;
-  double visits = 0.0;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    score_[i] = std::exp(score_[i] - largest);
-    sum += score_[i];
-    visits += edges[i].visits;
+  for (double& score : score_) {
+    score = std::exp(score - largest);
+    sum += score;
   }
-  std::size_t best = 0;
+  double visits = 0.0;
+  for (const WalkedEdge& edge : node.walked) visits += edge.visits;
+  for (double& score : score_) score /= sum;
+  for (const WalkedEdge& edge : node.walked) {
+    double& lacking = score_[edge.place];
+    lacking = edge.proven == -1 ? kLowest : lacking - edge.visits / (1.0 + visits);
+  }
+  Choice best;
   double best_score = kLowest;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (edges[i].proven == -1) continue;
-    const double lacking = score_[i] / sum - edges[i].visits / (1.0 + visits);
-    if (lacking > best_score) {
-      best_score = lacking;
-      best = i;
+  for (std::size_t i = 0; i < score_.size(); ++i) {
+    if (score_[i] > best_score) {
+      best_score = score_[i];
+      best.place = static_cast<std::uint16_t>(i);
     }
   }
+  const auto found = std::ranges::find(node.walked, best.place, [](const auto& edge) { return edge.place; });
+  if (found != node.walked.end()) best.child = found->child;
   return best;
 }
 

@@ -36,12 +36,21 @@ void puct_policy(std::span<const Edge> edges, std::int8_t root_proven, const Sea
 // Gumbel. Sequential halving looks at edges with schedule[i] visits in simulation i.
 void halving_schedule(int considered, int simulations, std::vector<int>& schedule);
 
+// A node as Gumbel's rules look at it while they walk; the spans are Tree's.
+struct GumbelNode {
+  const Node& node;
+  std::span<const WalkedEdge> walked;
+  std::span<const double> log_priors;
+};
+
+// l(a) of an edge with this prior.
+double log_prior(float prior);
+
 class Gumbel {
  public:
-  // Scratch memory of the rules for one tree.
-  std::size_t select_root(double own_value, std::span<const Edge> edges, std::span<const double> noise,
-                          int considered_visits, const SearchSettings& settings);
-  std::size_t select_inner(double own_value, std::span<const Edge> edges, const SearchSettings& settings);
+  Choice select_root(const GumbelNode& node, std::span<const double> noise, int considered_visits,
+                     const SearchSettings& settings);
+  Choice select_inner(const GumbelNode& node, const SearchSettings& settings);
   void policy(double own_value, std::span<const Edge> edges, std::int8_t root_proven,
               const SearchSettings& settings, std::vector<double>& policy);
   std::size_t best_edge(double own_value, std::span<const Edge> edges, std::span<const double> noise,
@@ -49,8 +58,9 @@ class Gumbel {
 
  private:
   void score(double own_value, std::span<const Edge> edges, const SearchSettings& settings);
+  void score(const GumbelNode& node, const SearchSettings& settings);
 
-  std::vector<double> score_;  // l(a) + sigma(a)
+  std::vector<double> score_;  // l(a) + sigma(a): scratch memory of the rules for one tree
 };
 
 // May an edge of a root with this proof be played?
@@ -60,7 +70,8 @@ inline bool is_allowed(const Edge& edge, std::int8_t root_proven) {
 }
 
 // What an edge that was walked is worth: exact where its child is proven.
-inline double edge_value(const Edge& edge) {
+template <typename AnyEdge>
+double edge_value(const AnyEdge& edge) {
   return edge.proven != kUnproven ? edge.proven : edge.value_sum / edge.visits;
 }
 

@@ -139,6 +139,7 @@ class Tree {
     frames_.clear();
     index_.clear();
     prior_.clear();
+    log_prior_.clear();
     walked_.clear();
   }
 
@@ -163,6 +164,14 @@ class Tree {
   std::span<float> priors(const Node& node) { return {prior_.data() + node.first_edge, node.num_edges}; }
   std::span<const float> priors(const Node& node) const {
     return {prior_.data() + node.first_edge, node.num_edges};
+  }
+  // The logarithms of all priors, walked or not, once they are made; keep_subtree forgets them.
+  std::span<double> make_log_priors(const Node& node) {
+    log_prior_.resize(index_.size());
+    return {log_prior_.data() + node.first_edge, node.num_edges};
+  }
+  std::span<const double> log_priors(const Node& node) const {
+    return {log_prior_.data() + node.first_edge, node.num_edges};
   }
   // By ascending place.
   std::span<WalkedEdge> walked(const Node& node) { return {walked_.at(node.first_walked), node.num_walked}; }
@@ -189,10 +198,17 @@ class Tree {
     __builtin_prefetch(frame + sizeof(Frame<State>) - 1);
     __builtin_prefetch(nodes_.data() + id);
   }
-  void prefetch_edges(const Node& node) const {
+  void prefetch_edges(const Node& node, bool are_logs_read) const {
     const char* const walked_edges = reinterpret_cast<const char*>(walked_.at(node.first_walked));
     for (std::size_t byte = 0; byte < sizeof(WalkedEdge) * node.num_walked; byte += 64) {
       __builtin_prefetch(walked_edges + byte);
+    }
+    if (are_logs_read) {
+      const char* const logs = reinterpret_cast<const char*>(log_prior_.data() + node.first_edge);
+      for (std::size_t byte = 0; byte < sizeof(double) * node.num_edges; byte += 64) {
+        __builtin_prefetch(logs + byte);
+      }
+      return;
     }
     if (node.best_unwalked == kNoPlace) return;
     const char* const all_priors = reinterpret_cast<const char*>(prior_.data() + node.first_edge);
@@ -264,6 +280,7 @@ class Tree {
 
   // Makes `root` the root and forgets all that is not below it.
   void keep_subtree(std::uint32_t root) {
+    log_prior_.clear();
     new_id_.assign(nodes_.size(), kNoNode);
     kept_walked_.clear();
     std::uint32_t kept = 0;
@@ -321,6 +338,7 @@ class Tree {
   std::vector<Frame<State>> frames_;  // the position of each node
   std::vector<std::uint16_t> index_;  // of all nodes' edges, as are the priors
   std::vector<float> prior_;
+  std::vector<double> log_prior_;
   WalkedBlocks walked_;
   WalkedBlocks kept_walked_;           // memory of keep_subtree
   std::vector<std::uint32_t> new_id_;  // memory of keep_subtree
