@@ -214,7 +214,7 @@ bool Search<G>::end_walk(std::uint32_t leaf) {
   for (std::uint32_t at = leaf; at != 0; at = tree_.node(at).parent) {
     WalkedEdge& edge = tree_.edge_to(at);
     ++edge.waiting;
-    edge.update();
+    if (settings_.leaves > 1) edge.update();  // else it is finished before the next walk
     ++tree_.node(tree_.node(at).parent).waiting;
   }
   leaves_.push_back(leaf);
@@ -305,16 +305,15 @@ void Search<G>::prove_parents(std::uint32_t child) {
 
 template <Game G>
 void Search<G>::write_position(std::size_t leaf, HistoryFill fill, std::uint8_t* packed) {
-  encode_frames_.clear();
+  auto oldest = encode_frames_.end();  // they are written from the newest back
   std::uint32_t id = leaves_[leaf];
-  for (; id != 0 && encode_frames_.size() < G::kHistory; id = tree_.node(id).parent) {
-    encode_frames_.push_back(tree_.frame(id));
+  for (; id != 0 && oldest != encode_frames_.begin(); id = tree_.node(id).parent) {
+    *--oldest = tree_.frame(id);
   }
-  for (std::size_t i = line_frames_.size(); i > 0 && encode_frames_.size() < G::kHistory; --i) {
-    encode_frames_.push_back(line_frames_[i - 1]);
+  for (std::size_t i = line_frames_.size(); i > 0 && oldest != encode_frames_.begin(); --i) {
+    *--oldest = line_frames_[i - 1];
   }
-  std::reverse(encode_frames_.begin(), encode_frames_.end());
-  G::encode(encode_frames_, fill, packed);
+  G::encode(FrameSpan<State>(oldest, encode_frames_.end()), fill, packed);
 }
 
 template <Game G>

@@ -101,7 +101,7 @@ class Search {
   std::vector<std::uint32_t> leaves_;        // nodes that wait
   std::vector<Move> legal_;                  // memory of look_at
   std::vector<std::uint16_t> indices_;       // of the position that look_at saw
-  std::vector<Frame<State>> encode_frames_;  // memory of write_position
+  std::array<Frame<State>, G::kHistory> encode_frames_;  // memory of write_position
   std::vector<double> powered_;              // memory of result
   mutable std::vector<Edge> root_edges_;     // memory of root_edges
   std::uint64_t num_simulations_ = 0;

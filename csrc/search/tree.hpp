@@ -329,7 +329,11 @@ class Tree {
     edges[number].child = child;
     edges[number].place = place;
     prior = kPriorOfWalked;
-    sum_walked_priors(node);
+    if (number + 1 == node.num_walked) {
+      node.walked_prior += edges[number].prior;  // as the sum over all of them does last
+    } else {
+      sum_walked_priors(node);
+    }
     if (place == node.best_unwalked) find_best_unwalked(node);
     return number;
   }

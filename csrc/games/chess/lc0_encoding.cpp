@@ -154,7 +154,7 @@ int policy_index(Move move, Color mover) {
 
 void legal_policy_indices(const Position& position, std::vector<std::uint16_t>& indices) {
   indices.clear();
-  std::array<Bitboard, 64> targets{};
+  std::array<Bitboard, 64> targets;
   if (!position.legal_targets(targets)) return;
   const Color us = position.side_to_move();
   const int flip = us == kWhite ? 0 : 56;

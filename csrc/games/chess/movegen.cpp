@@ -279,6 +279,7 @@ int Position::num_legal_moves() const {
 }
 
 bool Position::legal_targets(std::array<Bitboard, 64>& targets) const {
+  for (Bitboard ours = pieces(side_); ours != 0;) targets[pop_lowest(ours)] = 0;
   TargetWriter writer(targets);
   generate(*this, writer);
   Bitboard all = 0;

@@ -49,8 +49,8 @@ class Position {
   // Clears `moves` and fills it with all legal moves, in a fixed order that depends on the position alone.
   void legal_moves(std::vector<Move>& moves) const;
   int num_legal_moves() const;  // without listing them
-  // Where the pieces of the side to move can go, by the square they stand on; the king also to the rooks that
-  // he may castle with. All squares must be empty before. False: no move is legal.
+  // Where each piece of the side to move can go, by the square it stands on; the king also to the rooks that
+  // he may castle with. Nothing is written of other squares. False: no move is legal.
   bool legal_targets(std::array<Bitboard, 64>& targets) const;
   bool has_legal_move() const;
   bool is_legal(Move move) const;  // any 16 bits
