@@ -213,6 +213,7 @@ bool Search<G>::end_walk(std::uint32_t leaf) {
   }
   for (std::uint32_t at = leaf; at != 0; at = tree_.node(at).parent) {
     WalkedEdge& edge = tree_.edge_to(at);
+    ++edge.walks;
     ++edge.waiting;
     if (settings_.leaves > 1) edge.update();  // else it is finished before the next walk
     ++tree_.node(tree_.node(at).parent).waiting;
@@ -267,11 +268,12 @@ void Search<G>::finish(std::uint32_t leaf, double value, double draw, bool was_w
     Node& parent = tree_.node(at);
     value = -value;
     edge.value_sum += value;
-    ++edge.visits;
     ++parent.visits;
     if (was_waiting) {
       --edge.waiting;
       --parent.waiting;
+    } else {
+      ++edge.walks;
     }
     edge.update();
     parent.draw_sum += draw;

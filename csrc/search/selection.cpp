@@ -11,6 +11,8 @@ namespace {
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 constexpr double kSmallestPrior = 1e-30;  // whose logarithm still is a number
 
+Choice choice_of(const WalkedEdge& edge) { return {static_cast<std::uint16_t>(edge.place), edge.child}; }
+
 double exploration(double total, const SearchSettings& settings) {
   return std::log((total + settings.c_base + 1.0) / settings.c_base) + settings.c_init;
 }
@@ -85,8 +87,8 @@ Choice select_puct(const PuctNode& node, const SearchSettings& settings, bool fo
   const double total = node.node.total();
   if (force) {
     for (const WalkedEdge& edge : node.walked) {
-      if (edge.proven == kUnproven && edge.total() < forced_visits(edge.prior, total, settings)) {
-        return {edge.place, edge.child};
+      if (edge.proven == kUnproven && edge.walks < forced_visits(edge.prior, total, settings)) {
+        return choice_of(edge);
       }
     }
   }
@@ -94,7 +96,7 @@ Choice select_puct(const PuctNode& node, const SearchSettings& settings, bool fo
   const WalkedEdge* best = nullptr;
   double best_score = kLowest;
   for (const WalkedEdge& edge : node.walked) {
-    const double score = edge.puct_value + factor * edge.prior / (1.0 + edge.total());
+    const double score = edge.puct_value + factor * edge.prior / (1.0 + edge.walks);
     if (score > best_score) {
       best_score = score;
       best = &edge;
@@ -103,7 +105,7 @@ Choice select_puct(const PuctNode& node, const SearchSettings& settings, bool fo
   // Scores that are no numbers leave the node's first edge.
   if (best == nullptr && !node.walked.empty() && node.walked[0].place == 0) best = &node.walked[0];
   Choice choice;
-  if (best != nullptr) choice = {best->place, best->child};
+  if (best != nullptr) choice = choice_of(*best);
   if (node.node.best_unwalked != kNoPlace) {
     offer_unwalked(node, first_play_value(node, settings), factor, best_score, choice);
   }
@@ -174,11 +176,12 @@ Completion complete(double own_value, const Edges& edges, const SearchSettings& 
   double weighted = 0.0;
   std::uint32_t most = 0;
   for (const auto& edge : edges) {
-    if (edge.visits == 0) continue;
-    visits += edge.visits;
+    const std::uint32_t edge_visits = visits_of(edge);
+    if (edge_visits == 0) continue;
+    visits += edge_visits;
     prior_sum += edge.prior;
     weighted += edge.prior * edge_value(edge);
-    most = std::max(most, edge.visits);
+    most = std::max(most, edge_visits);
   }
   const double mix =
       prior_sum > 0.0 ? (own_value + visits * weighted / prior_sum) / (1.0 + visits) : own_value;
@@ -187,7 +190,7 @@ Completion complete(double own_value, const Edges& edges, const SearchSettings& 
 
 template <typename AnyEdge>
 double completed_value(const AnyEdge& edge, double mix) {
-  return edge.visits > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
+  return visits_of(edge) > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
 }
 
 }  // namespace
@@ -222,7 +225,7 @@ Choice Gumbel::select_root(const GumbelNode& node, std::span<const double> noise
       const bool is_walked = number < node.walked.size() && node.walked[number].place == i;
       const WalkedEdge* edge = is_walked ? &node.walked[number++] : nullptr;
       if (is_walked && edge->proven == -1) continue;
-      const std::uint32_t visits = is_walked ? edge->visits : 0;
+      const std::uint32_t visits = is_walked ? edge->visits() : 0;
       if (!any_visits && visits != static_cast<std::uint32_t>(considered_visits)) continue;
       if (best.place == end || noise[i] + score_[i] > noise[best.place] + score_[best.place]) {
         best = {static_cast<std::uint16_t>(i), is_walked ? edge->child : kNoNode};
@@ -243,11 +246,11 @@ Choice Gumbel::select_inner(const GumbelNode& node, const SearchSettings& settin
     sum += score;
   }
   double visits = 0.0;
-  for (const WalkedEdge& edge : node.walked) visits += edge.visits;
+  for (const WalkedEdge& edge : node.walked) visits += edge.visits();
   for (double& score : score_) score /= sum;
   for (const WalkedEdge& edge : node.walked) {
     double& lacking = score_[edge.place];
-    lacking = edge.proven == -1 ? kLowest : lacking - edge.visits / (1.0 + visits);
+    lacking = edge.proven == -1 ? kLowest : lacking - edge.visits() / (1.0 + visits);
   }
   Choice best;
   double best_score = kLowest;

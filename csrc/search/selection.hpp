@@ -69,10 +69,13 @@ inline bool is_allowed(const Edge& edge, std::int8_t root_proven) {
   return root_proven == -1 || edge.proven == root_proven;
 }
 
+inline std::uint32_t visits_of(const Edge& edge) { return edge.visits; }
+inline std::uint32_t visits_of(const WalkedEdge& edge) { return edge.visits(); }
+
 // What an edge that was walked is worth: exact where its child is proven.
 template <typename AnyEdge>
 double edge_value(const AnyEdge& edge) {
-  return edge.proven != kUnproven ? edge.proven : edge.value_sum / edge.visits;
+  return edge.proven != kUnproven ? edge.proven : edge.value_sum / visits_of(edge);
 }
 
 }  // namespace alphazero

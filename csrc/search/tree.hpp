@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace alphazero {
 
 constexpr std::uint32_t kNoNode = UINT32_MAX;
 constexpr std::uint16_t kNoPlace = UINT16_MAX;
+constexpr int kMostLeaves = 1 << 16;  // that wait in one tree at a time
 constexpr std::int8_t kUnproven = 2;  // else -1, 0 or 1
 
 // A legal move of a node, with all that is known of it: a copy, put together by Tree::list_edges. Values are
@@ -29,7 +31,7 @@ struct Edge {
   float prior = 0.0F;             // 0 until the node is evaluated
   std::uint32_t visits = 0;       // finished simulations
   std::uint32_t child = kNoNode;  // made by the first simulation
-  std::uint16_t waiting = 0;      // simulations that wait for an evaluation
+  std::uint32_t waiting = 0;      // simulations that wait for an evaluation
   Move move = 0;
   std::uint16_t index = 0;  // in the policy; ascending within a node
   std::int8_t proven = kUnproven;
@@ -40,41 +42,42 @@ struct WalkedEdge {
   double value_sum = 0.0;
   double puct_value = 0.0;  // q(a) of PUCT's rule, below every number where the edge is proven lost
   float prior = 0.0F;
-  std::uint32_t visits = 0;
+  std::uint32_t walks = 0;  // finished simulations and those that wait
   std::uint32_t child = kNoNode;
-  std::uint16_t waiting = 0;
-  std::uint16_t place : 12 = 0;  // among the node's edges
-  std::int16_t proven : 4 = kUnproven;
+  std::uint32_t place : 12 = 0;  // among the node's edges
+  std::uint32_t waiting : 17 = 0;
+  std::int32_t proven : 3 = kUnproven;
 
-  std::uint32_t total() const { return visits + waiting; }
+  std::uint32_t visits() const { return walks - waiting; }
   // After every change: selection would divide for each edge, and a simulation changes few of them.
   void update() {
     if (proven == kUnproven) {
-      puct_value = (value_sum - waiting) / total();
+      puct_value = (value_sum - waiting) / walks;
     } else {
       puct_value = proven == -1 ? -std::numeric_limits<double>::infinity() : proven;
     }
   }
 };
 static_assert(sizeof(WalkedEdge) == 32, "selection reads many of them");
+static_assert(kMostLeaves < 1 << 17, "expected numbers of leaves that fit WalkedEdge::waiting");
 
 // Stands for the prior of a walked edge, which is kept in its WalkedEdge: below every prior.
 constexpr float kPriorOfWalked = -std::numeric_limits<float>::infinity();
 
 struct alignas(64) Node {
   double value = 0.0;         // the network's W - L for the mover
-  double draw = 0.0;          // the network's D
   double draw_sum = 0.0;      // the network's D, and that of every simulation that went further
   double walked_prior = 0.0;  // the sum of the walked edges' priors, in their order
   std::uint32_t visits = 0;   // of all edges
   std::uint32_t parent = kNoNode;
   std::uint32_t first_edge = 0;
   std::uint32_t first_walked = 0;
+  std::uint32_t waiting = 0;               // in all edges
+  float draw = 0.0F;                       // the network's D
   float best_prior = 0.0F;                 // of best_unwalked
   std::uint16_t best_unwalked = kNoPlace;  // the edge with the largest prior, the first of several
   std::uint16_t num_edges = 0;             // none where the game is over
   std::uint16_t num_walked = 0;
-  std::uint16_t waiting = 0;  // in all edges
   std::uint16_t sibling = 0;  // edge_to's: no more than its number among the parent's walked edges
   std::int8_t proven = kUnproven;
   bool is_evaluated = false;
@@ -123,7 +126,20 @@ class WalkedBlocks {
   static std::size_t capacity(std::size_t count) { return std::max(kSmallest, std::bit_ceil(count)); }
   static std::size_t size_class(std::size_t count) { return std::countr_zero(capacity(count)); }
 
-  std::vector<WalkedEdge> edges_;
+  // Two edges fill a cache line, and no line has a part of another block.
+  template <typename T>
+  struct LineAllocator {
+    using value_type = T;
+    static constexpr std::align_val_t kLine{64};
+    LineAllocator() = default;
+    template <typename U>
+    explicit LineAllocator(const LineAllocator<U>&) {}
+    T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+    void deallocate(T* memory, std::size_t) { ::operator delete(memory, kLine); }
+    bool operator==(const LineAllocator&) const = default;
+  };
+
+  std::vector<WalkedEdge, LineAllocator<WalkedEdge>> edges_;
   std::array<std::vector<std::uint32_t>, 13> free_;  // blocks to be used again, by size
 };
 
@@ -232,7 +248,7 @@ class Tree {
       Edge& edge = edges[walked_edge.place];
       edge.value_sum = walked_edge.value_sum;
       edge.prior = walked_edge.prior;
-      edge.visits = walked_edge.visits;
+      edge.visits = walked_edge.visits();
       edge.child = walked_edge.child;
       edge.waiting = walked_edge.waiting;
       edge.proven = static_cast<std::int8_t>(walked_edge.proven);

@@ -98,12 +98,13 @@ Tree<Chess> made_up_tree(Random& random, std::size_t count, std::size_t kind) {
     if (is_walked[place]) continue;
     is_walked[place] = true;
     WalkedEdge& edge = tree.edge_to(tree.add_node(frame, 0, static_cast<std::uint16_t>(place)));
-    edge.visits = static_cast<std::uint32_t>(random.below(4));
-    edge.waiting = static_cast<std::uint16_t>(edge.visits == 0 ? 1 : random.below(2));
-    edge.value_sum = edge.visits * (kind % 3 == 0 ? 0.0 : 2.0 * random.uniform() - 1.0);
-    if (random.below(8) == 0) edge.proven = static_cast<std::int16_t>(random.below(3)) - 1;
+    const auto visits = static_cast<std::uint32_t>(random.below(4));
+    edge.waiting = visits == 0 ? 1 : static_cast<std::uint32_t>(random.below(2));
+    edge.walks = visits + edge.waiting;
+    edge.value_sum = visits * (kind % 3 == 0 ? 0.0 : 2.0 * random.uniform() - 1.0);
+    if (random.below(8) == 0) edge.proven = static_cast<int>(random.below(3)) - 1;
     edge.update();
-    tree.root().visits += edge.visits;
+    tree.root().visits += visits;
     tree.root().waiting += edge.waiting;
   }
   return tree;
@@ -151,7 +152,7 @@ void check_node(Tree<G>& tree, std::uint32_t id) {
     require(priors[walked[i].place] == kPriorOfWalked, "they are marked");
     require(&tree.edge_to(walked[i].child) == &walked[i], "a child knows its edge");
     require(tree.node(walked[i].child).parent == id, "and its parent");
-    visits += walked[i].visits;
+    visits += walked[i].visits();
     waiting += walked[i].waiting;
     walked_prior += walked[i].prior;
   }
