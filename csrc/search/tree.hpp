@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <new>
 #include <span>
 #include <vector>
 
@@ -90,18 +89,18 @@ static_assert(sizeof(Node) == 64, "a cache line");
 class WalkedBlocks {
  public:
   void clear() {
-    edges_.clear();
+    lines_.clear();
     for (std::vector<std::uint32_t>& blocks : free_) blocks.clear();
   }
-  WalkedEdge* at(std::uint32_t first) { return edges_.data() + first; }
-  const WalkedEdge* at(std::uint32_t first) const { return edges_.data() + first; }
+  WalkedEdge* at(std::uint32_t first) { return reinterpret_cast<WalkedEdge*>(lines_.data()) + first; }
+  const WalkedEdge* at(std::uint32_t first) const { return reinterpret_cast<const WalkedEdge*>(lines_.data()) + first; }
 
   // A block for `count` edges.
   std::uint32_t take(std::size_t count) {
     std::vector<std::uint32_t>& blocks = free_[size_class(count)];
     if (blocks.empty()) {
-      const auto first = static_cast<std::uint32_t>(edges_.size());
-      edges_.resize(edges_.size() + capacity(count));
+      const auto first = static_cast<std::uint32_t>(kSmallest * lines_.size());
+      lines_.resize(lines_.size() + capacity(count) / kSmallest);
       return first;
     }
     const std::uint32_t first = blocks.back();
@@ -122,24 +121,15 @@ class WalkedBlocks {
 
  private:
   static constexpr std::size_t kSmallest = 2;
+  // The smallest block. No line of a cache has parts of two blocks.
+  struct alignas(64) Line {
+    WalkedEdge edges[kSmallest];
+  };
 
   static std::size_t capacity(std::size_t count) { return std::max(kSmallest, std::bit_ceil(count)); }
   static std::size_t size_class(std::size_t count) { return std::countr_zero(capacity(count)); }
 
-  // Two edges fill a cache line, and no line has a part of another block.
-  template <typename T>
-  struct LineAllocator {
-    using value_type = T;
-    static constexpr std::align_val_t kLine{64};
-    LineAllocator() = default;
-    template <typename U>
-    explicit LineAllocator(const LineAllocator<U>&) {}
-    T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
-    void deallocate(T* memory, std::size_t) { ::operator delete(memory, kLine); }
-    bool operator==(const LineAllocator&) const = default;
-  };
-
-  std::vector<WalkedEdge, LineAllocator<WalkedEdge>> edges_;
+  std::vector<Line> lines_;
   std::array<std::vector<std::uint32_t>, 13> free_;  // blocks to be used again, by size
 };
 
