@@ -4,6 +4,8 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "games/all_games.hpp"
 
@@ -46,6 +48,7 @@ void Search<G>::advance(Move move, const SearchSettings& settings) {
       settings.algorithm == SearchAlgorithm::kPuct && child != kNoNode && tree_.node(child).is_evaluated;
   if (keeps) {
     tree_.keep_subtree(child);
+    if (settings_.algorithm == SearchAlgorithm::kGumbel) tree_.find_all_best_unwalked();
   } else {
     tree_.clear();
     make_node(next, kNoNode, 0);
@@ -55,6 +58,10 @@ void Search<G>::advance(Move move, const SearchSettings& settings) {
 
 template <Game G>
 void Search<G>::begin(const SearchSettings& settings) {
+  if (settings.leaves > kMostLeaves) {
+    throw std::invalid_argument(std::to_string(settings.leaves) + " leaves; expected at most " +
+                                std::to_string(kMostLeaves));
+  }
   settings_ = settings;
   noise_.clear();
   noise_is_mixed_ = false;

@@ -58,6 +58,11 @@ class Search {
   std::size_t num_legal(std::size_t leaf) const;
   void write_legal(std::size_t leaf, std::int32_t* legal_index) const;
 
+  // Asks for the nodes that apply() will change.
+  void prefetch_path() const {
+    for (const std::uint32_t id : path_) tree_.prefetch_node(id);
+    if (!leaves_.empty()) tree_.prefetch_node(leaves_[0]);
+  }
   // The evaluation of the leaf-th; in order, all before the next collect(). wdl: win, draw, loss.
   void apply(std::size_t leaf, const float* legal_logits, const float* wdl);
 

@@ -98,6 +98,7 @@ void SearchPool<G>::run_slots(std::size_t begin, std::size_t end, std::size_t nu
   std::array<std::size_t, kSlotsPerTask> walking;
   std::array<bool, kSlotsPerTask> has_walked{};
   std::size_t num_walking = 0;
+  for (std::size_t i = begin; i < end; ++i) group.slots[i].search.prefetch_path();
   for (std::size_t i = begin; i < end; ++i) {
     if (group.places[i].num_leaves == 0) continue;
     apply_leaves(i, group, evaluations);

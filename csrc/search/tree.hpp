@@ -202,8 +202,9 @@ class Tree {
     const char* const frame = reinterpret_cast<const char*>(frames_.data() + id);
     __builtin_prefetch(frame);
     __builtin_prefetch(frame + sizeof(Frame<State>) - 1);
-    __builtin_prefetch(nodes_.data() + id);
+    prefetch_node(id);
   }
+  void prefetch_node(std::uint32_t id) const { __builtin_prefetch(nodes_.data() + id); }
   void prefetch_edges(const Node& node, bool are_logs_read) const {
     const char* const walked_edges = reinterpret_cast<const char*>(walked_.at(node.first_walked));
     for (std::size_t byte = 0; byte < sizeof(WalkedEdge) * node.num_walked; byte += 64) {
@@ -282,6 +283,11 @@ class Tree {
   void sum_walked_priors(Node& node) const {
     node.walked_prior = 0.0;
     for (const WalkedEdge& edge : walked(node)) node.walked_prior += edge.prior;
+  }
+
+  // For every node: Gumbel's rules do not keep it up.
+  void find_all_best_unwalked() {
+    for (Node& node : nodes_) find_best_unwalked(node);
   }
 
   // Makes `root` the root and forgets all that is not below it.

@@ -1,4 +1,5 @@
 // Chess rules under the sanitizers: known perft counts, random games, damaged FEN and SAN.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "games/chess/attacks.hpp"
+#include "games/chess/lc0_encoding.hpp"
 #include "games/chess/notation.hpp"
 #include "games/chess/position.hpp"
 
@@ -117,6 +119,17 @@ void check_move(const Position& position, Move move, const std::string& fen) {
           san + " in " + fen);
 }
 
+// The list of policy indices is that of the moves, in order.
+void check_policy_indices(const Position& position, const std::vector<Move>& moves, const std::string& fen) {
+  std::vector<std::uint16_t> expected, listed{1, 2, 3};
+  for (const Move move : moves) {
+    expected.push_back(static_cast<std::uint16_t>(policy_index(move, position.side_to_move())));
+  }
+  std::ranges::sort(expected);
+  legal_policy_indices(position, listed);
+  require(listed == expected, "the policy indices of the legal moves", fen);
+}
+
 // Everything that must hold between the ways of asking about one position.
 void check_position(const Position& position, bool try_all_moves) {
   const std::string fen = position.fen();
@@ -128,6 +141,7 @@ void check_position(const Position& position, bool try_all_moves) {
   require(static_cast<int>(moves.size()) == position.num_legal_moves(), "count of legal moves", fen);
   require(moves.empty() != position.has_legal_move(), "has_legal_move", fen);
   for (const Move move : moves) check_move(position, move, fen);
+  check_policy_indices(position, moves, fen);
   if (!try_all_moves) return;
   std::size_t num_legal = 0;
   for (int move = 0; move < 65536; ++move) num_legal += position.is_legal(static_cast<Move>(move));

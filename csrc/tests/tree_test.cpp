@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -168,6 +169,106 @@ void check_node(Tree<G>& tree, std::uint32_t id) {
   require(node.best_unwalked == best, "the likeliest edge is known");
 }
 
+// A whole search with made-up evaluations.
+template <Game G>
+void search_on(Search<G>& search, Random& random) {
+  std::vector<float> logits;
+  while (const std::size_t count = search.collect()) {
+    for (std::size_t leaf = 0; leaf < count; ++leaf) {
+      logits.resize(search.num_legal(leaf));
+      for (float& logit : logits) logit = static_cast<float>(6.0 * random.uniform());
+      const float win = static_cast<float>(random.uniform());
+      const float wdl[3] = {win, 0.0F, 1.0F - win};
+      search.apply(leaf, logits.data(), wdl);
+    }
+  }
+}
+
+void test_puct_goes_on_with_a_tree_of_gumbels() {
+  Random random;
+  SearchSettings settings;
+  settings.simulations = 100;
+  settings.algorithm = SearchAlgorithm::kGumbel;
+  Search<Connect4> search;
+  search.start(Line<Connect4>(), settings);
+  search_on(search, random);
+  settings.algorithm = SearchAlgorithm::kPuct;
+  std::vector<double> policy;
+  search.advance(search.root_edges()[search.result(0.0, 0.0, policy).edge].move, settings);
+  require(search.tree().root().visits > 0, "the tree is kept");
+  Tree<Connect4> tree = search.tree();
+  for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<Connect4>(tree, id);
+}
+
+// Gumbel's inner rule as docs/search.md has it: every edge in turn.
+std::size_t plain_gumbel_choice(const Node& node, const std::vector<Edge>& edges,
+                                const SearchSettings& settings) {
+  double visits = 0.0, prior_sum = 0.0, weighted = 0.0, most = 0.0;
+  for (const Edge& edge : edges) {
+    if (edge.visits == 0) continue;
+    visits += edge.visits;
+    prior_sum += edge.prior;
+    weighted += edge.prior * edge_value(edge);
+    most = std::max<double>(most, edge.visits);
+  }
+  const double mix =
+      prior_sum > 0.0 ? (node.value + visits * weighted / prior_sum) / (1.0 + visits) : node.value;
+  std::vector<double> shares;
+  for (const Edge& edge : edges) {
+    const double value = edge.visits > 0 || edge.proven != kUnproven ? edge_value(edge) : mix;
+    shares.push_back(std::log(std::max<double>(edge.prior, 1e-30)) +
+                     (settings.c_visit + most) * settings.c_scale * (value + 1.0) / 2.0);
+  }
+  const double largest = *std::ranges::max_element(shares);
+  double sum = 0.0;
+  for (double& share : shares) sum += share = std::exp(share - largest);
+  std::size_t best = 0;
+  double best_lacking = -std::numeric_limits<double>::infinity();
+  for (std::size_t place = 0; place < edges.size(); ++place) {
+    const double lacking = shares[place] / sum - edges[place].visits / (1.0 + visits);
+    if (edges[place].proven == -1 || lacking <= best_lacking) continue;
+    best_lacking = lacking;
+    best = place;
+  }
+  return best;
+}
+
+void test_gumbels_choice_is_that_of_a_look_at_every_edge() {
+  Random random;
+  SearchSettings settings;
+  Gumbel gumbel;
+  std::vector<Edge> edges;
+  for (std::size_t round = 0; round < 5000; ++round) {
+    Tree<Chess> tree = made_up_tree(random, 1 + random.below(40), round);
+    const Node& root = tree.root();
+    tree.list_edges(0, edges);
+    const auto logs = tree.make_log_priors(root);
+    std::ranges::transform(edges, logs.begin(), [](const Edge& edge) { return log_prior(edge.prior); });
+    const Choice choice = gumbel.select_inner({root, std::as_const(tree).walked(root), logs}, settings);
+    const std::size_t place = plain_gumbel_choice(root, edges, settings);
+    require(choice.place == place, "Gumbel chooses the same edge, round " + std::to_string(round));
+    require(choice.child == edges[place].child, "and it leads to its child");
+  }
+}
+
+void test_more_leaves_than_edges_can_count_are_refused() {
+  Search<TicTacToe> search;
+  SearchSettings settings;
+  settings.leaves = kMostLeaves;
+  search.start(Line<TicTacToe>(), settings);
+  settings.leaves = kMostLeaves + 1;
+  bool is_refused = false;
+  try {
+    search.start(Line<TicTacToe>(), settings);
+  } catch (const std::invalid_argument&) {
+    is_refused = true;
+  }
+  require(is_refused, "more leaves than edges can count are refused");
+  WalkedEdge edge;
+  edge.waiting = kMostLeaves;
+  require(edge.waiting == kMostLeaves, "an edge counts as many leaves");
+}
+
 template <Game G>
 void test_nodes_agree_with_their_edges() {
   Random random;
@@ -178,19 +279,10 @@ void test_nodes_agree_with_their_edges() {
   Search<G> search;
   Line<G> line;
   search.start(line, settings);
-  std::vector<float> logits;
   std::vector<double> policy;
   for (int ply = 0; ply < 8 && !line.outcome().over(); ++ply) {
     search.set_noise(std::vector<double>(search.root_edges().size(), 0.125));
-    while (const std::size_t count = search.collect()) {
-      for (std::size_t leaf = 0; leaf < count; ++leaf) {
-        logits.resize(search.num_legal(leaf));
-        for (float& logit : logits) logit = static_cast<float>(6.0 * random.uniform());
-        const float win = static_cast<float>(random.uniform());
-        const float wdl[3] = {win, 0.0F, 1.0F - win};
-        search.apply(leaf, logits.data(), wdl);
-      }
-    }
+    search_on(search, random);
     Tree<G> tree = search.tree();
     for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<G>(tree, id);
     const Move move = search.root_edges()[search.result(0.0, 0.0, policy).edge].move;
@@ -203,7 +295,10 @@ void test_nodes_agree_with_their_edges() {
 
 int main() {
   test_the_choice_is_that_of_a_look_at_every_edge();
+  test_gumbels_choice_is_that_of_a_look_at_every_edge();
   test_a_network_that_answers_with_no_number_breaks_nothing();
+  test_puct_goes_on_with_a_tree_of_gumbels();
+  test_more_leaves_than_edges_can_count_are_refused();
 #define ALPHAZERO_TEST(G) test_nodes_agree_with_their_edges<G>();
   ALPHAZERO_ALL_GAMES(ALPHAZERO_TEST)
 #undef ALPHAZERO_TEST
