@@ -40,7 +40,10 @@ SearchPool<G>::SearchPool(std::size_t slots_per_group, std::size_t num_groups, s
     group.slots.resize(slots_per_group);
     group.places.resize(slots_per_group);
     group.leaves.resize(num_leaves);
-    if (cache_ != nullptr) group.known.resize(num_leaves * kKnownFloats);
+    if (cache_ != nullptr) {
+      group.keys.resize(num_leaves);
+      group.known.resize(num_leaves * kKnownFloats);
+    }
     group.packed.resize(num_leaves * packed_bytes<G>());
     group.legal_index.resize(num_leaves * G::kMaxLegalMoves);
     group.legal_offset.reserve(num_leaves + 1);
@@ -80,11 +83,12 @@ void SearchPool<G>::keep(const Group& group, std::span<const float> legal_logits
                          std::span<const float> wdl) {
   for (std::size_t index = 0; index < group.places.size(); ++index) {
     for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
-      const Leaf& waiting = group.leaves[index * leaves_ + leaf];
+      const std::size_t at = index * leaves_ + leaf;
+      const Leaf& waiting = group.leaves[at];
       if (waiting.row == kKnown) continue;
       const std::span<const float> logits =
           legal_logits.subspan(group.legal_offset[waiting.row], waiting.num_legal);
-      cache_->insert(waiting.key, logits, wdl.data() + 3 * waiting.row);
+      cache_->insert(group.keys[at], logits, wdl.data() + 3 * waiting.row);
     }
   }
 }
@@ -174,10 +178,11 @@ bool SearchPool<G>::look_up(std::size_t index, Group& group) {
     slot.search.write_position(leaf, fill_, packed);
     Leaf& waiting = group.leaves[at];
     const std::size_t num_legal = slot.search.num_legal(leaf);
-    waiting = {{}, static_cast<std::int32_t>(num_legal), kToEvaluate};
+    waiting = {static_cast<std::int32_t>(num_legal), kToEvaluate};
     if (cache_ == nullptr) continue;
-    waiting.key = key_of_input({packed, packed_bytes<G>()});
-    const EvaluationCache::Found found = cache_->find(waiting.key, num_legal);
+    InputKey& key = group.keys[at];
+    key = key_of_input({packed, packed_bytes<G>()});
+    const EvaluationCache::Found found = cache_->find(key, num_legal);
     if (found.wdl == nullptr || num_legal > G::kMaxLegalMoves) continue;
     float* known = group.known.data() + at * kKnownFloats;
     std::copy_n(found.wdl, 3, known);
@@ -196,8 +201,10 @@ void SearchPool<G>::lay_out(Group& group) {
   group.legal_offset.assign(1, 0);
   for (std::size_t index = 0; index < group.places.size(); ++index) {
     Place& place = group.places[index];
-    num_cached_ += place.num_cached;
-    place.num_cached = 0;
+    if (place.num_cached > 0) {  // what is not written stays in the other cores' caches
+      num_cached_ += place.num_cached;
+      place.num_cached = 0;
+    }
     for (std::size_t at = index * leaves_; at < index * leaves_ + place.num_leaves; ++at) {
       Leaf& leaf = group.leaves[at];
       if (leaf.row == kKnown) continue;

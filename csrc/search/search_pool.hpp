@@ -71,7 +71,6 @@ class SearchPool {
     std::uint32_t num_cached = 0;  // found in the cache since the last batch
   };
   struct Leaf {
-    InputKey key;
     std::int32_t num_legal = 0;
     std::int32_t row = kKnown;  // of the batch
   };
@@ -80,7 +79,8 @@ class SearchPool {
   struct Group {
     std::vector<Slot> slots;
     std::vector<Place> places;
-    std::vector<Leaf> leaves;  // [slots, leaves]
+    std::vector<Leaf> leaves;    // [slots, leaves]
+    std::vector<InputKey> keys;  // [slots, leaves], where there is a cache
     std::vector<float> known;  // [slots, leaves, kKnownFloats]: win, draw, loss and logits of known leaves
     std::size_t rows = 0;
     std::vector<std::uint8_t> packed;  // [slots, leaves, bytes]; once laid out, a batch's rows without gaps
