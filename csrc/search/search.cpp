@@ -183,8 +183,7 @@ bool Search<G>::begin_walk() {
   const Node& root = tree_.root();
   path_.assign(1, 0);
   may_choose_ = false;
-  is_walking_ =
-      root.proven == kUnproven && root.total() < static_cast<std::uint32_t>(settings_.simulations);
+  is_walking_ = root.proven == kUnproven && root.total() < static_cast<std::uint32_t>(settings_.simulations);
   return is_walking_;
 }
 

@@ -48,8 +48,8 @@ class Search {
 
   // Simulations until the round is over; how many leaves wait for evaluation. 0: the search is done.
   std::size_t collect();
-  // collect() in small steps, so that several searches can take turns: a step asks for the memory that the next
-  // one reads, and another search goes on until it is there. False: the round is over.
+  // collect() in small steps, so that several searches can take turns: a step asks for the memory that the
+  // next one reads, and another search goes on until it is there. False: the round is over.
   void begin_round();
   bool step_round();
 
@@ -98,17 +98,17 @@ class Search {
   std::vector<double> noise_;
   bool noise_is_mixed_ = false;
   std::vector<int> schedule_;
-  std::vector<std::uint64_t> line_keys_;     // of the game's positions up to the root
-  std::vector<Frame<State>> line_frames_;    // the newest of them, at most G::kHistory
-  std::vector<std::uint32_t> path_;          // nodes of the simulation under way, the root first
-  bool is_walking_ = false;                  // a round is under way
-  bool may_choose_ = false;                  // the edges of the path's last node were asked for
-  std::vector<std::uint32_t> leaves_;        // nodes that wait
-  std::vector<Move> legal_;                  // memory of look_at
-  std::vector<std::uint16_t> indices_;       // of the position that look_at saw
+  std::vector<std::uint64_t> line_keys_;                 // of the game's positions up to the root
+  std::vector<Frame<State>> line_frames_;                // the newest of them, at most G::kHistory
+  std::vector<std::uint32_t> path_;                      // nodes of the simulation under way, the root first
+  bool is_walking_ = false;                              // a round is under way
+  bool may_choose_ = false;                              // the edges of the path's last node were asked for
+  std::vector<std::uint32_t> leaves_;                    // nodes that wait
+  std::vector<Move> legal_;                              // memory of look_at
+  std::vector<std::uint16_t> indices_;                   // of the position that look_at saw
   std::array<Frame<State>, G::kHistory> encode_frames_;  // memory of write_position
-  std::vector<double> powered_;              // memory of result
-  mutable std::vector<Edge> root_edges_;     // memory of root_edges
+  std::vector<double> powered_;                          // memory of result
+  mutable std::vector<Edge> root_edges_;                 // memory of root_edges
   std::uint64_t num_simulations_ = 0;
 };
 

@@ -81,7 +81,7 @@ class SearchPool {
     std::vector<Place> places;
     std::vector<Leaf> leaves;    // [slots, leaves]
     std::vector<InputKey> keys;  // [slots, leaves], where there is a cache
-    std::vector<float> known;  // [slots, leaves, kKnownFloats]: win, draw, loss and logits of known leaves
+    std::vector<float> known;    // [slots, leaves, kKnownFloats]: win, draw, loss and logits of known leaves
     std::size_t rows = 0;
     std::vector<std::uint8_t> packed;  // [slots, leaves, bytes]; once laid out, a batch's rows without gaps
     std::vector<std::int32_t> legal_index;

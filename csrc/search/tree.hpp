@@ -93,7 +93,9 @@ class WalkedBlocks {
     for (std::vector<std::uint32_t>& blocks : free_) blocks.clear();
   }
   WalkedEdge* at(std::uint32_t first) { return reinterpret_cast<WalkedEdge*>(lines_.data()) + first; }
-  const WalkedEdge* at(std::uint32_t first) const { return reinterpret_cast<const WalkedEdge*>(lines_.data()) + first; }
+  const WalkedEdge* at(std::uint32_t first) const {
+    return reinterpret_cast<const WalkedEdge*>(lines_.data()) + first;
+  }
 
   // A block for `count` edges.
   std::uint32_t take(std::size_t count) {

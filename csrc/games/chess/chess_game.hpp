@@ -43,7 +43,9 @@ struct Chess {
   static int can_repeat(const State& state) { return state.halfmove_clock(); }
 
   // Checkmate and stalemate, then threefold repetition, fifty moves, insufficient material.
-  static Outcome terminal(FrameSpan<State> line) { return terminal(line, line.back().state.has_legal_move()); }
+  static Outcome terminal(FrameSpan<State> line) {
+    return terminal(line, line.back().state.has_legal_move());
+  }
   static Outcome terminal(FrameSpan<State> line, bool has_legal_move);
 
   static void encode(FrameSpan<State> line, HistoryFill fill, std::uint8_t* packed) {

@@ -175,8 +175,8 @@ void legal_policy_indices(const Position& position, std::vector<std::uint16_t>& 
     const int from = std::countr_zero(pawns);
     for (Bitboard to = seen(targets[from ^ flip]); to != 0; to &= to - 1) {
       for (const int promotion : {kToQueen, kToRook, kToBishop}) {
-        *out++ = static_cast<std::uint16_t>(
-            kPolicy.index_of[make_move(from, std::countr_zero(to), promotion)]);
+        *out++ =
+            static_cast<std::uint16_t>(kPolicy.index_of[make_move(from, std::countr_zero(to), promotion)]);
       }
     }
   }
