@@ -52,6 +52,9 @@ struct Frame {
 template <typename State>
 using FrameSpan = std::span<const Frame<State>>;
 
+// A game may also have what the search would otherwise make of the rest, both or neither:
+//   legal_indices(state, indices): fills `indices` with the policy indices of legal(), in ascending order;
+//   terminal(line, has_legal_move): as terminal(line), told whether legal() lists a move.
 template <typename G>
 concept Game =
     requires(const typename G::State& state, typename G::State& mutable_state, std::vector<Move>& moves,
