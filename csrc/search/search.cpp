@@ -237,6 +237,9 @@ Choice Search<G>::select(std::uint32_t id) {
     const bool force = is_root && noise_is_mixed_ && settings_.forced_playouts > 0.0;
     return select_puct({node, tree_.walked(node), tree_.priors(node), is_root}, settings_, force);
   }
+  if (node.num_walked == 0) {  // the first walk that comes here; many nodes see none
+    std::ranges::transform(tree_.priors(node), tree_.make_log_priors(node).begin(), log_prior);
+  }
   const GumbelNode seen{node, tree_.walked(node), tree_.log_priors(node)};
   return is_root ? gumbel_.select_root(seen, noise_, schedule_[node.total()], settings_)
                  : gumbel_.select_inner(seen, settings_);
@@ -347,11 +350,7 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
     sum += powered_[i];
   }
   for (std::size_t i = 0; i < priors.size(); ++i) priors[i] = static_cast<float>(powered_[i] / sum);
-  if (settings_.algorithm == SearchAlgorithm::kGumbel) {
-    std::ranges::transform(priors, tree_.make_log_priors(node).begin(), log_prior);
-  } else {
-    tree_.find_best_unwalked(node);
-  }
+  if (settings_.algorithm == SearchAlgorithm::kPuct) tree_.find_best_unwalked(node);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   node.draw = node.draw_sum = wdl[1];
   node.is_evaluated = true;
