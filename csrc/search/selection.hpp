@@ -73,9 +73,12 @@ inline std::uint32_t visits_of(const Edge& edge) { return edge.visits; }
 inline std::uint32_t visits_of(const WalkedEdge& edge) { return edge.visits(); }
 
 // What an edge that was walked is worth: exact where its child is proven.
-template <typename AnyEdge>
-double edge_value(const AnyEdge& edge) {
-  return edge.proven != kUnproven ? edge.proven : edge.value_sum / visits_of(edge);
+inline double edge_value(const Edge& edge) {
+  return edge.proven != kUnproven ? edge.proven : edge.value_sum / edge.visits;
+}
+inline double edge_value(const WalkedEdge& edge) {
+  if (edge.proven != kUnproven) return edge.proven;
+  return edge.waiting == 0 ? edge.puct_value : edge.value_sum / edge.visits();  // the same, divided before
 }
 
 }  // namespace alphazero
