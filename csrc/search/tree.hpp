@@ -212,7 +212,7 @@ class Tree {
     for (std::size_t byte = 0; byte < sizeof(WalkedEdge) * node.num_walked; byte += 64) {
       __builtin_prefetch(walked_edges + byte);
     }
-    if (are_logs_read) {
+    if (are_logs_read && node.num_walked > 0) {  // the first walk makes them
       const char* const logs = reinterpret_cast<const char*>(log_prior_.data() + node.first_edge);
       for (std::size_t byte = 0; byte < sizeof(double) * node.num_edges; byte += 64) {
         __builtin_prefetch(logs + byte);
