@@ -94,9 +94,10 @@ class SelfPlayConfig:
         64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
     )
     evaluation_precision: str = setting(
-        "training",
-        "arithmetic of the network in self-play; training takes that of training",
-        choices=("training", "fp32", "bf16", "fp16"),
+        "auto",
+        "arithmetic of the network in self-play; training takes that of training; auto takes int8 on a CPU, "
+        "elsewhere that of training",
+        choices=("auto", "training", "fp32", "bf16", "fp16", "int8"),
     )
     evaluation_cache: int = setting(
         64,

@@ -26,6 +26,7 @@ from alphazero.games.spec import GameSpec
 from alphazero.network.device import choose_device
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.precision import EVALUATION_PRECISIONS
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import new_lane, play
 from benchmarks.measuring.device_load import DeviceLoad
@@ -46,7 +47,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--seconds", type=seconds(), default=10.0)
     parser.add_argument("--rounds", type=count, default=3)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
+    parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
     args = parser.parse_args(arguments)
     torch.set_num_threads(args.threads)
     spec = get_spec(args.game)

@@ -19,7 +19,7 @@ from alphazero.games.registry import get_spec
 from alphazero.host.memory import HostMemory
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import fast_precisions
+from alphazero.network.precision import evaluation_precision, fast_precisions
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
 from alphazero.text import counted
@@ -204,9 +204,7 @@ def _play_speed(
 ) -> tuple[float, float, str]:
     """Positions to train on and evaluations per second over all ranks, and how the first was got."""
     own = config.self_play
-    precision = (
-        config.training.precision if own.evaluation_precision == "training" else own.evaluation_precision
-    )
+    precision = evaluation_precision(own.evaluation_precision, config.training.precision, runtime.device)
     evaluator = NetworkEvaluator(
         network.eval(), network.spec, runtime.device, precision, own.evaluation_batch
     )

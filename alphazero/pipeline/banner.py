@@ -9,6 +9,7 @@ from alphazero.data.sampling.filters import told
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.precision import evaluation_precision
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.next_command import continuing
 from alphazero.run.run_directory import read_metrics
@@ -72,10 +73,12 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
+        training = job.config.training.precision
+        precision = evaluation_precision(games.evaluation_precision, training, job.runtime.device)
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
-            f"batches of {games.evaluation_batch}"
+            f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines
 

@@ -12,6 +12,7 @@ from alphazero.config import Config
 from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
+from alphazero.network.precision import evaluation_precision
 from alphazero.pipeline.banner import banner, summary
 from alphazero.pipeline.rollback import PersistentTraining
 from alphazero.pipeline.shown_texts import with_opening_shown
@@ -112,6 +113,9 @@ def _train(
         keep_saved="precision" not in config.asked,
     )
     config = dataclasses.replace(config, training=precision.training)
+    if config.self_play.mode != "supervised":
+        asked = config.self_play.evaluation_precision
+        exchange.on_each(lambda: evaluation_precision(asked, config.training.precision, runtime.device))
     with console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
     with console.working("reading the games"):

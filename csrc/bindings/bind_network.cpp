@@ -1,4 +1,4 @@
-// Python face of the bf16 kernels of training on the CPU.
+// Python face of the kernels of the network on the CPU: training in bf16, inference in int8.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 
@@ -29,6 +29,9 @@ using Rows = nb::ndarray<const Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>
 using RowsOut = nb::ndarray<Bf16, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Squares = nb::ndarray<const Bf16, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using SquaresOut = nb::ndarray<Bf16, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using Branch = nb::ndarray<const Number, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using BytesInOut = nb::ndarray<std::uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Small = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using SmallOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -120,6 +123,18 @@ void excite(const Squares& skip, const Squares& branch, const Small& scale, cons
   network::excite(shape, span_of(skip), span_of(branch), span_of(scale), span_of(shift), span_of(output));
 }
 
+template <typename Number>
+void excite_bytes(const Branch<Number>& branch, const Small& scale, const Small& shift, float skip_step,
+                  float output_step, const BytesInOut& skip) {
+  const BlockShape shape = block_shape(branch);
+  expect_alike(branch, skip);
+  expect_small(shape, {shape_of(scale), shape_of(shift)});
+  expect(output_step > 0.0F);
+  const nb::gil_scoped_release release;
+  network::excite_bytes<Number>(shape, span_of(branch), span_of(scale), span_of(shift), skip_step,
+                                output_step, span_of(skip));
+}
+
 void excite_backward(const Squares& branch, const Squares& output, const Squares& output_gradient,
                      const Small& scale, const SquaresOut& skip_gradient, const SquaresOut& branch_gradient,
                      const SmallOut& scale_gradient, const SmallOut& shift_gradient) {
@@ -149,6 +164,13 @@ void bind_network(nb::module_& module) {
   module.def("excite", &excite, "skip"_a.noconvert(), "branch"_a.noconvert(), "scale"_a.noconvert(),
              "shift"_a.noconvert(), "output"_a.noconvert(),
              "output = max(0, skip + branch * scale + shift).");
+  const char* about_bytes =
+      "skip = the byte of skip * skip_step + branch * scale + shift in steps of output_step, in place; branch "
+      "f32 or bf16 (u16) [positions, squares, channels], skip u8, scale and shift f32 [positions, channels].";
+  module.def("excite_bytes", &excite_bytes<float>, "branch"_a.noconvert(), "scale"_a.noconvert(),
+             "shift"_a.noconvert(), "skip_step"_a, "output_step"_a, "skip"_a.noconvert(), about_bytes);
+  module.def("excite_bytes", &excite_bytes<Bf16>, "branch"_a.noconvert(), "scale"_a.noconvert(),
+             "shift"_a.noconvert(), "skip_step"_a, "output_step"_a, "skip"_a.noconvert(), about_bytes);
   module.def("excite_backward", &excite_backward, "branch"_a.noconvert(), "output"_a.noconvert(),
              "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "skip_gradient"_a.noconvert(),
              "branch_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),

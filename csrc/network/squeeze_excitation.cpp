@@ -27,6 +27,42 @@ ALPHAZERO_FOR_EACH_CPU void excite_position(const Bf16* __restrict skip, const B
   }
 }
 
+float as_float(float value) { return value; }
+float as_float(Bf16 value) { return widened(value); }
+
+template <typename Number>
+__attribute__((always_inline)) inline void excite_bytes_row(const Number* __restrict branch,
+                                                            std::size_t channels,
+                                                            const float* __restrict scale,
+                                                            const float* __restrict shift, float skip_step,
+                                                            float bytes_per_one,
+                                                            std::uint8_t* __restrict skip) {
+  for (std::size_t c = 0; c < channels; ++c) {
+    const float value = static_cast<float>(skip[c]) * skip_step + as_float(branch[c]) * scale[c] + shift[c];
+    const float bytes = value * bytes_per_one + 0.5F;
+    const float least = bytes > 0.0F ? bytes : 0.0F;  // 0 for NaN too
+    skip[c] = static_cast<std::uint8_t>(static_cast<int>(least < 255.0F ? least : 255.0F));
+  }
+}
+
+ALPHAZERO_FOR_EACH_CPU void excite_bytes_position(const float* branch, std::size_t squares,
+                                                  std::size_t channels, const float* scale,
+                                                  const float* shift, float skip_step, float bytes_per_one,
+                                                  std::uint8_t* skip) {
+  for (std::size_t square = 0; square < squares; ++square, skip += channels, branch += channels) {
+    excite_bytes_row(branch, channels, scale, shift, skip_step, bytes_per_one, skip);
+  }
+}
+
+ALPHAZERO_FOR_EACH_CPU void excite_bytes_position(const Bf16* branch, std::size_t squares,
+                                                  std::size_t channels, const float* scale,
+                                                  const float* shift, float skip_step, float bytes_per_one,
+                                                  std::uint8_t* skip) {
+  for (std::size_t square = 0; square < squares; ++square, skip += channels, branch += channels) {
+    excite_bytes_row(branch, channels, scale, shift, skip_step, bytes_per_one, skip);
+  }
+}
+
 ALPHAZERO_FOR_EACH_CPU void write_gradients(const Bf16* __restrict branch, const Bf16* __restrict output,
                                             const Bf16* __restrict gradient, std::size_t squares,
                                             std::size_t channels, const float* __restrict scale,
@@ -65,6 +101,23 @@ void excite(BlockShape shape, std::span<const Bf16> skip, std::span<const Bf16> 
                     shift.data() + small, output.data() + at);
   }
 }
+
+template <typename Number>
+void excite_bytes(BlockShape shape, std::span<const Number> branch, std::span<const float> scale,
+                  std::span<const float> shift, float skip_step, float output_step,
+                  std::span<std::uint8_t> skip) {
+  for (std::size_t n = 0; n < shape.positions; ++n) {
+    const std::size_t at = n * shape.squares * shape.channels;
+    const std::size_t small = n * shape.channels;
+    excite_bytes_position(branch.data() + at, shape.squares, shape.channels, scale.data() + small,
+                          shift.data() + small, skip_step, 1.0F / output_step, skip.data() + at);
+  }
+}
+
+template void excite_bytes<float>(BlockShape, std::span<const float>, std::span<const float>,
+                                  std::span<const float>, float, float, std::span<std::uint8_t>);
+template void excite_bytes<Bf16>(BlockShape, std::span<const Bf16>, std::span<const float>,
+                                 std::span<const float>, float, float, std::span<std::uint8_t>);
 
 void excite_backward(BlockShape shape, std::span<const Bf16> branch, std::span<const Bf16> output,
                      std::span<const Bf16> output_gradient, std::span<const float> scale,

@@ -125,6 +125,11 @@ TABLE = [
     ),
     ("a depth of 5,000 digits", ["perft", "startpos", "1" * 5000], ["expected a whole number from 1 to 99"]),
     ("a depth that is no number", ["perft", "startpos", "deep"], ["'deep'"]),
+    (
+        "int8 for known games",
+        ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}", "--precision", "int8"],
+        ["--precision int8", "--solved", "fp32, bf16, fp16"],
+    ),
     ("eval of nothing", ["eval", "--weights", "{tmp}/no.pt", "--data", "{tmp}"], ["no.pt"]),
     (
         "data with self-play alone",

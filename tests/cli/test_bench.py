@@ -23,6 +23,10 @@ SMALL = {
     "evaluator": [
         *("--blocks", "1", "--filters", "8", "--batch", "4", "--turns", "1", "--seconds", "0.02"),
     ],
+    "precision": [
+        *("--weights", "tests/fixtures/v0/selfplay/AlphaZeroNet_1x8_distributed.pt"),
+        *("--positions", "16", "--batch", "4", "--seconds", "0.03"),
+    ],
     "search": ["--slots", "4", "--seconds", "0.1"],
     "selfplay": [
         *("--game", "connect4", "--blocks", "1", "--filters", "8", "--se-ratio", "0"),

@@ -25,6 +25,7 @@ ARGUMENTS = (
     *("--checkpoint-interval", "3", "--validation-interval", "0", "--log-interval", "5", "--no-tensorboard"),
 )
 RUN = Path("runs") / "job"
+PLAYED_IN = {"int8": (), "fp32": ("--evaluation-precision", "training")}
 
 
 def run(zygote, directory, ranks, *extra, status=0):
@@ -168,6 +169,19 @@ def test_games_that_are_gone_are_named(zygote, tmp_path) -> None:
         path.unlink()
     output = run(zygote, tmp_path, 1, status=2)
     assert "runs/job/games: not the games of generation 2" in output and output.count("error:") == 1
+
+
+def test_self_play_has_a_precision_of_its_own(zygote, undisturbed, tmp_path) -> None:
+    """It is int8 on a CPU unless another is asked for; the banner says which."""
+    one = ("--generations", "1")
+    said = {name: run(zygote, tmp_path / name, 1, *one, *flags) for name, flags in PLAYED_IN.items()}
+    for name, output in said.items():
+        assert f"batches of 8 in {name}\n" in output and "precision         fp32" in output
+    first = {
+        name: games_of(path).shards[0].table.column("root_q").to_pylist()
+        for name, path in (("again", undisturbed), *((name, tmp_path / name) for name in said))
+    }
+    assert first["again"] == first["int8"] != first["fp32"]
 
 
 def test_other_lanes_are_refused_on_resume(zygote, tmp_path) -> None:

@@ -20,9 +20,9 @@ def add_network_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("fp32", "bf16", "fp16"),
+        choices=("fp32", "bf16", "fp16", "int8"),
         default="fp32",
-        help="arithmetic of the network (default: fp32)",
+        help="arithmetic of the network; int8 is for the CPU (default: fp32)",
     )
 
 

@@ -16,10 +16,18 @@ from alphazero.network.inference.policy_places import PolicyPlaces
 BITS_A_BYTE = 8
 SQUARES_A_WORD = 64
 FEW_PLANES = 16
+LARGEST_BYTE = 255
+
+
+def byte_of_one(spec: GameSpec) -> int:
+    """What the byte of a plane says for 1: so much that the finest scalar plane keeps its values."""
+    return min(LARGEST_BYTE, round(1 / min((1.0, *(scale for scale in spec.scalar_scale if scale > 0)))))
 
 
 class PlaneExpander:
     """planes.expand_planes into a buffer of its own, channels last, with the constants on the device.
+
+    dtype: a float, or uint8, of which byte_of_one(spec) is 1.
 
     Many planes are transposed while a square is still a bit; of few, where that would leave the
     processor's vectors empty, each byte is looked up as eight squares. Measured: each twice as fast as
@@ -29,7 +37,9 @@ class PlaneExpander:
     def __init__(self, spec: GameSpec, batch_size: int, device: torch.device, dtype: torch.dtype) -> None:
         squares = spec.board_height * spec.board_width
         self.bit_bytes = BITS_A_BYTE * spec.num_bit_planes
-        self.scale_S = torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
+        self.one = byte_of_one(spec) if dtype is torch.uint8 else 1
+        self.scale_S = self.one * torch.tensor(spec.scalar_scale, dtype=torch.float32, device=device)
+        self.in_bytes = dtype is torch.uint8
         self.bit_of_byte = (1 << torch.arange(BITS_A_BYTE, device=device)).to(torch.uint8)
         planes_BQC = torch.zeros((batch_size, squares, spec.num_planes), dtype=dtype, device=device)
         self.bit_planes_BQP = planes_BQC[:, :, : spec.num_bit_planes]
@@ -41,7 +51,7 @@ class PlaneExpander:
         self.few = spec.num_planes < FEW_PLANES
         if self.few:
             byte_value = torch.arange(256, device=device).to(torch.uint8)[:, None]
-            self.squares_of_byte = (byte_value & self.bit_of_byte).ne(0).to(dtype)
+            self.squares_of_byte = (byte_value & self.bit_of_byte).ne(0).to(dtype) * self.one
             planes_BCX = torch.zeros(
                 (batch_size, spec.num_planes, SQUARES_A_WORD), dtype=dtype, device=device
             )
@@ -60,6 +70,8 @@ class PlaneExpander:
         # Byte i of a little-endian u64 holds bits 8i to 8i + 7.
         bytes_BX = packed_BN[:, : self.bit_bytes]
         scalars_BS = packed_BN[:, self.bit_bytes :] * self.scale_S
+        if self.in_bytes:
+            scalars_BS = scalars_BS.round_().clamp_(max=LARGEST_BYTE)
         if self.few:
             squares_X8 = self.squares_of_byte.index_select(0, bytes_BX.flatten().to(torch.int32))
             self.bit_planes_BPX.copy_(squares_X8.view(self.bit_planes_BPX.shape))
@@ -70,6 +82,8 @@ class PlaneExpander:
             torch.bitwise_and(bytes_B8P[:, :, None], self.bit_of_byte[:, None], out=self.bits_B8bP)
             torch.ne(self.bits_B8bP, 0, out=self.bits_B8bP)
             self.bit_planes_BQP.copy_(self.bits_BQP)
+            if self.one != 1:
+                self.bit_planes_BQP.mul_(self.one)
             self.scalar_planes_BQS.copy_(scalars_BS[:, None])
         return self.planes_BCHW
 

@@ -15,11 +15,12 @@ from alphazero.games.spec import GameSpec
 from alphazero.network.inference.batch_program import BatchProgram
 from alphazero.network.inference.folding import check_fits, fold_tensors
 from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.inference.int8_forward import Int8Forward
 from alphazero.network.inference.onednn_forward import OneDnnForward, why_not_onednn
 from alphazero.network.inference.policy_places import policy_places
 from alphazero.network.inference.runner import BatchBuffers, CpuRunner, CudaRunner, Runner
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import DTYPES
+from alphazero.network.precision import DTYPES, INT8, require_int8
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 
@@ -59,7 +60,7 @@ class NetworkEvaluator:
 
     A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
     there and however many are padding; on the CPU also whatever the number of threads, see
-    onednn_forward.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
+    onednn_layers.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
     compiled: torch.compile, for CUDA. On the CPU the fused convolutions are about as fast, and take new
@@ -81,9 +82,9 @@ class NetworkEvaluator:
         self.places = policy_places(network.config, spec)
         self.device = device
         self.batch_size = batch_size
-        self.dtype = DTYPES[precision]
+        self.dtype = torch.uint8 if precision == INT8 else DTYPES[precision]
         self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
-        self._make_buffers(make_forward(network, device, self.dtype, batch_size, compiled), in_flight)
+        self._make_buffers(make_forward(network, device, precision, batch_size, compiled), in_flight)
 
     def _make_buffers(self, forward: Forward, in_flight: int) -> None:
         self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
@@ -160,9 +161,13 @@ class NetworkEvaluator:
 
 
 def make_forward(
-    network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int, compiled: bool
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, compiled: bool
 ) -> Forward:
-    """The fastest forward pass that keeps the evaluator's promise on this device."""
+    """The fastest forward pass that keeps the evaluator's promise on this device. Raises ConfigError."""
+    if precision == INT8:
+        require_int8(device)
+        return Int8Forward(network, batch_size)
+    dtype = DTYPES[precision]
     if device.type == "cuda":
         return ModuleForward(network, device, dtype, compiled=compiled)
     if compiled:

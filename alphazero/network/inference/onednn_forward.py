@@ -1,35 +1,28 @@
-"""The network's forward pass on the CPU: oneDNN's fused convolutions on weights packed once.
-
-The operators are those torch.compile emits with frozen weights (torch/_inductor/mkldnn_lowerings.py).
-Called by hand they are as fast or faster, need no compiler, and take new weights in milliseconds.
-
-Every layer is a convolution, the fully connected ones too. A matrix product splits its sums by the
-number of rows and of threads (MKL in fp32 with 2 threads, oneDNN's matmul in bf16 at 64 rows), so that
-its result for one position depends on the batch; a convolution sums each output in one order.
-"""
+"""The network's forward pass on the CPU, in fp32, bf16 or fp16, of the layers of onednn_layers.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from alphazero.config import NetworkConfig
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.folding import fold_tensors
-from alphazero.network.model.attention_policy import logits_of_moves
+from alphazero.network.inference.onednn_layers import (
+    ONES,
+    AttentionPolicy,
+    Block,
+    Convolution,
+    ConvolutionalPolicy,
+    Excitation,
+    Layers,
+    Packed,
+    Squeeze,
+)
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import has_onednn_bf16
-
-# Shapes: B positions, C channels, H x W board, P policy planes, L numbers of the policy head, O offsets of
-# promotions, Q = H * W squares, 3 = win, draw, loss.
-
-ONES = [1, 1]
-# Klambauer et al. 2017, arXiv:1706.02515, equation 2; as torch.nn.functional.selu has them.
-SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def why_not_onednn(dtype: torch.dtype) -> str:
@@ -44,119 +37,11 @@ def why_not_onednn(dtype: torch.dtype) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A convolution's weight in oneDNN's own order for one input shape, its bias, its padding."""
-
-    weight: Tensor
-    bias: Tensor
-    padding: list[int]
-
-    def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """Convolution, bias, activation (none, relu, sigmoid) in one pass."""
-        output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise(
-            input_BCHW, self.weight, self.bias, self.padding, ONES, ONES, 1, activation, [], ""
-        )
-        return output_BCHW
-
-    def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """relu(sum + convolution) in one pass, in the memory of `sum`."""
-        output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise_.binary(
-            sum_BCHW,
-            input_BCHW,
-            self.weight,
-            self.bias,
-            self.padding,
-            ONES,
-            ONES,
-            1,
-            "add",
-            1.0,
-            "relu",
-            [],
-            "",
-        )
-        return output_BCHW
-
-    def of_rows(self, rows_BC: Tensor, activation: str = "none") -> Tensor:
-        """A fully connected layer: [B, C] -> [B, C'], the rows as the squares of one picture."""
-        batch_size, channels = rows_BC.shape
-        picture_1CB1 = rows_BC.view(1, batch_size, 1, channels).permute(0, 3, 1, 2)
-        return self(picture_1CB1, activation).permute(0, 2, 3, 1).reshape(batch_size, -1)
-
-
-@dataclass(frozen=True)
-class Squeeze:
-    """Squeeze-excitation, the second layer in its two halves."""
-
-    squeeze: Packed
-    scale: Packed
-    shift: Packed
-
-
-@dataclass(frozen=True)
-class Block:
-    """A residual block."""
-
-    first: Packed
-    second: Packed
-    squeeze: Squeeze | None
-
-
-@dataclass(frozen=True)
-class ConvolutionalPolicy:
-    """PolicyHead without its gather."""
-
-    hidden: Packed
-    output: Packed
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: planes, square by square."""
-        planes_BPHW = self.output(self.hidden(tower_BCHW, "relu"))
-        return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
-
-
-@dataclass(frozen=True)
-class AttentionPolicy:
-    """AttentionPolicyHead without its gather. half_embed: the embedding with half its weights and bias."""
-
-    embed: Packed
-    half_embed: Packed
-    query: Packed
-    key: Packed
-    promotion_OC: Tensor
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: as AttentionPolicyHead.all_moves."""
-        # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its sigmoid,
-        # rounds whole vectors and what is left over differently.
-        half_BCHW = self.half_embed(tower_BCHW, "tanh")
-        below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
-        embedded_BCHW = self.embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
-        query_BQC, key_BQC = (
-            layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (self.query, self.key)
-        )
-        return logits_of_moves(query_BQC, key_BQC, self.promotion_OC, tower_BCHW.shape[3])
-
-
-@dataclass(frozen=True)
-class Layers:
-    """All layers of a network, packed."""
-
-    input: Packed
-    blocks: tuple[Block, ...]
-    policy: ConvolutionalPolicy | AttentionPolicy
-    value_reduce: Packed
-    value_hidden: Packed
-    value_output: Packed
-
-
 class OneDnnForward:
     """AlphaZeroNet on the CPU for batches of one size. See the head of this file."""
 
     def __init__(self, network: AlphaZeroNet, dtype: torch.dtype, batch_size: int) -> None:
         self.packer = Packer(network.config, network.spec, dtype, batch_size)
-        self.board = (network.spec.board_height, network.spec.board_width)
         self.description = f"oneDNN fused convolutions on cpu, {dtype}"
         self.load(fold_tensors(network.state_dict()))
 
@@ -167,27 +52,7 @@ class OneDnnForward:
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """See Forward."""
-        layers = self.layers
-        tower_BCHW = layers.input(planes_BCHW, "relu")
-        for block in layers.blocks:
-            branch_BCHW = block.first(tower_BCHW, "relu")
-            if block.squeeze is None:
-                tower_BCHW = block.second.add_to(tower_BCHW, branch_BCHW)
-            else:
-                tower_BCHW = self._excite(block.squeeze, block.second(branch_BCHW), tower_BCHW)
-        reduced_BX = layers.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
-        wdl_B3 = layers.value_output.of_rows(layers.value_hidden.of_rows(reduced_BX, "relu"))
-        return layers.policy(tower_BCHW), wdl_B3
-
-    def _excite(self, squeeze: Squeeze, branch_BCHW: Tensor, skip_BCHW: Tensor) -> Tensor:
-        """relu(skip + scale * branch + shift)."""
-        # mean(dim=(2, 3)) gives the same and is twice to five times as slow in bf16.
-        pooled_BC = functional.avg_pool2d(branch_BCHW, self.board).flatten(1)
-        units_BU = squeeze.squeeze.of_rows(pooled_BC, "relu")
-        # oneDNN's sigmoid: torch's rounds whole vectors and what is left over differently (in fp32).
-        scale_BC11 = squeeze.scale.of_rows(units_BU, "sigmoid")[:, :, None, None]
-        shift_BC11 = squeeze.shift.of_rows(units_BU)[:, :, None, None]
-        return skip_BCHW.addcmul_(branch_BCHW, scale_BC11).add_(shift_BC11).relu_()
+        return self.layers(planes_BCHW)
 
 
 class Packer:
@@ -205,7 +70,7 @@ class Packer:
             Block(
                 self._convolution(folded, f"blocks.{number}.first.conv"),
                 self._convolution(folded, f"blocks.{number}.second.conv"),
-                self._squeeze(folded, f"blocks.{number}.se") if self.config.se_ratio else None,
+                self._excitation(folded, number) if self.config.se_ratio else None,
             )
             for number in range(self.config.blocks)
         )
@@ -222,7 +87,7 @@ class Packer:
             value_output=self._fully_connected(folded["value.output.weight"], folded["value.output.bias"]),
         )
 
-    def _policy(self, folded: Mapping[str, Tensor]) -> ConvolutionalPolicy | AttentionPolicy:
+    def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         if self.config.policy_head == "convolution":
             return ConvolutionalPolicy(
                 self._convolution(folded, "policy.hidden.conv"), self._convolution(folded, "policy.output")
@@ -236,6 +101,10 @@ class Packer:
             promotion_OC=folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True),
         )
 
+    def _excitation(self, folded: Mapping[str, Tensor], number: int) -> Excitation:
+        """Of block `number`."""
+        return self._squeeze(folded, f"blocks.{number}.se")
+
     def _squeeze(self, folded: Mapping[str, Tensor], name: str) -> Squeeze:
         scale_CU, shift_CU = folded[f"{name}.excite.weight"].chunk(2)
         scale_bias_C, shift_bias_C = folded[f"{name}.excite.bias"].chunk(2)
@@ -243,9 +112,10 @@ class Packer:
             self._fully_connected(folded[f"{name}.squeeze.weight"], folded[f"{name}.squeeze.bias"]),
             self._fully_connected(scale_CU, scale_bias_C),
             self._fully_connected(shift_CU, shift_bias_C),
+            self.board,
         )
 
-    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> Packed:
+    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> Convolution:
         weight = folded[f"{name}.weight"]
         input_shape = [self.batch_size, weight.shape[1], *self.board]
         return self._pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape)

@@ -24,6 +24,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.health.gpu_usage import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.precision import evaluation_precision
 from alphazero.pipeline.shown_texts import game_text
 from alphazero.pipeline.sources.gate import Gate
 from alphazero.pipeline.sources.generation_figures import GenerationFigures, Totals
@@ -195,13 +196,13 @@ class Generations:
         if self._evaluator is not None:
             self._evaluator.load(tensors)
             return
-        precision = self._own.evaluation_precision
+        device = self._job.runtime.device
         self._evaluator = make_evaluator(
             tensors,
             config.network,
             self._spec,
-            self._job.runtime.device,
-            config.training.precision if precision == "training" else precision,
+            device,
+            evaluation_precision(self._own.evaluation_precision, config.training.precision, device),
             self._own.evaluation_batch,
         )
 

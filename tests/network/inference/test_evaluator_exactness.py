@@ -65,7 +65,7 @@ def check_shape(name: str, precision: str, batch_sizes: tuple[int, ...]) -> None
     assert np.median(expected.wdl.max(axis=1)) < 0.999
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_company_place_padding_and_threads_change_no_bit(name, precision):
     """One batch size for all of one run is promised; that even another changes nothing is welcome."""
@@ -73,7 +73,7 @@ def test_company_place_padding_and_threads_change_no_bit(name, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "int8"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_company_changes_no_bit_at_any_batch_size(name, precision):
     check_shape(name, precision, (16, 32, 64, 128, 7, 100))

@@ -104,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
     if args.solved:
         return eval_solved.run(args, device)
     eval_solved.refuse_flags(args)
+    if args.precision == "int8":
+        raise ConfigError("--precision int8: is for --solved; expected one of fp32, bf16, fp16 with --data")
     if not args.data:
         raise ConfigError(
             "expected --data PATH... with known games, or --solved for exact truth of Connect Four"
