@@ -23,6 +23,7 @@ from alphazero.config import Config, load_config
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.precision import EVALUATION_PRECISIONS
 from alphazero.network.weights.weights import load_network
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import Played, new_cache, new_lane, play
@@ -40,7 +41,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--mebibytes", type=whole(1, 1 << 20), default=64)
     parser.add_argument("--batch", type=batch_size, help="positions of an evaluation (default: the preset's)")
     parser.add_argument("--threads", type=threads, default=1)
-    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="bf16")
+    parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
     args = parser.parse_args(arguments)
     torch.set_num_threads(args.threads)
     config = load_config(args.config, {})

@@ -141,7 +141,7 @@ def text(figures: dict[str, object]) -> str:
             "evaluations/s",
             "divergence",
             "largest",
-            "distance of values",
+            "value distance",
             "99 %",
             "other best move",
         )
@@ -163,7 +163,7 @@ def text(figures: dict[str, object]) -> str:
         [
             *table(lines, "lrrrrrr"),
             "",
-            f"{figures['positions']} positions beside fp32. Divergence: Kullback-Leibler, of policies, in nats;",
+            f"{figures['positions']} positions beside fp32. Divergence: Kullback-Leibler, of policies;",
             "value distance: of win minus loss, and its 99th percentile; other best move: share of positions",
         ]
     )

@@ -51,8 +51,8 @@ def require_int8(device: torch.device, flag: str = "--precision") -> None:
 def evaluation_precision(asked: str, training: str, device: torch.device) -> str:
     """The arithmetic of self-play. asked: one by name, `training` for that of training, or `auto`.
 
-    auto: int8 where the device has it, which plays twice as fast as bf16 (docs/performance.md), else that of
-    training. Raises ConfigError for int8 where there is none.
+    auto: int8 where the device has it, which is faster than bf16 (docs/performance.md), else as in training.
+    Raises ConfigError for int8 where there is none.
     """
     if asked == "auto":
         return training if why_not_int8(device) else INT8
