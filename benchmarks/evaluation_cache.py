@@ -21,10 +21,11 @@ from alphazero.cli.flags.numbers import batch_size, count, threads, whole
 from alphazero.cli.flags.parser import Parser
 from alphazero.config import Config, load_config
 from alphazero.games.registry import get_spec
-from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.ladder import evaluator_for_self_play
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import EVALUATION_PRECISIONS
 from alphazero.network.weights.weights import load_network
+from alphazero.search.batched import Evaluator
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import Played, new_cache, new_lane, play
 
@@ -57,7 +58,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     return figures_of(measured["without"], measured["with"])
 
 
-def evaluator_of(config: Config, args: argparse.Namespace) -> NetworkEvaluator:
+def evaluator_of(config: Config, args: argparse.Namespace) -> Evaluator:
     """The network of the weights, or an untrained one of the preset."""
     spec, device = get_spec(config.network.game), torch.device("cpu")
     if args.weights:
@@ -65,7 +66,7 @@ def evaluator_of(config: Config, args: argparse.Namespace) -> NetworkEvaluator:
     else:
         network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0)).eval()
     size = args.batch or config.self_play.evaluation_batch
-    return NetworkEvaluator(network, spec, device, args.precision, size)
+    return evaluator_for_self_play(network, device, args.precision, size)
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Measured:
 
 def generation(
     config: Config,
-    evaluator: NetworkEvaluator,
+    evaluator: Evaluator,
     lanes: list[_core.SelfPlayGame],
     cache: _core.EvaluationCache | None,
     args: argparse.Namespace,
@@ -102,7 +103,7 @@ def generation(
 
 def play_for(
     config: Config,
-    evaluator: NetworkEvaluator,
+    evaluator: Evaluator,
     lanes: list[_core.SelfPlayGame],
     moves: int,
     cache: _core.EvaluationCache | None,

@@ -17,7 +17,7 @@ from alphazero.doctor.figures import PresetFigures
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.games.registry import get_spec
 from alphazero.host.memory import HostMemory
-from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.ladder import evaluator_for_self_play
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import evaluation_precision, fast_precisions
 from alphazero.search.settings import self_play_settings
@@ -205,9 +205,7 @@ def _play_speed(
     """Positions to train on and evaluations per second over all ranks, and how the first was got."""
     own = config.self_play
     precision = evaluation_precision(own.evaluation_precision, config.training.precision, runtime.device)
-    evaluator = NetworkEvaluator(
-        network.eval(), network.spec, runtime.device, precision, own.evaluation_batch
-    )
+    evaluator = evaluator_for_self_play(network.eval(), runtime.device, precision, own.evaluation_batch)
     lanes = [new_lane(number) for number in lanes_of(runtime.rank, runtime.world_size, own.lanes)]
     search = self_play_settings(config.search, own, config.training.seed)
 

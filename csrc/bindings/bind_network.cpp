@@ -165,7 +165,8 @@ void bind_network(nb::module_& module) {
              "shift"_a.noconvert(), "output"_a.noconvert(),
              "output = max(0, skip + branch * scale + shift).");
   const char* about_bytes =
-      "skip = the byte of skip * skip_step + branch * scale + shift in steps of output_step, in place; branch "
+      "skip = the byte of skip * skip_step + branch * scale + shift in steps of output_step, in place; "
+      "branch "
       "f32 or bf16 (u16) [positions, squares, channels], skip u8, scale and shift f32 [positions, channels].";
   module.def("excite_bytes", &excite_bytes<float>, "branch"_a.noconvert(), "scale"_a.noconvert(),
              "shift"_a.noconvert(), "skip_step"_a, "output_step"_a, "skip"_a.noconvert(), about_bytes);

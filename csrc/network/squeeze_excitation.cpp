@@ -31,12 +31,9 @@ float as_float(float value) { return value; }
 float as_float(Bf16 value) { return widened(value); }
 
 template <typename Number>
-__attribute__((always_inline)) inline void excite_bytes_row(const Number* __restrict branch,
-                                                            std::size_t channels,
-                                                            const float* __restrict scale,
-                                                            const float* __restrict shift, float skip_step,
-                                                            float bytes_per_one,
-                                                            std::uint8_t* __restrict skip) {
+__attribute__((always_inline)) inline void excite_bytes_row(
+    const Number* __restrict branch, std::size_t channels, const float* __restrict scale,
+    const float* __restrict shift, float skip_step, float bytes_per_one, std::uint8_t* __restrict skip) {
   for (std::size_t c = 0; c < channels; ++c) {
     const float value = static_cast<float>(skip[c]) * skip_step + as_float(branch[c]) * scale[c] + shift[c];
     const float bytes = value * bytes_per_one + 0.5F;

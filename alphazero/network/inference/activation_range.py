@@ -1,33 +1,26 @@
 """How large a network's activations become, layer by layer, in positions of random games.
 
-Random games need no data, and reach about the largest activations of real ones: see docs/performance.md,
-"Evaluations in int8". They are the same for everybody, so that equal weights are quantised alike.
+Random games reach about the largest activations of real ones: see docs/performance.md, "Evaluations in int8".
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from alphazero.errors import WeightsError
-from alphazero.games.core_types import Line
-from alphazero.games.registry import make_line
-from alphazero.games.spec import GameSpec
 from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.inference.random_positions import random_positions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.planes import expand_planes
 
 # Shapes: B positions, N bytes of a packed position, C channels, H x W board.
 
-NUM_POSITIONS = 64
-# Random games of chess are not over much earlier, those of small boards are.
-MOST_PLIES = 80
 # Bits of a range: sums of fp32 end differently in their last bits on other processors and numbers of threads.
 RANGE_BITS = 8
 
@@ -40,7 +33,8 @@ class ActivationRange:
 
     def __init__(self, network: AlphaZeroNet) -> None:
         self._forward = ModuleForward(network, torch.device("cpu"), torch.float32, compiled=False)
-        self._planes_BCHW = _planes(network.spec)
+        packed_BN = torch.from_numpy(random_positions(network.spec.name)[0])
+        self._planes_BCHW = expand_planes(packed_BN, network.spec, torch.channels_last)
         self._largest: dict[str, float] = {}
         for name in rectified_modules(network.config.blocks, network.config.policy_head):
             module = self._forward.network.get_submodule(name)
@@ -74,33 +68,3 @@ def rectified_modules(num_blocks: int, policy_head: str) -> Iterable[str]:
         yield f"blocks.{number}"
     if policy_head == "convolution":
         yield "policy.hidden"
-
-
-def _planes(spec: GameSpec) -> Tensor:
-    packed_BN = torch.from_numpy(np.stack([line.packed() for line in random_lines(spec.name)]))
-    return expand_planes(packed_BN, spec, torch.channels_last)
-
-
-@cache
-def random_lines(game: str) -> tuple[Line, ...]:
-    """NUM_POSITIONS positions of random games, none of them over, from early to late in turn."""
-    draw = random.Random(0)
-    lines: list[Line] = []
-    longest = _usual_plies(game, draw.choice)
-    while len(lines) < NUM_POSITIONS:
-        line = make_line(game)
-        for _ in range(len(lines) * longest // NUM_POSITIONS):
-            line.push(draw.choice(line.legal()))
-            if line.outcome().over:
-                break
-        if not line.outcome().over:
-            lines.append(line)
-    return tuple(lines)
-
-
-def _usual_plies(game: str, choice: Callable[[list[int]], int]) -> int:
-    """Plies that a random game lasts, MOST_PLIES at most."""
-    line = make_line(game)
-    while not line.outcome().over and line.num_plies < MOST_PLIES:
-        line.push(choice(line.legal()))
-    return max(1, line.num_plies)

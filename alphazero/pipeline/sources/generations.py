@@ -24,6 +24,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.games.spec import GameSpec
 from alphazero.health.gpu_usage import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.ladder import EvenLadder
 from alphazero.network.precision import evaluation_precision
 from alphazero.pipeline.shown_texts import game_text
 from alphazero.pipeline.sources.gate import Gate
@@ -60,7 +61,7 @@ class Generations:
         self._services = services
         self._own = config.self_play
         self._settings = self_play_settings(config.search, config.self_play, config.training.seed)
-        self._evaluator: NetworkEvaluator | None = None
+        self._evaluator: NetworkEvaluator | EvenLadder | None = None
         self._cache = new_cache(config.self_play.evaluation_cache)
         self._gate = Gate(job, spec, services) if config.self_play.gate_games else None
         self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)

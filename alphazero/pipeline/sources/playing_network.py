@@ -9,6 +9,7 @@ import torch
 from alphazero.config import NetworkConfig
 from alphazero.games.spec import GameSpec
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.ladder import EvenLadder, evaluator_for_self_play
 from alphazero.network.model.resnet import AlphaZeroNet
 
 
@@ -19,9 +20,9 @@ def make_evaluator(
     device: torch.device,
     precision: str,
     batch_size: int,
-) -> NetworkEvaluator:
+) -> NetworkEvaluator | EvenLadder:
     """An evaluator of these weights; they are taken over, not copied, and no other ones are made first."""
     with torch.device("meta"):
         module = AlphaZeroNet(network, spec)
     module.adopt(tensors)
-    return NetworkEvaluator(module.eval(), spec, device, precision, batch_size)
+    return evaluator_for_self_play(module.eval(), device, precision, batch_size)

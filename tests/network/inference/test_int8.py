@@ -19,18 +19,12 @@ from alphazero.cli.flags.network import add_network_flags
 from alphazero.errors import ConfigError, WeightsError
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference import int8_forward
-from alphazero.network.inference.activation_range import (
-    MOST_PLIES,
-    NUM_POSITIONS,
-    ActivationRange,
-    random_lines,
-    rectified_modules,
-    rounded_up,
-)
+from alphazero.network.inference.activation_range import ActivationRange, rectified_modules, rounded_up
 from alphazero.network.inference.batch_program import PlaneExpander, byte_of_one
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.folding import fold_tensors
 from alphazero.network.inference.int8_forward import Int8Packer, weight_levels
+from alphazero.network.inference.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
 from alphazero.network.planes import expand_planes
 from alphazero.network.precision import EVALUATION_PRECISIONS, evaluation_precision, why_not_int8
 from alphazero.self_play_settings import SelfPlayConfig
@@ -155,9 +149,7 @@ def test_shapes_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("game", GAMES)
 def test_random_games_are_the_same_for_everybody_and_go_from_early_to_late(game):
-    lines = random_lines(game)
-    random_lines.cache_clear()
-    again = random_lines(game)
+    lines, again = random_lines(game), random_lines(game)
     assert [line.key for line in lines] == [line.key for line in again]
     assert len(lines) == NUM_POSITIONS
     assert all(line.legal() and not line.outcome().over for line in lines)
@@ -269,6 +261,7 @@ OLD_INSTRUCTIONS = """
 import json, torch
 from alphazero.network.inference.folding import fold_tensors
 from alphazero.network.inference.int8_forward import Int8Packer, weight_levels
+from alphazero.network.inference.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
 from tests.support.network.evaluator_nets import trained_like
 network = trained_like("connect4", blocks=1, filters=32, se_ratio=0)
 folded = fold_tensors(network.state_dict())

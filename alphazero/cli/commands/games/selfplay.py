@@ -83,7 +83,7 @@ def play(args: argparse.Namespace, config: Config) -> int:
 
     from alphazero.data.store.growing import GrowingStore
     from alphazero.network.device import choose_device
-    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.inference.ladder import evaluator_for_self_play
     from alphazero.run.console import showing
     from alphazero.selfplay.recording import Recording
     from alphazero.training.checkpoint.any_weights import open_network
@@ -91,9 +91,7 @@ def play(args: argparse.Namespace, config: Config) -> int:
 
     device = choose_device(args.device, 0, os.environ)
     network, _ = open_network(args.weights, device)
-    evaluator = NetworkEvaluator(
-        network, network.spec, device, args.precision, config.self_play.evaluation_batch
-    )
+    evaluator = evaluator_for_self_play(network, device, args.precision, config.self_play.evaluation_batch)
     store = GrowingStore(args.out, network.spec.name)
     stop = StopRequest()
     started = time.monotonic()
