@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,53 +64,25 @@ class QuantisedConvolution:
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
         """See Convolution."""
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise(
-            input_BCHW,
-            self.input_step,
-            0,
-            self.weight,
-            self.weight_step_O,
-            self.zero_O,
-            self.bias_O,
-            ONES,
-            self.padding,
-            ONES,
-            1,
-            self.output_step,
-            0,
-            self.output_dtype,
-            activation,
-            [],
-            "",
+            *self._operands(input_BCHW), *self._how(), activation, [], ""
         )
         return output_BOHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
         """See Convolution; the sum comes in steps of sum_step and leaves in those of output_step."""
+        added = (self.sum_step, 0, "sum", 1.0)
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise.binary(
-            input_BCHW,
-            self.input_step,
-            0,
-            self.weight,
-            self.weight_step_O,
-            self.zero_O,
-            sum_BCHW,
-            self.bias_O,
-            ONES,
-            self.padding,
-            ONES,
-            1,
-            self.output_step,
-            0,
-            self.output_dtype,
-            self.sum_step,
-            0,
-            "sum",
-            1.0,
-            "relu",
-            [],
-            "",
+            *self._operands(input_BCHW), sum_BCHW, *self._how(), *added, "relu", [], ""
         )
         return output_BOHW
+
+    def _operands(self, input_BCHW: Tensor) -> tuple[Any, ...]:
+        """What is multiplied: numbers, what their 1 stands for, what is 0."""
+        return input_BCHW, self.input_step, 0, self.weight, self.weight_step_O, self.zero_O
+
+    def _how(self) -> tuple[Any, ...]:
+        """Bias, stride, padding, dilation, groups; what a 1 of the output stands for, what is 0, its type."""
+        return self.bias_O, ONES, self.padding, ONES, 1, self.output_step, 0, self.output_dtype
 
 
 @dataclass(frozen=True)

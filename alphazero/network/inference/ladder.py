@@ -81,7 +81,7 @@ def evaluator_for_self_play(
 class EvenLadder(EvaluatorLadder):
     """A ladder for self-play on the CPU: a position is evaluated alike, to the bit, in all of its sizes.
 
-    Which sizes do so is tried on positions of random games, with each weights anew; the others are left out.
+    Sizes that differ from the largest on positions of random games are left out; new weights are tried anew.
     """
 
     def __init__(
