@@ -193,8 +193,8 @@ class Engine:
     def grow(self, blocks: int) -> None:
         """Let `blocks` residual blocks take part from the next pass on; collective.
 
-        New ones are the identity, so that the network says what it said before; how large their updates are
-        is begun with by what the last block before them has seen.
+        New ones are the identity, so that the network says what it said before. Adam scales their first
+        updates by the second moments of the last block that took part.
         """
         self._hear()
         before = self.network.active_blocks
