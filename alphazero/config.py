@@ -190,13 +190,6 @@ class TrainingConfig:
     )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
     zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
-    grow: tuple[str, ...] = setting(
-        (),
-        "residual blocks that take part in training from a step on, BLOCKS@STEP ... up to blocks, as "
-        "'3@0 5@2000 8@6000'; none: all from the start",
-        pattern="[1-9][0-9]{0,2}@(0|[1-9][0-9]{0,8})",
-        expected="BLOCKS@STEP, as 5@0",
-    )
     ema_decay: float = setting(
         0.0,
         "decay of the exponential moving average (EMA) of the weights, which is then what is validated and "

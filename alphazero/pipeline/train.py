@@ -52,7 +52,6 @@ from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.exchange import Exchange
-from alphazero.training.growth import Growth
 from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.device_settings import apply_device_settings
 from alphazero.training.loop.job import Job
@@ -103,7 +102,6 @@ def _train(
     notices = [*request.notices, *kept.told(), *first, *decided(config, settings), *batch_lines]
     notices += apply_device_settings(config.training, runtime.device)
     changes = check_same_run(start.run, saved, config) if saved else []
-    Growth.of(config)  # refused before games are read
     network = starting.build(start.resumed)
     precision = choose_precision(
         config.training,

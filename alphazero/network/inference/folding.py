@@ -52,21 +52,6 @@ def fold_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return folded
 
 
-def working_blocks(folded: Mapping[str, Tensor], num_blocks: int) -> list[int]:
-    """The blocks of the tower, by number, that change anything; the others need not be computed.
-
-    A block does nothing whose branch ends in zeros, as before training, and as those do that are to take
-    part in training later (training/growth.py).
-    """
-    return [number for number in range(num_blocks) if not _is_identity(folded, f"blocks.{number}")]
-
-
-def _is_identity(folded: Mapping[str, Tensor], block: str) -> bool:
-    # Squeeze-excitation of zeros shifts by what its biases make of them.
-    ends = ("second.conv.weight", "second.conv.bias", "se.squeeze.bias", "se.excite.bias")
-    return not any(folded[f"{block}.{end}"].any() for end in ends if f"{block}.{end}" in folded)
-
-
 def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
     """Raises ValueError, one line, when `named` is not a state dict of the same shapes."""
     for name, wanted in network_tensors.items():

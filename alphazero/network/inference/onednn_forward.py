@@ -9,7 +9,7 @@ from torch import Tensor
 
 from alphazero.config import NetworkConfig
 from alphazero.games.spec import GameSpec
-from alphazero.network.inference.folding import fold_tensors, working_blocks
+from alphazero.network.inference.folding import fold_tensors
 from alphazero.network.inference.onednn_layers import (
     ONES,
     AttentionPolicy,
@@ -72,7 +72,7 @@ class Packer:
                 self._convolution(folded, f"blocks.{number}.second.conv"),
                 self._excitation(folded, number) if self.config.se_ratio else None,
             )
-            for number in working_blocks(folded, self.config.blocks)
+            for number in range(self.config.blocks)
         )
         hidden_OX = folded["value.hidden.weight"]
         # Columns come as (channel, square), the picture lies as (square, channel).

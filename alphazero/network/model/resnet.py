@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -52,8 +51,7 @@ class ResidualBlock(nn.Module):
 class AlphaZeroNet(nn.Module):
     """Policy, value and optionally moves left of positions of one game.
 
-    Weights are drawn from `generator` (torch's global one if None), see `initialise`. active_blocks: so many
-    blocks of the tower are computed, the first ones; the others are the identity (training/growth.py).
+    Weights are drawn from `generator` (torch's global one if None), see `initialise`.
     Raises ConfigError when se_ratio does not divide filters.
     """
 
@@ -66,7 +64,6 @@ class AlphaZeroNet(nn.Module):
         se_units = squeeze_units(config)
         self.input = ConvNorm(spec.num_planes, config.filters, 3)
         self.blocks = nn.Sequential(*(ResidualBlock(config.filters, se_units) for _ in range(config.blocks)))
-        self.active_blocks = config.blocks
         self.policy = make_policy_head(config, spec)
         self.value = ValueHead(config, spec)
         self.moves_left = MovesLeftHead(config, spec) if config.moves_left else None
@@ -74,9 +71,7 @@ class AlphaZeroNet(nn.Module):
 
     def forward(self, planes_BCHW: Tensor) -> NetworkOutput:
         """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput."""
-        tower_BCHW = self.input(planes_BCHW, rectifies=True)
-        for block in islice(self.blocks, self.active_blocks):
-            tower_BCHW = block(tower_BCHW)
+        tower_BCHW = self.blocks(self.input(planes_BCHW, rectifies=True))
         moves_left_B1 = None if self.moves_left is None else self.moves_left(tower_BCHW)
         return NetworkOutput(self.policy(tower_BCHW), self.value(tower_BCHW), moves_left_B1)
 

@@ -19,7 +19,6 @@ from alphazero.run.run_directory import RunDirectory
 from alphazero.text import counted
 from alphazero.training.checkpoint.checkpoint import TrainingState
 from alphazero.training.exchange import Exchange
-from alphazero.training.growth import FLAG
 from alphazero.training.loop.job import Job
 
 WAYS_ON = "the same, or --fresh-start"
@@ -45,8 +44,6 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
     )
     for name, before, now in pairs:
         _require_same(run, saved.step, name, before, now)
-    grow = saved.config["training"].get("grow", [])
-    _require_same(run, saved.step, FLAG, " ".join(grow), " ".join(config.training.grow))
     first = str(saved.config["training"].get("init_weights", ""))
     _require_same(run, saved.step, "--init-weights", first, config.training.init_weights, WAYS_FROM_OTHERS)
     return told_changes(changes)

@@ -185,24 +185,6 @@ class Engine:
             self._flat.timed = timed
         time_collectives(timed)
 
-    @property
-    def active_blocks(self) -> int:
-        """Residual blocks that take part in training."""
-        return self.network.active_blocks
-
-    def grow(self, blocks: int) -> None:
-        """Let `blocks` residual blocks take part from the next pass on; collective.
-
-        New ones are the identity, so that the network says what it said before. Adam scales their first
-        updates by the second moments of the last block that took part.
-        """
-        self._hear()
-        before = self.network.active_blocks
-        for number in range(before, blocks):
-            self._state.take_over_scale(f"blocks.{before - 1}.", f"blocks.{number}.")
-        self.network.active_blocks = blocks
-        self._module.forget_graphs()
-
     def accumulate(self, micro_batch: MicroBatch, num_micro_batches: int) -> LossTerms:
         """Forward and backward of one micro-batch of the step's `num_micro_batches` over all ranks.
 

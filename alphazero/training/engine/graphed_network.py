@@ -106,10 +106,6 @@ class GraphedNetwork:
         outputs = _Replay.apply(self._token, self._recording, packed_BN)  # type: ignore[no-untyped-call]
         return NetworkOutput(*outputs)
 
-    def forget(self) -> None:
-        """Record the next pass anew."""
-        self._recording = None
-
     def _record(self, packed_BN: Tensor) -> None:
         self._recording = None  # first: its memory is needed
         try:
@@ -177,10 +173,8 @@ class _Recording:
         self._outputs = [output for output in outputs if output is not None]
 
     def _backward(self) -> None:
-        # A block that takes no part (training/growth.py) has no gradients: what was made of them stays zero.
-        gradients = torch.autograd.grad(self._outputs, self._parameters, self._gradients, allow_unused=True)
-        pairs = [(made, new) for made, new in zip(self._made, gradients, strict=True) if new is not None]
-        torch._foreach_copy_([made for made, _ in pairs], [new for _, new in pairs])
+        gradients = torch.autograd.grad(self._outputs, self._parameters, self._gradients)
+        torch._foreach_copy_(self._made, list(gradients))
 
     def _both(self) -> None:
         self._forward()

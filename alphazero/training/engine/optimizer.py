@@ -12,10 +12,9 @@ from torch import nn
 from alphazero.config import OptimizerConfig
 
 # Per-parameter tensors of the optimizers, by their name in the settings; `step` is a counter apart.
-SECOND_MOMENT = "exp_avg_sq"
 STATE_KEYS = {
-    "adamw": ("exp_avg", SECOND_MOMENT),
-    "adam": ("exp_avg", SECOND_MOMENT),
+    "adamw": ("exp_avg", "exp_avg_sq"),
+    "adam": ("exp_avg", "exp_avg_sq"),
     "sgd": ("momentum_buffer",),
 }
 

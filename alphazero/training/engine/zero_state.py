@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from alphazero.training.engine.optimizer import SECOND_MOMENT, STATE_KEYS
+from alphazero.training.engine.optimizer import STATE_KEYS
 
 
 class ZeroState:
@@ -91,19 +91,6 @@ class ZeroState:
         for name, parameter in self._parameters.items():
             for key in self._keys:
                 self._set_whole(parameter, key, state[f"{name}/{key}"])
-
-    def take_over_scale(self, source: str, target: str) -> None:
-        """Give the parameters below `target` the second moments of those below `source` (Adam).
-
-        The counts of steps are of all parameters, so that moments which begin at zero late would not be
-        corrected for it, and the first updates would be several times too large.
-        """
-        if SECOND_MOMENT not in self._keys:
-            return
-        for name, parameter in self._parameters.items():
-            if name.startswith(source):
-                moments = self._whole(parameter, SECOND_MOMENT)
-                self._set_whole(self._parameters[target + name.removeprefix(source)], SECOND_MOMENT, moments)
 
     def _whole(self, parameter: Any, key: str | None) -> torch.Tensor:  # noqa: ANN401
         if self._stage == 0:

@@ -19,7 +19,6 @@ from alphazero.training.batch.memory_probe import is_out_of_memory
 from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
 from alphazero.training.checkpoint import files as checkpoint_files
 from alphazero.training.engine.engine import Engine
-from alphazero.training.growth import Growth
 from alphazero.training.loop.data_source import DataSource
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.position import Outcome, Position
@@ -57,8 +56,6 @@ class Trainer:
         self._source = source
         self._validate = validate
         self._services = services
-        self._growth = Growth.of(job.config)
-        engine.network.active_blocks = self._growth.blocks_at(max(0, position.step - 1))
         self._exchange = services.exchange
         self._console = services.console
         self._started = time.monotonic()
@@ -136,17 +133,8 @@ class Trainer:
                 return wishes
         return Wish.NOTHING
 
-    def _grow(self) -> None:
-        """Let the blocks take part that the next step is to have."""
-        blocks, before = self._growth.blocks_at(self.position.step), self._engine.active_blocks
-        if blocks != before:
-            self._hear_of_last_step()
-            self._engine.grow(blocks)
-            self._console.say(f"step {self.position.step + 1}: {blocks} blocks take part, {before} before")
-
     def _train_step(self, micro_batches: list[MicroBatch]) -> Wish:
         """One step of all ranks, or none of it where one rank's memory did not hold it; all ranks' wishes."""
-        self._grow()
         position, count = self.position, self.plan.num_micro_batches
         sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=self._job.runtime.device)
         with self._clock.part(Part.COMPUTE):

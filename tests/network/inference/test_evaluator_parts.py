@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from alphazero.games.registry import get_spec
-from alphazero.network.inference import onednn_forward
 from alphazero.network.inference.batch_program import BatchProgram, PlaneExpander
-from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.folding import fold_batch_norm, fold_tensors
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.onednn_forward import OneDnnForward
@@ -23,7 +21,6 @@ from alphazero.network.inference.runner import (
     cudnn_by_rule,
 )
 from alphazero.network.planes import expand_planes
-from alphazero.network.precision import why_not_int8
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
 
 CPU = torch.device("cpu")
@@ -60,33 +57,6 @@ def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
     places = policy_places(network.config, network.spec)
     assert fused[0].shape == (6, places.size)
     torch.testing.assert_close(modules[0][:, list(places.place)], whole.policy_BA, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("se_ratio", [0, 4])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-def test_blocks_that_do_nothing_are_not_computed_and_change_no_bit(precision, se_ratio, monkeypatch):
-    """As those that take part in training later."""
-    if precision == "int8" and why_not_int8(CPU):
-        pytest.skip(why_not_int8(CPU))
-    game = "connect4"
-    network = trained_like(game, blocks=4, se_ratio=se_ratio)
-    calibrate(network, positions(game, 64)[0])
-    for number in (1, 3):
-        block = network.blocks[number]
-        ends = [block.second.norm.weight, block.second.norm.bias]
-        if block.se:
-            ends += [block.se.squeeze.bias, block.se.excite.bias]
-        for tensor in ends:
-            nn.init.zeros_(tensor)
-    batch = positions(game, 16, seed=9)
-    evaluator = NetworkEvaluator(network.eval(), network.spec, CPU, precision, 16)
-    assert len(evaluator.program.forward.layers.blocks) == 2
-    found = evaluator(*batch)
-    monkeypatch.setattr(onednn_forward, "working_blocks", lambda folded, num_blocks: range(num_blocks))
-    whole = NetworkEvaluator(network, network.spec, CPU, precision, 16)
-    assert len(whole.program.forward.layers.blocks) == 4
-    for one, other in zip(found, whole(*batch), strict=True):
-        assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
 def test_folding_leaves_no_batch_norm():
