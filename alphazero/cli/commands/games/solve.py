@@ -1,4 +1,4 @@
-"""`alphazero solve`: the exact value of a Connect Four position; the table of positions made by it."""
+"""`alphazero solve`: the exact value of a Connect Four position, and what is made by it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from alphazero.cli.commands.games import solve_early
+from alphazero.cli.commands.games import solve_early, solve_targets
 from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError, GameInputError
 
@@ -56,24 +56,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=numbers.count,
         default=100,
         metavar="N",
-        help="positions of each class for --make-table, of the table for --make-early (default: 100)",
+        help="positions of each class for --make-table, of the table for --make-early, of each stretch of "
+        "plies for --targets (default: 100)",
     )
     parser.add_argument(
         "--seed",
         type=numbers.seed,
         default=0,
         metavar="N",
-        help="seed of the random games that these positions come from (default: 0)",
+        help="seed of the random games that these positions come from, or of the draw for --targets "
+        "(default: 0)",
+    )
+    parser.add_argument(
+        "--num-threads",
+        type=numbers.threads,
+        metavar="N",
+        help="with --make-early and --targets: solvers side by side, which share --table-mib (default: 1)",
     )
     solve_early.configure(parser)
+    solve_targets.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Solve, print: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
+    check_flags(args)
     if args.make_early is not None:
         check_memory(args.table_mib)
         return solve_early.run(args)
-    solve_early.refuse_flags(args)
+    if args.targets is not None:
+        check_memory(args.table_mib)
+        return solve_targets.run(args)
     if args.make_table is not None:
         return make_table(args)
     line = read_moves(args.moves)
@@ -90,6 +102,20 @@ def run(args: argparse.Namespace) -> int:
         for column, value in named.items():
             print(f"column {column}: {value}")
     return 0
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Raises ConfigError for two tasks at once, and for a flag of a task that was not asked for."""
+    tasks = [name for name in ("make_table", "make_early", "targets") if getattr(args, name) is not None]
+    if len(tasks) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in tasks[:2])
+        raise ConfigError(f"{first}, {second}: expected one of them")
+    if args.num_threads is not None and not {"make_early", "targets"} & set(tasks):
+        raise ConfigError("--num-threads: only with --make-early and --targets")
+    if "make_early" not in tasks:
+        solve_early.refuse_flags(args)
+    if "targets" not in tasks:
+        solve_targets.refuse_flags(args)
 
 
 def read_moves(text: str) -> _core.Connect4Line:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from alphazero.cli.flags import numbers
 from alphazero.errors import ConfigError
 from alphazero.files import given_path
 
@@ -25,19 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="with --make-early: leave out positions of these sets of lines 'moves score'",
     )
-    parser.add_argument(
-        "--num-threads",
-        type=numbers.threads,
-        metavar="N",
-        help="with --make-early: solvers side by side, which share --table-mib (default: 1)",
-    )
 
 
 def refuse_flags(args: argparse.Namespace) -> None:
     """Raises ConfigError for a flag that means nothing without --make-early."""
-    for name in ("not_in", "num_threads"):
-        if getattr(args, name) is not None:
-            raise ConfigError(f"--{name.replace('_', '-')}: only with --make-early")
+    if args.not_in is not None:
+        raise ConfigError("--not-in: only with --make-early")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.evaluation.solved_drawing import Drawing, extend_table, names_of
     from alphazero.run.console import showing
 
-    if args.moves or args.each or args.json or args.make_table is not None:
-        raise ConfigError("--make-early: expected no moves and none of --moves, --json and --make-table")
+    if args.moves or args.each or args.json:
+        raise ConfigError("--make-early: expected no moves and neither --moves nor --json")
     excluded = names_of(read_sets(args.not_in)) if args.not_in else frozenset()
     table = extend_table(
         args.make_early, Drawing(args.seed, excluded), args.count, args.table_mib, args.num_threads or 1
