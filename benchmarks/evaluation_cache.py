@@ -25,7 +25,7 @@ from alphazero.network.inference.ladder import evaluator_for_self_play
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.precision import EVALUATION_PRECISIONS
 from alphazero.network.weights.weights import load_network
-from alphazero.search.batched import Evaluator
+from alphazero.search.batched import PoolEvaluator
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay.worker import Played, new_cache, new_lane, play
 
@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     return figures_of(measured["without"], measured["with"])
 
 
-def evaluator_of(config: Config, args: argparse.Namespace) -> Evaluator:
+def evaluator_of(config: Config, args: argparse.Namespace) -> PoolEvaluator:
     """The network of the weights, or an untrained one of the preset."""
     spec, device = get_spec(config.network.game), torch.device("cpu")
     if args.weights:
@@ -84,7 +84,7 @@ class Measured:
 
 def generation(
     config: Config,
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     lanes: list[_core.SelfPlayGame],
     cache: _core.EvaluationCache | None,
     args: argparse.Namespace,
@@ -103,7 +103,7 @@ def generation(
 
 def play_for(
     config: Config,
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     lanes: list[_core.SelfPlayGame],
     moves: int,
     cache: _core.EvaluationCache | None,

@@ -112,6 +112,7 @@ class Watched:
     def __init__(self, evaluator: NetworkEvaluator) -> None:
         self._evaluator = evaluator
         self.batch_size = evaluator.batch_size
+        self.batches_ahead = evaluator.batches_ahead
         self.waited_s = 0.0
 
     def submit(

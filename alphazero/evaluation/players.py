@@ -13,7 +13,7 @@ import numpy.typing as npt
 from alphazero import _core
 from alphazero.games.core_types import Line
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
-from alphazero.search.batched import Evaluator
+from alphazero.search.batched import PoolEvaluator
 from alphazero.search.line_search import search_lines
 
 SOLVED_GAME = "connect4"
@@ -107,7 +107,7 @@ def _evaluate(
 
 
 def search_thinker(
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     settings: _core.SearchSettings,
     *,
     cache: _core.EvaluationCache | None = None,
@@ -126,7 +126,7 @@ def search_thinker(
 
 
 def search_player(
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     settings: _core.SearchSettings,
     *,
     cache: _core.EvaluationCache | None = None,

@@ -1,4 +1,4 @@
-"""Searches side by side: their leaves go to the network in batches, two groups in turn."""
+"""Searches side by side, in groups that take turns: their leaves go to the network in batches."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from alphazero.errors import ConfigError
 from alphazero.games.core_types import Pool
 
 # Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
-
-NUM_GROUPS = 2  # one is searched while the other is evaluated
 
 
 class Evaluation(Protocol):
@@ -37,7 +35,6 @@ class Evaluator(Protocol):
 
     @property
     def batch_size(self) -> int: ...
-
     def submit(
         self,
         packed: npt.NDArray[np.uint8],
@@ -45,6 +42,15 @@ class Evaluator(Protocol):
         legal_offset: npt.NDArray[np.int32],
     ) -> Pending:
         """Begin to evaluate packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]."""
+        ...
+
+
+class PoolEvaluator(Evaluator, Protocol):
+    """One for searches side by side."""
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that it pays to submit before the first one's result; 1 where submit evaluates at once."""
         ...
 
 
@@ -63,12 +69,13 @@ def num_trees(settings: _core.SearchSettings, batch_size: int) -> int:
     return batch_size // settings.leaves
 
 
-def run_pool(pool: Pool, evaluator: Evaluator, after_batch: Callable[[int], bool]) -> bool:
-    """Search and evaluate until nothing is left to do.
+def run_pool(pool: Pool, evaluator: PoolEvaluator, after_batch: Callable[[int], bool]) -> bool:
+    """Search and evaluate until nothing is left to do. The pool has evaluator.batches_ahead groups.
 
-    While the evaluator works at one group's positions the core searches the other group's trees.
-    after_batch is told the number of positions of each batch that was evaluated; where it says False
-    all is left as it is. Returns True when all is done.
+    Where there are several, the core searches one group's trees while the evaluator works at another's
+    positions. With one, there are half as many trees, and their batches stay full for longer. after_batch is
+    told the number of positions of each batch that was evaluated; where it says False all is left as it is.
+    Returns True when all is done.
     """
     waiting: dict[int, Pending] = {}
     sizes: dict[int, int] = {}
@@ -80,10 +87,11 @@ def run_pool(pool: Pool, evaluator: Evaluator, after_batch: Callable[[int], bool
             waiting[group] = evaluator.submit(packed, legal_index, legal_offset)
             sizes[group] = len(packed)
 
-    for group in range(NUM_GROUPS):
+    groups = range(evaluator.batches_ahead)
+    for group in groups:
         advance(group, None)
     while waiting:
-        for group in range(NUM_GROUPS):
+        for group in groups:
             if group not in waiting:
                 continue
             evaluation = waiting.pop(group).result()

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from alphazero import _core
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game
-from alphazero.search.batched import NUM_GROUPS, Evaluator, num_trees, run_pool
+from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
 
 
 def search_lines(
     lines: Sequence[Line],
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     settings: _core.SearchSettings,
     *,
     cache: _core.EvaluationCache | None = None,
@@ -30,7 +30,7 @@ def search_lines(
         return []
     slots = num_trees(settings, evaluator.batch_size)
     search = get_game(lines[0].NAME).core.line_search(
-        list(lines), settings, slots, NUM_GROUPS, num_threads, cache=cache
+        list(lines), settings, slots, evaluator.batches_ahead, num_threads, cache=cache
     )
 
     def go_on(size: int) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from alphazero import _core
 from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.data.store.growing import GrowingStore
-from alphazero.search.batched import Evaluator
+from alphazero.search.batched import PoolEvaluator
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.worker import new_cache, new_lane, play
@@ -29,7 +29,7 @@ class Recording:
     seed: int
     history_fill: str
     game_name: str
-    evaluator: Evaluator
+    evaluator: PoolEvaluator
     store: GrowingStore
     on_progress: Callable[[int], bool]
     num_threads: int = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from alphazero import _core
 from alphazero.errors import DataError
 from alphazero.games.registry import get_game, history_fill
-from alphazero.search.batched import NUM_GROUPS, Evaluator, num_trees, run_pool
+from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
 
 
 def new_lane(number: int) -> _core.SelfPlayGame:
@@ -62,7 +62,7 @@ def play(
     settings: _core.SelfPlaySettings,
     lanes: Sequence[_core.SelfPlayGame],
     moves: int,
-    evaluator: Evaluator,
+    evaluator: PoolEvaluator,
     *,
     cache: _core.EvaluationCache | None = None,
     fill: str = "fen_only",
@@ -78,10 +78,9 @@ def play(
     GameError for a lane whose moves are not legal or whose game is over, ConfigError for more leaves of a
     tree than the evaluator takes.
     """
-    slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // NUM_GROUPS)))
-    pool = get_game(game_name).core.self_play(
-        settings, slots, NUM_GROUPS, num_threads, history_fill(fill), cache
-    )
+    groups = evaluator.batches_ahead
+    slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
+    pool = get_game(game_name).core.self_play(settings, slots, groups, num_threads, history_fill(fill), cache)
     for lane in lanes:
         pool.add_lane(lane)
     pool.begin(moves)

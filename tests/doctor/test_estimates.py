@@ -23,7 +23,7 @@ def test_a_million_positions_at_a_thousand_a_second():
 def test_the_demo_plays_what_it_trains_on_as_often_as_its_preset_reuses_it():
     (demo,) = estimates([FOUR])
     trained = 18 * 100 * 512
-    assert demo.hours == pytest.approx((trained / 2048 + trained / 8 / 100) / 3600)
+    assert demo.hours == pytest.approx((trained / 2048 + trained / 4 / 100) / 3600)
     assert "Connect Four demo" in demo.job
 
 

@@ -24,6 +24,7 @@ class UniformEvaluator:
     """Every move alike, every position even."""
 
     batch_size = LANES
+    batches_ahead = 2
 
     def submit(self, packed, legal_index, legal_offset) -> MadeUpEvaluation:
         return MadeUpEvaluation(

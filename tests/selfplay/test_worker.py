@@ -43,6 +43,17 @@ def test_games_are_the_same_on_one_rank_and_on_three(game: str, algorithm: str) 
     assert len(games_of(one)) > 3
 
 
+def test_one_group_of_trees_plays_the_games_of_two_in_fewer_batches() -> None:
+    """What the CPU does, which evaluates at once, and a GPU, where one group is searched meanwhile."""
+    settings = self_play_settings(SearchConfig(simulations=10), SelfPlayConfig(opening_plies=4), seed=1)
+    lanes = [new_lane(i) for i in range(20)]
+    one, two = (
+        play("connect4", settings, lanes, 30, MadeUpEvaluator("connect4", 8, ahead)) for ahead in (1, 2)
+    )
+    assert games_of(one) == games_of(two) and len(games_of(one)) > 10
+    assert one.evaluations == two.evaluations and one.batches < two.batches
+
+
 def test_every_game_follows_the_rules_and_has_its_result() -> None:
     finished = played_with(moves=120, resign_threshold=0.0).finished
     for game in finished:

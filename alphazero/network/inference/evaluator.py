@@ -100,6 +100,11 @@ class NetworkEvaluator:
         return twin
 
     @property
+    def batches_ahead(self) -> int:
+        """Batches that it pays to submit before the first one's result: on the CPU submit computes."""
+        return len(self.buffers) if self.device.type == "cuda" else 1
+
+    @property
     def description(self) -> str:
         """How this machine computes it: one line for people."""
         return self.runner.description

@@ -49,6 +49,11 @@ class EvaluatorLadder:
         ]
 
     @property
+    def batches_ahead(self) -> int:
+        """See NetworkEvaluator."""
+        return self._evaluators[-1].batches_ahead
+
+    @property
     def description(self) -> str:
         """How this machine computes it: one line for people."""
         return self._evaluators[-1].description

@@ -60,6 +60,7 @@ def test_bf16_stays_near_fp32():
 def test_two_batches_are_in_flight_and_a_third_is_refused():
     network = trained_like("connect4")
     evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    assert evaluator.batches_ahead == 1  # for on the CPU nothing is gained by the second
     first, second = positions("connect4", 5, seed=1), positions("connect4", 8, seed=2)
     expected = [evaluator(*first), evaluator(*second)]
     pending = [evaluator.submit(*first), evaluator.submit(*second)]

@@ -55,6 +55,7 @@ def test_company_place_and_padding_change_no_bit(precision):
 
 def test_batches_in_flight_do_not_mix():
     evaluator = make(chess_network())
+    assert evaluator.batches_ahead == 2
     batches = [positions("chess", 64, seed) for seed in range(20)]
     expected = [evaluator(*batch) for batch in batches]
     for repeat in range(5):

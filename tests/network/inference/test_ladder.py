@@ -69,6 +69,7 @@ def test_games_are_the_same_with_fewer_positions_a_batch(precision) -> None:
 
     class Watched:
         batch_size = ladder.batch_size
+        batches_ahead = 2
 
         def submit(self, packed, legal_index, legal_offset):
             asked.append(len(packed))

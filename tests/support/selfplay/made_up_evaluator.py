@@ -17,8 +17,9 @@ class MadeUpEvaluation:
 
 
 class MadeUpEvaluator:
-    def __init__(self, game: str, batch_size: int) -> None:
+    def __init__(self, game: str, batch_size: int, batches_ahead: int = 2) -> None:
         self.batch_size = batch_size
+        self.batches_ahead = batches_ahead
         self.positions = 0
 
     def submit(self, packed, legal_index, legal_offset) -> MadeUpEvaluation:
