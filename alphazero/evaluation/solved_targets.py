@@ -85,14 +85,16 @@ class TargetFigures:
 def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list[list[SearchedPosition]]:
     """Up to `count` positions for each of BANDS, at random from the newest games, at most one a game.
 
-    Only positions that are trained on. Raises DataError where the games are not Connect Four's, or none was
-    searched.
+    Only positions that are trained on. Raises DataError where the games are not Connect Four's, or have no
+    such position.
     """
     if store.manifest.game != "connect4":
         raise DataError(f"{store.path}: holds {store.manifest.game}; expected games of connect4")
-    games = [game for game in games_of(store, max(0, store.num_games - newest)) if game.is_searched]
-    if not games:
-        raise DataError(f"{store.path}: no search made these games; expected those of self-play")
+    games = [
+        game
+        for game in games_of(store, max(0, store.num_games - newest))
+        if game.is_searched and "result" in game.values
+    ]
     generator = random.Random(seed)
     generator.shuffle(games)
     found: list[list[SearchedPosition]] = [[] for _ in BANDS]
@@ -107,6 +109,11 @@ def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list
         if reached:
             _, number, plies = min(reached)
             found[number].append(searched_position(game, generator.choice(plies)))
+    if not any(found):
+        raise DataError(
+            f"{store.path}: no search of a position with {BANDS[0][0]} to {BANDS[-1][-1]} stones; "
+            "expected games of self-play"
+        )
     return found
 
 

@@ -29,7 +29,7 @@ from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.worker import new_lane, play
 from tests.support.data.made_up_games import game as chess_game
-from tests.support.data.searched_games import grown, row
+from tests.support.data.searched_games import grown, row, searched
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 
@@ -174,9 +174,13 @@ def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
     chess = grown(tmp_path / "chess", [chess_game("e4 e5", 1)])
     with pytest.raises(DataError, match="holds chess; expected games of connect4"):
         draw_positions(chess, 5, 5, 0)
-    played = grown(tmp_path / "played", [row("connect4", [0, 1, 0, 1, 0, 1, 0], 1)])
-    with pytest.raises(DataError, match="no search made these games"):
-        draw_positions(played, 5, 5, 0)
+    moves = [0, 1, 0, 1, 0, 1, 0]
+    short = searched(
+        row("connect4", moves, 1), [1] * 7, [[(move, 65535)] for move in moves], [0] * 7, [0] * 7
+    )
+    for number, game in enumerate((row("connect4", moves, 1), short)):
+        with pytest.raises(DataError, match="no search of a position with 8 to 27 stones"):
+            draw_positions(grown(tmp_path / str(number), [game]), 5, 5, 0)
 
 
 @pytest.mark.parametrize(

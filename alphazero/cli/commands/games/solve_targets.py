@@ -78,7 +78,7 @@ def to_text(args: argparse.Namespace, newest: int, rows: Sequence[TargetFigures]
             f"{counted(newest, 'game')}, beside the exact outcome (1 won, 0 drawn, -1 lost)",
             "",
             "values: mean squared error of each target",
-            *table(value_lines(rows), "lrrr" + "r" * 4),
+            *table(value_lines(rows), "lrrrrrrr"),
             "",
             "policies, where a move can err: share of the policy on moves that err, how often the likeliest",
             "move and the move played err, and moves drawn from the policy at a temperature",
