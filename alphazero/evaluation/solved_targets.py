@@ -19,11 +19,11 @@ from alphazero import _core
 from alphazero.data.store.games import StoredGame, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.errors import DataError
+from alphazero.evaluation.solved import COLUMNS
 
 # Plies of the positions, by first ply; earlier ones take seconds each to solve.
 BANDS = tuple(range(first, first + 4) for first in range(8, 28, 4))
 TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25)
-COLUMNS = 7
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
@@ -99,8 +99,7 @@ def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list
     generator.shuffle(games)
     found: list[list[SearchedPosition]] = [[] for _ in BANDS]
     for game in games:
-        has_policy = np.diff(game.lists["policy_offsets"]) > 0
-        trained_on = np.flatnonzero((game.lists["flags"] & 1 > 0) & has_policy).tolist()
+        trained_on = plies_trained_on(game)
         reached = [
             (len(found[number]), number, plies)
             for number, band in enumerate(BANDS)
@@ -115,6 +114,15 @@ def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list
             "expected games of self-play"
         )
     return found
+
+
+def plies_trained_on(game: StoredGame) -> list[int]:
+    """Those with a full search that left a policy."""
+    shares = np.cumsum(game.lists["policy_prob"], dtype=np.int64)
+    share_of_ply = np.diff(np.concatenate([[0], shares])[game.lists["policy_offsets"]])
+    is_full = (game.lists["flags"] & 1) > 0
+    plies: list[int] = np.flatnonzero(is_full & (share_of_ply > 0)).tolist()
+    return plies
 
 
 def searched_position(game: StoredGame, ply: int) -> SearchedPosition:

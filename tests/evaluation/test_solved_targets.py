@@ -178,7 +178,9 @@ def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
     short = searched(
         row("connect4", moves, 1), [1] * 7, [[(move, 65535)] for move in moves], [0] * 7, [0] * 7
     )
-    for number, game in enumerate((row("connect4", moves, 1), short)):
+    moves = [*moves[:6], 2, 3, 2, 3, 2]
+    empty = searched(row("connect4", moves, -1), [1] * 11, [[(3, 0)] for _ in moves], [0] * 11, [0] * 11)
+    for number, game in enumerate((row("connect4", moves, 1), short, empty)):
         with pytest.raises(DataError, match="no search of a position with 8 to 27 stones"):
             draw_positions(grown(tmp_path / str(number), [game]), 5, 5, 0)
 
