@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from alphazero.run.metrics import Field
 
@@ -52,11 +52,10 @@ class Point:
 
 @dataclass
 class _Curve:
-    """last_step: of the newest point, shown or held. held: zeros since the beginning, not shown yet."""
+    """last_step: of the newest point, shown or not. has_begun: whether it has had a value other than zero."""
 
     last_step: int = -1
     has_begun: bool = False
-    held: list[Point] = field(default_factory=list)
 
 
 class Curves:
@@ -65,8 +64,9 @@ class Curves:
     def __init__(self, absent: frozenset[str] = frozenset(), *, hides_zeros: bool = False) -> None:
         """absent: names of figures that this run does not have, though each step has a zero for them.
 
-        hides_zeros: a curve begins with its first value other than zero. The zeros before it are held until
-        then, so that what is always zero has no curve.
+        hides_zeros: a curve begins with its first value other than zero, so that what is always zero has no
+        curve. The zeros before it are never shown: sent once the curve begins, they would be older than
+        checkpoints from which a run that was killed goes on, and it would send them again.
         """
         self._absent = absent
         self._hides_zeros = hides_zeros
@@ -86,17 +86,14 @@ class Curves:
                 continue
             curve.last_step = point.step
             curve.has_begun = curve.has_begun or point.value != 0 or not self._hides_zeros
-            curve.held.append(point)
             if curve.has_begun:
-                shown += curve.held
-                curve.held = []
+                shown.append(point)
         return shown
 
     def rewind(self, step: int) -> None:
         """What came after `step` will be made again."""
         for curve in self._curves.values():
             curve.last_step = min(curve.last_step, step)
-            curve.held = [point for point in curve.held if point.step <= step]
 
     def restore(self, lines: Iterable[str], step: int, after: int | None = None) -> list[Point]:
         """Stand where earlier starts of the run stood at `step`, by the lines of metrics.jsonl.

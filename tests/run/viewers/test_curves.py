@@ -19,16 +19,12 @@ def test_ids_and_figures_that_the_network_has_not_got_are_no_curves():
     assert curves.take("unknown", 1, {"loss": 1.0}) == []
 
 
-def test_a_figure_that_is_always_zero_has_no_curve_and_one_that_was_has_all_its_points():
+def test_a_figure_that_is_always_zero_has_no_curve_and_one_that_was_begins_after_its_zeros():
     curves = Curves(hides_zeros=True)
     assert curves.take("time_share", 10, {"checkpoint": 0.0}) == []
     assert curves.take("time_share", 20, {"checkpoint": 0.0}) == []
     name = "speed/share_of_time/checkpoint"
-    assert shown(curves.take("time_share", 30, {"checkpoint": 0.5})) == [
-        (name, 10, 0.0),
-        (name, 20, 0.0),
-        (name, 30, 0.5),
-    ]
+    assert shown(curves.take("time_share", 30, {"checkpoint": 0.5})) == [(name, 30, 0.5)]
     assert shown(curves.take("time_share", 40, {"checkpoint": 0.0})) == [(name, 40, 0.0)]
 
 
@@ -63,10 +59,22 @@ def test_a_resumed_run_stands_where_its_earlier_starts_stood():
     # Played once more after the checkpoint of step 20, and shown at the first step that trains on it.
     assert shown(curves.take("self_play", 20, {"games": 3.0})) == [("selfplay/games", 21, 3.0)]
     assert shown(curves.take("time_share", 30, {"checkpoint": 0.5, "compute": 1.0})) == [
-        ("speed/share_of_time/checkpoint", 10, 0.0),
         ("speed/share_of_time/checkpoint", 30, 0.5),
         ("speed/share_of_time/compute", 30, 1.0),
     ]
+
+
+def test_what_was_shown_before_a_kill_is_not_sent_again():
+    """A generation of zeros, then one with a value; killed before the latter's checkpoint; resumed at step 4."""
+    generations = [(0, {"resigned": 0.0}), (5, {"resigned": 3.0})]
+    before, after = Curves(hides_zeros=True), Curves(hides_zeros=True)
+    sent = [point for step, figures in generations for point in before.take("self_play", step, figures)]
+    after.restore(
+        (json.dumps({"kind": "self_play", "step": step, **figures}) for step, figures in generations), 4
+    )
+    sent = [point for point in sent if point.step <= 4]  # the later ones are hidden by the restart
+    sent += after.take("self_play", *generations[1])
+    assert shown(sent) == [("selfplay/resigned", 6, 3.0)]
 
 
 def test_what_was_shown_after_a_step_can_be_had_again():
