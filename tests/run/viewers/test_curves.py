@@ -65,7 +65,7 @@ def test_a_resumed_run_stands_where_its_earlier_starts_stood():
 
 
 def test_what_was_shown_before_a_kill_is_not_sent_again():
-    """A generation of zeros, then one with a value; killed before the latter's checkpoint; resumed at step 4."""
+    """A generation of zeros, then one with a value; killed after it; resumed from between them."""
     generations = [(0, {"resigned": 0.0}), (5, {"resigned": 3.0})]
     before, after = Curves(hides_zeros=True), Curves(hides_zeros=True)
     sent = [point for step, figures in generations for point in before.take("self_play", step, figures)]
