@@ -7,9 +7,8 @@ project's own tables, which also hold the score, or the outcome, of every move. 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from typing import TypeAlias
 from alphazero import _core
 from alphazero.errors import DataError
 from alphazero.evaluation.players import Player
+from alphazero.evaluation.solver_threads import solve_in_threads
 from alphazero.files import complete_lines, cut_unfinished_line
 
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
@@ -205,15 +205,13 @@ def table_outcomes(questions: Sequence[Question]) -> Iterator[int]:
 class SolverOutcomes:
     """Solved when asked for, and remembered in a file, a line `moves column outcome` each.
 
-    num_threads solvers work side by side, each with a table of table_mib. Raises DataError for a file that
-    holds something else.
+    num_threads solvers share table_mib. Raises DataError for a file that holds something else.
     """
 
     def __init__(self, cache: Path, table_mib: int = 512, num_threads: int = 1) -> None:
         self._cache = cache
         self._table_mib = table_mib
         self._num_threads = num_threads
-        self._solvers = threading.local()
         self._known: dict[tuple[str, int], int] = {}
         cut_unfinished_line(cache)
         for number, text in enumerate(complete_lines(cache), start=1):
@@ -230,15 +228,13 @@ class SolverOutcomes:
         to_solve = {
             key: question for key, question in zip(keys, questions, strict=True) if key not in self._known
         }
-        with ThreadPoolExecutor(self._num_threads) as pool:
-            try:
-                solved = zip(to_solve, pool.map(self._solve, to_solve.values()), strict=True)
-                for key in keys:
-                    while key not in self._known:
-                        self._remember(*next(solved))
-                    yield self._known[key]
-            finally:
-                pool.shutdown(cancel_futures=True)
+        outcomes = solve_in_threads(solved_outcome, to_solve.values(), self._table_mib, self._num_threads)
+        with closing(outcomes):
+            solved = zip(to_solve, outcomes, strict=True)
+            for key in keys:
+                while key not in self._known:
+                    self._remember(*next(solved))
+                yield self._known[key]
 
     def _remember(self, key: tuple[str, int], outcome: int) -> None:
         self._known[key] = outcome
@@ -246,15 +242,15 @@ class SolverOutcomes:
         with self._cache.open("a", encoding="ascii") as file:
             file.write(f"{key[0]} {key[1]} {outcome}\n")
 
-    def _solve(self, question: Question) -> int:
-        position, column = question
-        line = position.line()
-        line.push(column)
-        if line.outcome().over:
-            return -line.outcome().value
-        if not hasattr(self._solvers, "own"):
-            self._solvers.own = _core.Connect4Solver(self._table_mib)
-        return -int(self._solvers.own.outcome(line))
+
+def solved_outcome(solver: _core.Connect4Solver, question: Question) -> int:
+    """The sign of the exact value after the move, for the side that makes it."""
+    position, column = question
+    line = position.line()
+    line.push(column)
+    if line.outcome().over:
+        return -line.outcome().value
+    return -int(solver.outcome(line))
 
 
 def find_errors(

@@ -9,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,6 +26,7 @@ from alphazero.evaluation.solved import (
     plies_to_end,
     read_outcomes,
 )
+from alphazero.evaluation.solver_threads import solve_in_threads
 from alphazero.files import complete_lines, cut_unfinished_line
 from alphazero.text import counted
 
@@ -38,7 +36,6 @@ FEWEST_PLIES_TO_END = 28  # of hard positions
 ANY_SCORE = range(1, 22)
 # So many draws in a row without a position worth keeping do not happen while there are any left.
 MOST_DRAWS = 20_000
-POSITIONS_AHEAD = 8  # a thread
 
 
 @dataclass(frozen=True)
@@ -133,8 +130,10 @@ def extend_table(path: Path, drawing: Drawing, count: int, table_mib: int, num_t
     draws = drawing.draws()
     held = resume(path, drawing, draws)
     yield held
-    with path.open("a", encoding="ascii") as file, solving(draws, table_mib, num_threads) as lines:
-        for line in islice(lines, max(0, count - held)):
+    solved = solve_in_threads(solved_line, draws, table_mib, num_threads)
+    with path.open("a", encoding="ascii") as file, closing(solved):
+        hard = (line for line in solved if line is not None)
+        for line in islice(hard, max(0, count - held)):
             file.write(line + "\n")
             file.flush()
             held += 1
@@ -165,36 +164,3 @@ def resume(path: Path, drawing: Drawing, draws: Iterator[str]) -> int:
         if position.moves not in islice(draws, MOST_DRAWS):
             raise DataError(f"{path}:{number}: {position.moves!r}: expected a position drawn by this seed")
     return len(lines)
-
-
-@contextmanager
-def solving(draws: Iterator[str], table_mib: int, num_threads: int) -> Iterator[Iterator[str]]:
-    """The lines of those draws that are hard, in order."""
-    solvers = threading.local()
-
-    def solve(moves: str) -> str | None:
-        if not hasattr(solvers, "own"):
-            solvers.own = _core.Connect4Solver(max(1, table_mib // num_threads))
-        return solved_line(solvers.own, moves)
-
-    with ThreadPoolExecutor(num_threads) as pool:
-        try:
-            yield in_order(pool, solve, draws, POSITIONS_AHEAD * num_threads)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def in_order(
-    pool: ThreadPoolExecutor, solve: Callable[[str], str | None], draws: Iterator[str], ahead: int
-) -> Iterator[str]:
-    """What `solve` finds for each draw, `ahead` of them in work at a time."""
-    waiting: deque[Future[str | None]] = deque()
-    for moves in draws:
-        waiting.append(pool.submit(solve, moves))
-        if len(waiting) < ahead:
-            continue
-        if (line := waiting.popleft().result()) is not None:
-            yield line
-    for future in waiting:
-        if (line := future.result()) is not None:
-            yield line

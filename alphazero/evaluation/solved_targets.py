@@ -6,9 +6,7 @@ Positions are drawn from stored games and solved. Nothing of this enters trainin
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +21,7 @@ from alphazero.evaluation.solved import COLUMNS
 
 # Plies of the positions, by first ply; earlier ones take seconds each to solve.
 BANDS = tuple(range(first, first + 4) for first in range(8, 28, 4))
-TEMPERATURES = (1.0, 0.7, 0.5, 0.35, 0.25)
+LOWER_TEMPERATURES = (0.7, 0.5, 0.35, 0.25)
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
@@ -64,9 +62,9 @@ class TargetFigures:
     Of all positions: drawn, the share that best play draws; wrong_results, the share whose game ended other
     than best play ends; value_errors, by target, the mean squared error against the exact outcome.
     Of the with_errors positions in which a move can err: policy_on_errors, the mean share of the policy that
-    lies on such moves; likeliest_errs and played_errs, how often the policy's likeliest move and the move
-    played are one; drawn_errs, by temperature, how often a move drawn from the policy would be one. NaN where
-    there is no position, or no value.
+    lies on such moves, and so how often a move drawn from it is one; likeliest_errs and played_errs, how
+    often the policy's likeliest move and the move played are one; drawn_errs, how often a move drawn at a
+    lower temperature would be one, by temperature. NaN where there is no position, or no value.
     """
 
     first_ply: int
@@ -144,24 +142,6 @@ def searched_position(game: StoredGame, ply: int) -> SearchedPosition:
     )
 
 
-def solve_targets(
-    positions: Sequence[SearchedPosition], table_mib: int, num_threads: int
-) -> Iterator[SolvedTarget]:
-    """Their truth, in order; num_threads solvers share table_mib."""
-    solvers = threading.local()
-
-    def solve(position: SearchedPosition) -> SolvedTarget:
-        if not hasattr(solvers, "own"):
-            solvers.own = _core.Connect4Solver(max(1, table_mib // num_threads))
-        return solved_target(solvers.own, position)
-
-    with ThreadPoolExecutor(num_threads) as pool:
-        try:
-            yield from pool.map(solve, positions)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def solved_target(solver: _core.Connect4Solver, position: SearchedPosition) -> SolvedTarget:
     """Its truth."""
     line = _core.Connect4Line()
@@ -198,7 +178,7 @@ def figures_of(band: range, targets: Sequence[SolvedTarget]) -> TargetFigures:
         played_errs=mean([not target.keeps[target.position.played] for target in risky]),
         drawn_errs={
             temperature: mean([share_on_errors(target, temperature) for target in risky])
-            for temperature in TEMPERATURES
+            for temperature in LOWER_TEMPERATURES
         },
     )
 

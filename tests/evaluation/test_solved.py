@@ -206,7 +206,7 @@ def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.Monk
     cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line().legal()[0]} 1"[:-3])
     after = SolverOutcomes(cache, table_mib=1)
     with monkeypatch.context() as patch:
-        patch.setattr(after, "_solve", lambda question: pytest.fail("solved again"))
+        patch.setattr(solved, "solved_outcome", lambda *_: pytest.fail("solved again"))
         assert list(after(asked)) == expected
     another = [(OWN[30], OWN[30].line().legal()[0])]
     assert list(after(another)) == list(solved.table_outcomes(another))

@@ -22,9 +22,9 @@ from alphazero.evaluation.solved_targets import (
     draw_positions,
     figures_of,
     share_on_errors,
-    solve_targets,
     solved_target,
 )
+from alphazero.evaluation.solver_threads import solve_in_threads
 from alphazero.search.settings import self_play_settings
 from alphazero.selfplay import games
 from alphazero.selfplay.worker import new_lane, play
@@ -79,7 +79,6 @@ def test_figures_worked_by_hand():
     assert figures.played_errs == pytest.approx(1 / 3)
     # at 0.5 the shares are squared: 1/8 of 3/8 and 0.64 of 0.68
     assert figures.drawn_errs[0.5] == pytest.approx((1 / 3 + 0.64 / 0.68) / 3)
-    assert figures.drawn_errs[1.0] == pytest.approx(figures.policy_on_errors)
 
 
 def test_where_no_move_can_err_there_is_no_share():
@@ -153,7 +152,7 @@ def test_only_the_newest_games_are_drawn_from(store: GameStore):
 
 def test_threads_change_nothing(store: GameStore):
     positions = draw_positions(store, store.num_games, 4, seed=2)[3]
-    one, two = (list(solve_targets(positions, 32, num_threads)) for num_threads in (1, 2))
+    one, two = (list(solve_in_threads(solved_target, positions, 32, threads)) for threads in (1, 2))
     assert [found.outcome for found in one] == [found.outcome for found in two]
     assert all((a.keeps == b.keeps).all() and a.position is b.position for a, b in zip(one, two, strict=True))
 

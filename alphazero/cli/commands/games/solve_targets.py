@@ -45,7 +45,8 @@ def refuse_flags(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Solve the positions drawn, print figures for each stretch of plies."""
     from alphazero.data.store.store import GameStore
-    from alphazero.evaluation.solved_targets import BANDS, draw_positions, figures_of, solve_targets
+    from alphazero.evaluation.solved_targets import BANDS, draw_positions, figures_of, solved_target
+    from alphazero.evaluation.solver_threads import solve_in_threads
     from alphazero.run.console import showing
 
     if args.moves or args.each:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     positions = [position for of_band in drawn for position in of_band]
     targets = []
     with showing("solving", len(positions), "position") as work:
-        for target in solve_targets(positions, args.table_mib, args.num_threads or 1):
+        for target in solve_in_threads(solved_target, positions, args.table_mib, args.num_threads or 1):
             targets.append(target)
             work.done += 1
     in_order = iter(targets)
@@ -81,7 +82,7 @@ def to_text(args: argparse.Namespace, newest: int, rows: Sequence[TargetFigures]
             *table(value_lines(rows), "lrrrrrrr"),
             "",
             "policies, where a move can err: share of the policy on moves that err, how often the likeliest",
-            "move and the move played err, and moves drawn from the policy at a temperature",
+            "move and the move played err, and moves drawn from the policy at a lower temperature",
             *table(policy_lines(rows), "lrrrr" + "r" * len(rows[0].drawn_errs)),
         ]
     )

@@ -107,7 +107,7 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     check(args)
     sets = read_sets(args.solved_sets or ())
     num_threads = torch.get_num_threads()
-    table_mib = max(SMALLEST_TABLE_MIB, TABLES_MIB // num_threads)
+    table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
     solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
     results = {}
     for name in args.weights:
