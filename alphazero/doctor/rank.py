@@ -16,6 +16,7 @@ import torch
 from alphazero.doctor.preset_speed import measure_preset
 from alphazero.errors import AlphaZeroError
 from alphazero.files import write_json
+from alphazero.host.allocator import keep_freed_memory
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.runtime import default_threads, read_runtime
 
@@ -26,6 +27,8 @@ def main() -> int:
     order = json.loads(order_path.read_text(encoding="utf-8"))
     runtime = read_runtime(os.environ, order["device"])
     torch.set_num_threads(default_threads(runtime.local_world_size))
+    if runtime.device.type == "cpu":
+        keep_freed_memory()
     exchange = start_process_group(runtime)
     found: list[object] = []
     for preset in order["presets"]:

@@ -12,6 +12,7 @@ from alphazero.config import Config
 from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
 from alphazero.games.spec import GameSpec
+from alphazero.host.allocator import keep_freed_memory
 from alphazero.network.precision import evaluation_precision
 from alphazero.pipeline.banner import banner, summary
 from alphazero.pipeline.rollback import PersistentTraining
@@ -65,6 +66,8 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     """Train as one rank of the job; returns the process's exit status."""
     stop = StopRequest()
     torch.set_num_threads(default_threads(runtime.local_world_size))
+    if runtime.device.type == "cpu":
+        keep_freed_memory()
     exchange = start_process_group(runtime)
     console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
     console.begin("preparing")

@@ -11,6 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "network/batch_norm.hpp"
 #include "network/squeeze_excitation.hpp"
+#include "network/weight_gradient.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -34,6 +35,8 @@ using Branch = nb::ndarray<const Number, nb::ndim<3>, nb::c_contig, nb::device::
 using BytesInOut = nb::ndarray<std::uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Small = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using SmallOut = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Boards = nb::ndarray<const Bf16, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using KernelsOut = nb::ndarray<float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
 template <typename Array>
 auto span_of(const Array& array) {
@@ -147,6 +150,18 @@ void excite_backward(const Squares& branch, const Squares& output, const Squares
                            span_of(shift_gradient));
 }
 
+void weight_gradient(const Boards& input, const Boards& output_gradient, const KernelsOut& gradient) {
+  const network::ConvolutionShape shape{input.shape(0), input.shape(1), input.shape(2), input.shape(3),
+                                        output_gradient.shape(3)};
+  for (const std::size_t axis : {0, 1, 2}) expect(output_gradient.shape(axis) == input.shape(axis));
+  expect(shape.height > 0 && shape.width > 0 && shape.outputs % network::kOutputsPerTile == 0);
+  expect(gradient.shape(0) == shape.outputs && gradient.shape(1) == 3 && gradient.shape(2) == 3 &&
+         gradient.shape(3) == shape.inputs);
+  if (!network::has_weight_gradient()) throw std::runtime_error("this CPU has no AVX512_BF16");
+  const nb::gil_scoped_release release;
+  network::weight_gradient(shape, span_of(input), span_of(output_gradient), span_of(gradient));
+}
+
 }  // namespace
 
 void bind_network(nb::module_& module) {
@@ -176,6 +191,13 @@ void bind_network(nb::module_& module) {
              "output_gradient"_a.noconvert(), "scale"_a.noconvert(), "skip_gradient"_a.noconvert(),
              "branch_gradient"_a.noconvert(), "scale_gradient"_a.noconvert(), "shift_gradient"_a.noconvert(),
              "Writes the gradients of what `excite` took.");
+  module.attr("OUTPUTS_PER_TILE") = network::kOutputsPerTile;
+  module.def("has_weight_gradient", &network::has_weight_gradient,
+             "Whether weight_gradient runs here: AVX512_BF16 and no AMX.");
+  module.def("weight_gradient", &weight_gradient, "input"_a.noconvert(), "output_gradient"_a.noconvert(),
+             "gradient"_a.noconvert(),
+             "Of a 3x3 convolution with a border of zeros: bf16 boards (u16 [positions, height, width, "
+             "channels]), gradient f32 [outputs, 3, 3, inputs]; outputs a multiple of OUTPUTS_PER_TILE.");
 }
 
 }  // namespace alphazero::bindings

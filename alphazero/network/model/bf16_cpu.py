@@ -30,13 +30,23 @@ def is_fused(input_BCHW: Tensor, weight: Tensor) -> bool:
     )
 
 
-def bits_of(tensor_BCHW: Tensor) -> Bits:
-    """A bf16 tensor in channels-last memory as the core takes it, u16 [B, S, C], without a copy."""
-    bits_BHWC = tensor_BCHW.detach().permute(0, 2, 3, 1).view(torch.uint16)
-    bits: Bits = bits_BHWC.flatten(1, 2).numpy()
+def boards_of(tensor_BCHW: Tensor) -> Bits:
+    """A bf16 tensor in channels-last memory as the core takes it, u16 [B, H, W, C], without a copy."""
+    bits: Bits = tensor_BCHW.detach().permute(0, 2, 3, 1).view(torch.uint16).numpy()
     return bits
 
 
+def bits_of(tensor_BCHW: Tensor) -> Bits:
+    """The same where boards do not matter, u16 [B, S, C]."""
+    boards_BHWC = boards_of(tensor_BCHW)
+    return boards_BHWC.reshape(len(boards_BHWC), -1, boards_BHWC.shape[3])
+
+
+def gradient_boards(gradient_BCHW: Tensor) -> Bits:
+    """u16 [B, H, W, C] of a gradient, which may come in any order and precision."""
+    return boards_of(gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last))
+
+
 def gradient_bits(gradient_BCHW: Tensor) -> Bits:
-    """The same of a gradient, which may come in any order and precision."""
+    """The same as u16 [B, S, C]."""
     return bits_of(gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last))

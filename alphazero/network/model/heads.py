@@ -11,6 +11,7 @@ from alphazero.errors import ConfigError
 from alphazero.games.spec import GameSpec
 from alphazero.network.model.attention_policy import AttentionPolicyHead
 from alphazero.network.model.batch_norm import BatchNorm
+from alphazero.network.model.convolution import Convolution
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 
@@ -20,7 +21,7 @@ class ConvNorm(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
+        self.conv: nn.Conv2d = Convolution(in_channels, out_channels, kernel_size)
         self.norm: nn.Module = BatchNorm(out_channels)
 
     def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:

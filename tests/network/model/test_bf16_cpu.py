@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from alphazero import _core
 from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
 from alphazero.network.model import batch_norm, squeeze_excitation
 from alphazero.network.model.batch_norm import BatchNorm
 from alphazero.network.model.bf16_cpu import is_fused
+from alphazero.network.model.convolution import Convolution
 from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.model.squeeze_excitation import SqueezeExcitation
@@ -193,3 +196,76 @@ def test_evaluation_does_not_use_them() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         pair(_numbers(2, 4, 8, 8, seed=1), rectifies=True)
     assert all(torch.equal(before[name], tensor) for name, tensor in pair.state_dict().items())
+
+
+needs_weight_gradient = pytest.mark.skipif(
+    not _core.has_weight_gradient(), reason="this CPU has no AVX512_BF16, or has AMX"
+)
+
+
+@needs_weight_gradient
+@pytest.mark.parametrize(
+    ("positions", "inputs", "outputs", "height", "width"),
+    [
+        (9, 64, 64, 8, 8),
+        (8, 64, 64, 6, 7),
+        (1, 1, 64, 3, 3),
+        (3, 13, 128, 1, 5),
+        (17, 8, 64, 8, 2),
+        (2, 6, 64, 1, 1),
+    ],
+)
+def test_gradient_of_weights_is_torchs_in_double_precision(
+    positions: int, inputs: int, outputs: int, height: int, width: int
+) -> None:
+    """Whole tiles and what is left over, pairs of positions and a single one, boards of one row or square."""
+    input_BIHW = _numbers(positions, inputs, height, width, seed=1, shift=0.5)
+    upstream = _numbers(positions, outputs, height, width, seed=2)
+    layer = Convolution(inputs, outputs, 3).train()
+    exact = Convolution(inputs, outputs, 3).double()
+    exact.load_state_dict({"weight": layer.weight.detach().to(torch.bfloat16).double()})
+    (found,) = _gradients(layer, [input_BIHW], upstream)
+    (expected,) = _gradients(exact, [input_BIHW.double()], upstream)
+    _assert_near(found, expected)
+    assert layer.weight.grad is not None and exact.weight.grad is not None
+    # Sums in fp32, of products that are exact there: nothing is rounded to bf16.
+    _assert_near(layer.weight.grad, exact.weight.grad, 1e-5)
+
+
+@needs_weight_gradient
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    def gradient(*shapes: tuple[int, ...]) -> None:
+        input_BHWI, upstream_BHWO = (np.zeros(shape, np.uint16) for shape in shapes[:2])
+        _core.weight_gradient(input_BHWI, upstream_BHWO, np.zeros(shapes[2], np.float32))
+
+    gradient((2, 8, 8, 5), (2, 8, 8, 64), (64, 3, 3, 5))
+    for unfit in (
+        ((2, 8, 8, 5), (3, 8, 8, 64), (64, 3, 3, 5)),
+        ((2, 8, 8, 5), (2, 8, 7, 64), (64, 3, 3, 5)),
+        ((2, 8, 8, 5), (2, 8, 8, 65), (65, 3, 3, 5)),
+        ((2, 8, 8, 5), (2, 8, 8, 64), (64, 3, 3, 6)),
+        ((2, 0, 8, 5), (2, 0, 8, 64), (64, 3, 3, 5)),
+    ):
+        with pytest.raises(ValueError, match="shapes"):
+            gradient(*unfit)
+
+
+@needs_weight_gradient
+@pytest.mark.parametrize("outputs", [64, 65])
+def test_other_layers_keep_torchs_gradient(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core's is used for whole tiles of outputs in training, with one thread, on bf16."""
+    calls: list[object] = []
+    original = _core.weight_gradient
+    monkeypatch.setattr(_core, "weight_gradient", lambda *given: (calls.append(given), original(*given)))
+    layer = Convolution(64, outputs, 3).train()
+    planes = _numbers(4, 64, 8, 8, seed=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(planes).sum().backward()
+    assert len(calls) == (outputs == 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer.eval()(planes).sum().backward()
+    layer.train()(planes.float()).sum().backward()
+    torch.set_num_threads(2)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(planes).sum().backward()
+    assert len(calls) == (outputs == 64)
