@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from alphazero.errors import TrainingError
 from alphazero.pipeline import train as module
@@ -15,7 +16,9 @@ def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     called: list[str] = []
     console = SimpleNamespace(alarm=None, begin=lambda what: None, close=lambda: called.append("end of bar"))
     request = module.Request(argv=(), command="")
-    runtime: Any = SimpleNamespace(is_main=True, local_rank=0, local_world_size=1, device=None)
+    cpu = torch.device("cpu")
+    runtime: Any = SimpleNamespace(is_main=True, local_rank=0, local_world_size=1, device=cpu)
+    monkeypatch.setattr(module, "keep_freed_memory", lambda: None)  # of this process, which has more to test
     monkeypatch.setattr(module, "start_process_group", lambda runtime: None)
     monkeypatch.setattr(module, "end_process_group", lambda: called.append("end of group"))
     monkeypatch.setattr(module, "Console", lambda is_main, style: console)
