@@ -65,7 +65,7 @@ train: setup
 
 # Connect Four from zero in about ten minutes on two cores, and a page that shows how it learned.
 demo: setup
-	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 18 --run-name demo $(ARGS)
+	./launch_distributed_training.sh --config connect4 --gpus 2 --device cpu --generations 22 --run-name demo $(ARGS)
 	$(BIN)/alphazero report runs/demo
 
 test: setup

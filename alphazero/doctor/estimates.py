@@ -9,7 +9,7 @@ from alphazero.doctor.figures import PresetFigures
 
 MILLION = 1_000_000
 # `make demo`: the preset connect4, cut to so many generations.
-DEMO_PRESET, DEMO_GENERATIONS = "connect4", 18
+DEMO_PRESET, DEMO_GENERATIONS = "connect4", 22
 CHESS_POSITIONS = 100 * MILLION
 JOULES_PER_KWH = 3.6e6
 
