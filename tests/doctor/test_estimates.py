@@ -1,10 +1,13 @@
 """Hours and energy by what was measured, and how they are told."""
 
+import re
+
 import pytest
 
 from alphazero.doctor.estimates import energy_kwh, estimates, training_hours
 from alphazero.doctor.figures import PresetFigures
 from alphazero.doctor.page import duration, rate
+from tests.support.paths import REPOSITORY
 
 CHESS = PresetFigures(
     "chess_cpu", "chess", "6x64", trains=1000.0, batch_size=256, watts={"gpu0": 300, "cpu": 60}
@@ -22,9 +25,10 @@ def test_a_million_positions_at_a_thousand_a_second():
 
 def test_the_demo_plays_what_it_trains_on_as_often_as_its_preset_reuses_it():
     (demo,) = estimates([FOUR])
-    trained = 18 * 100 * 512
+    (generations,) = re.findall(r"--generations (\d+) --run-name demo", (REPOSITORY / "Makefile").read_text())
+    trained = int(generations) * 100 * 512
     assert demo.hours == pytest.approx((trained / 2048 + trained / 4 / 100) / 3600)
-    assert "Connect Four demo" in demo.job
+    assert f"make demo: {generations} generations" in demo.job
 
 
 def test_a_hundred_million_positions_of_chess_are_told_for_every_preset_of_chess():
