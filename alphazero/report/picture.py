@@ -56,7 +56,9 @@ def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
         axis.set_ylim(bottom=0.0)
     if axis.get_legend_handles_labels()[1]:
-        axis.legend(fontsize=7)
+        # Over the feet of bars, which say nothing: their heads may leave no room.
+        has_bars = any(isinstance(mark, Bars) for mark in panel.marks)
+        axis.legend(fontsize=7, loc="lower center" if has_bars else "best")
 
 
 def _draw_mark(axis: Axes, mark: Curve | Dots | Bars, names: Sequence[str]) -> None:
@@ -76,7 +78,7 @@ def _draw_mark(axis: Axes, mark: Curve | Dots | Bars, names: Sequence[str]) -> N
         axis.plot(mark.predicted, mark.actual, style, color=color, label=label, linewidth=1, marker=".")
         axis.set_xlabel("expected")
     else:
-        places = np.arange(len(mark.categories)) + 0.8 * mark.run / len(names)
+        places = np.arange(len(mark.categories)) + 0.8 * ((mark.run + 0.5) / len(names) - 0.5)
         axis.bar(places, mark.values, 0.8 / len(names), color=color, label=label)
         axis.set_xticks(np.arange(len(mark.categories)), list(mark.categories))
 

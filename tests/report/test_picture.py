@@ -1,5 +1,6 @@
 """A report as one picture: every panel that has figures, over the wall time of the run."""
 
+import numpy as np
 import pytest
 
 from alphazero.cli.main import main
@@ -50,6 +51,17 @@ def test_several_runs_stand_side_by_side_under_their_names(tmp_path) -> None:
     assert [line.get_label() for line in errors] == ["all classes, one", "all classes, two"]
     assert [line.get_ydata().tolist() for line in errors] == [[0.375], [0.375]]
     assert len({line.get_color() for line in errors}) == 2
+
+
+def test_bars_of_several_runs_stand_around_their_category(tmp_path) -> None:
+    for name in ("one", "two", "three"):
+        supervised_run(tmp_path / name)
+    figure = draw(report_of(*(tmp_path / name for name in ("one", "two", "three"))))
+    axis = next(axis for axis in figure.axes if axis.get_title().endswith("by phase of the game"))
+    middles = sorted(bar.get_x() + bar.get_width() / 2 for bar in axis.patches)
+    num_categories = len(axis.get_xticklabels())
+    assert len(middles) == 3 * num_categories
+    assert np.reshape(middles, (num_categories, 3)).mean(1) == pytest.approx(axis.get_xticks())
 
 
 def test_a_run_without_figures_is_refused(tmp_path) -> None:
