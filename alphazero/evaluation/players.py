@@ -112,7 +112,7 @@ def search_thinker(
     *,
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
-    after_batch: Callable[[], None] = lambda: None,
+    after_batch: Callable[[int], None] = lambda simulations: None,
 ) -> Thinker:
     """Plays the search's best move, without noise; cache and after_batch as of search_lines."""
 
@@ -131,7 +131,7 @@ def search_player(
     *,
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
-    after_batch: Callable[[], None] = lambda: None,
+    after_batch: Callable[[int], None] = lambda simulations: None,
 ) -> Player:
     """As search_thinker, the moves alone."""
     think = search_thinker(evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch)

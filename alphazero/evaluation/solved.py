@@ -76,6 +76,13 @@ _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 # makes it, in the order asked for, as they become known.
 Question: TypeAlias = tuple[SolvedPosition, int]
 Outcomes: TypeAlias = Callable[[Sequence[Question]], Iterable[int]]
+# Passes outcomes of these questions on, and shows how far they are.
+Watch: TypeAlias = Callable[[Sequence[Question], Iterable[int]], Iterable[int]]
+
+
+def in_silence(questions: Sequence[Question], outcomes: Iterable[int]) -> Iterable[int]:
+    """A Watch that shows nothing."""
+    return outcomes
 
 
 def sign(score: int) -> int:
@@ -257,12 +264,11 @@ def find_errors(
     positions: Sequence[SolvedPosition],
     player: Player,
     outcomes: Outcomes,
-    watch: Callable[[Sequence[Question], Iterable[int]], Iterable[int]] = lambda questions, found: found,
+    watch: Watch = in_silence,
 ) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
-    The player is not asked where all moves are known to be as good. watch: shows how far the outcomes of
-    these questions are.
+    The player is not asked where all moves are known to be as good.
     """
     asked = [place for place, position in enumerate(positions) if may_err(position)]
     moves = player([positions[place].line() for place in asked]) if asked else []
@@ -288,9 +294,9 @@ def count_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: 
 def count_without_errors(
     positions: Sequence[SolvedPosition],
     outcomes: Outcomes,
-    watch: Callable[[Sequence[Question], Iterable[int]], Iterable[int]] = lambda questions, found: found,
+    watch: Watch = in_silence,
 ) -> int:
-    """Positions in which no move is an error, as all have the position's outcome. watch: as above."""
+    """Positions in which no move is an error, as all have the position's outcome."""
     questions = [
         (position, column)
         for position in positions

@@ -90,6 +90,8 @@ class Pool(Protocol):
 class LineSearch(Pool, Protocol):
     """Positions searched side by side, each once."""
 
+    @property
+    def simulations(self) -> int: ...
     def found(self) -> list[_core.SearchResult]: ...
 
 

@@ -17,14 +17,14 @@ def search_lines(
     *,
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
-    after_batch: Callable[[], None] = lambda: None,
+    after_batch: Callable[[int], None] = lambda simulations: None,
 ) -> list[_core.SearchResult]:
     """The search of the position at the end of each line, in this order; no noise, the best move.
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees, and at least one (ConfigError). The results do not depend on
     the number of threads, nor on the cache: evaluations by the same weights, which are not asked for again.
-    after_batch is called after each batch.
+    after_batch is told after each batch how many simulations of all lines are finished.
     """
     if not lines:
         return []
@@ -34,7 +34,7 @@ def search_lines(
     )
 
     def go_on(size: int) -> bool:
-        after_batch()
+        after_batch(search.simulations)
         return True
 
     run_pool(search, evaluator, go_on)

@@ -263,7 +263,7 @@ void bind_line_search(nb::module_& module, const char* name) {
       .def("step", &step<G, LineSearch<G>>, nb::arg("group"),
            nb::arg("legal_logits").noconvert() = nb::none(), nb::arg("wdl").noconvert() = nb::none(),
            kStepDoc)
-      .def_prop_ro("num_found", [](const P& self) { return self.driver.num_found(); })
+      .def_prop_ro("simulations", [](const P& self) { return self.pool.num_simulations(); })
       .def(
           "found",
           [](const P& self) {

@@ -39,11 +39,9 @@ class LineSearch final : public SearchDriver<G> {
     Found& found = found_[line_of_slot_[slot]];
     found.result = search.result(0.0, 0.0, found.policy);
     found.move = search.root_edges()[found.result.edge].move;
-    ++num_found_;
   }
 
   const std::vector<Found>& found() const { return found_; }
-  std::size_t num_found() const { return num_found_; }
 
  private:
   SearchSettings settings_;
@@ -51,7 +49,6 @@ class LineSearch final : public SearchDriver<G> {
   std::vector<Found> found_;
   std::vector<std::size_t> line_of_slot_;
   std::atomic<std::size_t> next_line_{0};
-  std::atomic<std::size_t> num_found_{0};
 };
 
 }  // namespace alphazero

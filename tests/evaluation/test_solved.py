@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -380,7 +381,7 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
 ):
     seen = []
 
-    def player(evaluator: object, settings: _core.SearchSettings, *, cache: object, num_threads: int):
+    def player(evaluator: object, settings: _core.SearchSettings, **how: object):
         seen.append((settings.simulations, settings.proofs, settings.c_init, settings.noise_epsilon))
         return lambda lines: [line.legal()[0] for line in lines]
 
@@ -390,7 +391,25 @@ def test_the_search_has_the_settings_asked_for_and_no_noise(
     argv = ["--weights", str(network_file), "--simulations", "40"]
     evaluate(capsys, *argv)
     evaluate(capsys, *argv, "--proofs", "--config", str(config))
-    assert seen == [(40, False, 2.5, 0.0), (40, True, 2.5, 0.0), (40, True, 3.5, 0.0)]
+    assert list(dict.fromkeys(seen)) == [(40, False, 2.5, 0.0), (40, True, 2.5, 0.0), (40, True, 3.5, 0.0)]
+
+
+def test_people_are_told_how_far_the_searches_are(
+    network_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """600 positions, 200 simulations each without proofs and as many with them."""
+    monkeypatch.setattr("alphazero.run.console.FIRST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.run.console.LONGEST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.run.console.TICK_S", 0.01)
+    argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "200"]
+    assert main(argv) == 0
+    done = [
+        int(told[1].replace(",", ""))
+        for line in capsys.readouterr().err.splitlines()
+        if (told := re.search(r": ([\d,]+) of 240,000 simulations in \d", line))
+    ]
+    assert len(done) > 5 and done == sorted(done) and done[-1] > 150_000
+    assert any(count % 20_000 for count in done)  # within a set as well
 
 
 def test_the_table_for_people_has_a_line_a_set_and_one_for_all(

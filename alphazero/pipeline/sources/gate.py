@@ -81,7 +81,7 @@ class Gate:
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))
 
-    def _player(self, tensors: Mapping[str, torch.Tensor], after_batch: Callable[[], None]) -> Player:
+    def _player(self, tensors: Mapping[str, torch.Tensor], beat: Callable[[], None]) -> Player:
         config = self._job.config
         evaluator = make_evaluator(
             tensors,
@@ -93,7 +93,7 @@ class Gate:
         )
         settings = search_settings(config.search)
         return search_player(
-            evaluator, settings, num_threads=torch.get_num_threads(), after_batch=after_batch
+            evaluator, settings, num_threads=torch.get_num_threads(), after_batch=lambda simulations: beat()
         )
 
 
