@@ -123,19 +123,19 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
 
 
-def ways_of_proofs(args: argparse.Namespace) -> tuple[bool, ...]:
-    """Of the searches asked for: with proofs or without."""
+def proof_modes(args: argparse.Namespace) -> tuple[bool, ...]:
+    """One for each search asked for: whether won and lost positions prove their parents in it."""
     if args.simulations is None:
         return ()
     return (False, True) if args.proofs is None else (args.proofs,)
 
 
 def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
-    """Of one network's searches, where no proof ends one early."""
+    """How many the searches of one network make where no proof ends one early."""
     from alphazero.evaluation.solved import may_err
 
     asked = sum(may_err(position) for entry in sets for position in entry.positions)
-    return asked * len(ways_of_proofs(args)) * (args.simulations or 0)
+    return asked * len(proof_modes(args)) * (args.simulations or 0)
 
 
 def network_players(
@@ -163,7 +163,7 @@ def network_players(
         return players
     search = load_config(args.config or "", {}).search
     cache = _core.EvaluationCache(CACHE_BYTES)  # one, for the searches meet the same positions
-    for proofs in ways_of_proofs(args):
+    for proofs in proof_modes(args):
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
         title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
         players[title] = watched_search(evaluator, settings, cache, work)
