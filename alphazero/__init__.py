@@ -15,23 +15,23 @@ if "OMP_WAIT_POLICY" not in _os.environ:
 
 # Where each name that the package offers is found.
 _HOMES = {
-    "AlphaZeroError": "alphazero.errors",
-    "Batches": "alphazero.api.batches",
-    "Board": "alphazero.api.board",
-    "Evaluation": "alphazero.api.net",
-    "Net": "alphazero.api.net",
+    "AlphaZeroError": "alphazero.base.errors",
+    "Batches": "alphazero.training.sources.batches",
+    "Board": "alphazero.games.board",
+    "Evaluation": "alphazero.play.net",
+    "Net": "alphazero.play.net",
     "Snapshot": "alphazero.search.snapshot",
-    "Store": "alphazero.api.store",
-    "StoredGame": "alphazero.api.store",
+    "Store": "alphazero.data.open",
+    "StoredGame": "alphazero.data.open",
     "Style": "alphazero.games.drawing",
-    "TrainingBatch": "alphazero.api.batches",
+    "TrainingBatch": "alphazero.training.sources.batches",
     "TreeSettings": "alphazero.search.tree_search",
-    "RunOverview": "alphazero.pipeline.run_overview",
+    "RunOverview": "alphazero.run.overview",
     "game_names": "alphazero.games.registry",
-    "list_runs": "alphazero.pipeline.run_overview",
-    "load": "alphazero.api.net",
-    "new_net": "alphazero.api.net",
-    "open_store": "alphazero.api.store",
+    "list_runs": "alphazero.run.overview",
+    "load": "alphazero.play.net",
+    "new_net": "alphazero.play.net",
+    "open_store": "alphazero.data.open",
 }
 
 __all__ = ["__version__", *_HOMES]

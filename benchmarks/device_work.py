@@ -22,31 +22,27 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from alphazero.cli.flags.numbers import count
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import Config, load_config
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
-from alphazero.host.memory import HostMemory
-from alphazero.network import planes
+from alphazero.machine.memory import HostMemory
+from alphazero.network.model import planes
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.console import Console
-from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
-from alphazero.run.run_directory import RunDirectory
-from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.batch_plan import BatchPlan, plan_batches
-from alphazero.training.checkpoint.checkpoint import Checkpoint
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.run.rank import HeartbeatWriter
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.flags import Parser, count
+from alphazero.settings.sections import Config, load_config
+from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.data_source import SourceState, Weights
-from alphazero.training.loop.job import Job
-from alphazero.training.loop.position import Position
-from alphazero.training.loop.services import RankServices
+from alphazero.training.engine.probe import random_batch
+from alphazero.training.loop.job import Job, Position, RankServices, SourceState, Weights
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
-from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
+from alphazero.training.ranks.batch import BatchPlan, plan_batches
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime, lone_process_environment, read_runtime
 
 META = torch.device("meta")
 # One is counted that is neither among the first, which are made ready for, nor the last, with its checkpoint.

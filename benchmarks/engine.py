@@ -15,20 +15,19 @@ import torch
 from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from alphazero.cli.flags.numbers import batch_size, count, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import load_config
+from alphazero.base.errors import ConfigError
 from alphazero.doctor.trainer_bench import Bench, wait
-from alphazero.errors import ConfigError
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
+from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import to_device
-from alphazero.training.batch_plan import plan_batches
+from alphazero.settings.flags import Parser, batch_size, count, whole
+from alphazero.settings.sections import load_config
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.runtime import default_threads, lone_process_environment, read_runtime
+from alphazero.training.ranks.batch import plan_batches
+from alphazero.training.ranks.runtime import default_threads, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
 
 SPEC = get_spec("chess")

@@ -17,17 +17,16 @@ from pathlib import Path
 import torch
 
 from alphazero import _core
-from alphazero.cli.flags.numbers import batch_size, count, threads, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import Config, load_config
 from alphazero.games.registry import get_spec
-from alphazero.network.inference.ladder import evaluator_for_self_play
+from alphazero.network.inference.purpose import evaluator_for_self_play
+from alphazero.network.model.precision import EVALUATION_PRECISIONS
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import EVALUATION_PRECISIONS
 from alphazero.network.weights.weights import load_network
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import Played, new_cache, new_lane, play
 from alphazero.search.batched import PoolEvaluator
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import Played, new_cache, new_lane, play
+from alphazero.settings.flags import Parser, batch_size, count, threads, whole
+from alphazero.settings.sections import Config, load_config
 
 
 def run(arguments: list[str]) -> dict[str, object]:

@@ -15,16 +15,14 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
-from alphazero.games.registry import game_names, get_game, get_spec
-from alphazero.games.spec import GameSpec
+from alphazero.base.errors import ConfigError
+from alphazero.games.registry import GameSpec, game_names, get_game, get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.model.precision import DTYPES
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import DTYPES
+from alphazero.settings.flags import Parser, batch_size, count, seconds, threads, whole
+from alphazero.settings.sections import NetworkConfig
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

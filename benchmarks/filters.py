@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from alphazero.cli.flags.numbers import whole
-from alphazero.cli.flags.parser import Parser
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.schema import schema_with
 from alphazero.data.store.store import ShardView, view_of
 from alphazero.data.store.writer import SHARD_GAMES
-from alphazero.filter_settings import SampleFilters
+from alphazero.settings.flags import Parser, whole
+from alphazero.settings.sections import SampleFilters
 from benchmarks.pgn_import import one_core
 
 PLIES = 60  # of each game

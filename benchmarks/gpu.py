@@ -11,10 +11,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from alphazero.cli.flags.numbers import seconds
-from alphazero.cli.flags.parser import Parser
-from alphazero.errors import ConfigError
-from alphazero.files import given_path, write_json
+from alphazero.base.errors import ConfigError
+from alphazero.base.files import given_path, write_json
+from alphazero.settings.flags import Parser, seconds
 from benchmarks.gpu_rows import table
 from benchmarks.gpu_rows.budget import Budget, measure_rows
 from benchmarks.gpu_rows.document import FORMAT, document

@@ -13,8 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from alphazero.cli.flags.numbers import count
-from alphazero.cli.flags.parser import Parser
+from alphazero.settings.flags import Parser, count
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIMIT_S = 0.5

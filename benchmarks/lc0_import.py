@@ -13,15 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from alphazero._core import LC0_V6_BYTES, chess_random_playout
-from alphazero.cli.flags.numbers import whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.data.importing.stream import ParsedChunk
-from alphazero.data.lc0.export import export_lc0
-from alphazero.data.lc0.importer import import_lc0
-from alphazero.data.lc0.source import find_sources, unpacked
-from alphazero.data.lc0.stream import CHUNK_BYTES, Lc0Source, PackedChunk, parse_sources
+from alphazero.data.formats.lc0 import CHUNK_BYTES, Lc0Source, PackedChunk, import_lc0, parse_sources
+from alphazero.data.formats.lc0_export import export_lc0
+from alphazero.data.formats.lc0_files import find_sources, unpacked
+from alphazero.data.formats.parallel import ParsedChunk
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
+from alphazero.settings.flags import Parser, whole
 from benchmarks.pgn_import import one_core
 
 SHORTEST_ROUND_S = 0.3

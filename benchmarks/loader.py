@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from alphazero import _core
-from alphazero.cli.flags.numbers import batch_size, count, seconds
-from alphazero.cli.flags.parser import Parser
-from alphazero.data.pgn.open import open_or_import
+from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
+from alphazero.settings.flags import Parser, batch_size, count, seconds
 
 RANDOM_GAMES = 2000
 RANDOM_GAME_PLIES = 130  # about the mean of TCEC games

@@ -12,13 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from alphazero.cli.flags.numbers import MOST_THREADS, batch_size, seconds, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
-from alphazero.games.registry import get_spec
-from alphazero.games.spec import GameSpec
+from alphazero.base.errors import ConfigError
+from alphazero.games.registry import GameSpec, get_spec
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
+from alphazero.settings.flags import MOST_THREADS, Parser, batch_size, seconds, whole
+from alphazero.settings.sections import NetworkConfig
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

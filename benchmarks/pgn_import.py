@@ -18,13 +18,10 @@ from pathlib import Path
 import chess.pgn
 
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
-from alphazero.cli.flags.numbers import count
-from alphazero.cli.flags.parser import Parser
-from alphazero.data.importing.stream import ParsedChunk
-from alphazero.data.pgn.importer import import_pgn
-from alphazero.data.pgn.source import find_sources
-from alphazero.data.pgn.stream import parse_sources
-from alphazero.errors import ConfigError
+from alphazero.base.errors import ConfigError
+from alphazero.data.formats.parallel import ParsedChunk
+from alphazero.data.formats.pgn import find_sources, import_pgn, parse_sources
+from alphazero.settings.flags import Parser, count
 
 # What an engine writes beside its moves in TCEC's files: some 200 bytes per ply.
 COMMENT = (

@@ -16,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from alphazero.cli.flags.numbers import batch_size, count, seconds, threads
-from alphazero.cli.flags.parser import Parser
+from alphazero.base.text import table
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
-from alphazero.network.device import choose_device
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
-from alphazero.network.precision import EVALUATION_PRECISIONS
-from alphazero.text import table
-from alphazero.training.checkpoint.any_weights import open_network
+from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
+from alphazero.network.weights.open_network import open_network
+from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 

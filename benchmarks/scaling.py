@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
-from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
-from alphazero.files import given_path, write_json
+from alphazero.base.errors import ConfigError
+from alphazero.base.files import given_path, write_json
 from alphazero.games.registry import get_spec
-from alphazero.network.device import choose_device
+from alphazero.network.model.precision import choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.flags import Parser, batch_size, count, seconds, threads, whole
+from alphazero.settings.sections import NetworkConfig
 from benchmarks.gpu_rows.document import FORMAT as GPU_FORMAT
 from benchmarks.measuring.page import put_into_page, read_document
 from benchmarks.scaling_parts import table

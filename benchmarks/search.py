@@ -12,13 +12,12 @@ import time
 
 import numpy as np
 
-from alphazero.cli.flags.numbers import batch_size, count, seconds, threads
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import SearchConfig, SelfPlayConfig
 from alphazero.games.core_types import SelfPlay
 from alphazero.games.registry import game_names, get_game, get_spec
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import new_lane
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane
+from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig
 
 WARM_UP_S = 1.0
 

@@ -17,18 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from alphazero.cli.flags.numbers import batch_size, count, seconds, threads, whole
-from alphazero.cli.flags.parser import Parser
-from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig
-from alphazero.evaluation.matches.openings import random_openings
-from alphazero.games.registry import game_names, get_spec
-from alphazero.games.spec import GameSpec
-from alphazero.network.device import choose_device
+from alphazero.games.registry import GameSpec, game_names, get_spec
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
+from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import EVALUATION_PRECISIONS
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import new_lane, play
+from alphazero.play.matches.openings import random_openings
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane, play
+from alphazero.settings.flags import Parser, batch_size, count, seconds, threads, whole
+from alphazero.settings.sections import NetworkConfig, SearchConfig, SelfPlayConfig
 from benchmarks.measuring.device_load import DeviceLoad
 
 WHOLE_GAMES_LANES_PER_SLOT = 2

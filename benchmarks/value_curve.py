@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from alphazero.cli.flags.parser import Parser
-from alphazero.data.pgn.open import open_or_import
-from alphazero.data.sampling.value_curve import ValueCurve
+from alphazero.data.open import open_or_import
+from alphazero.data.sampling.value_curve import ENGINE_SOURCE, ValueCurve, curve_of
 from alphazero.data.sampling.window import Window
-from alphazero.data.sampling.window_curve import ENGINE_SOURCE, curve_of
 from alphazero.data.store.store import ShardView
+from alphazero.settings.flags import Parser
 from benchmarks.pgn_import import write_random_games
 
 # Shapes: P positions of which both engines have an opinion; 3 results: won, drawn, lost.

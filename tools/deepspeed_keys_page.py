@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from alphazero.config import load_config
-from alphazero.errors import ConfigError
-from alphazero.training.deepspeed_json.key import ALL_STAGES, Key, Meaning
-from alphazero.training.deepspeed_json.merge import merge
-from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
-from alphazero.training.deepspeed_json.table import BLOCKS, KEYS
+from alphazero.base.errors import ConfigError
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from alphazero.settings.deepspeed_keys import ALL_STAGES, BLOCKS, KEYS, Key, Meaning
+from alphazero.settings.load import merge
+from alphazero.settings.sections import load_config
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "deepspeed.md"
 # What makes a JSON file one of DeepSpeed's settings.

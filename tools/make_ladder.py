@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from alphazero.evaluation.matches.game import Ending, FinishedGame, Pairing
-from alphazero.evaluation.matches.openings import Opening
-from alphazero.evaluation.matches.pgn import RESULTS
-from alphazero.evaluation.matches.scoreboard import Scoreboard
-from alphazero.evaluation.rating.bradley_terry import ratings
-from alphazero.text import table
+from alphazero.base.text import table
+from alphazero.measure.match import Scoreboard
+from alphazero.measure.rating import ratings
+from alphazero.play.matches.game import Ending, FinishedGame, Pairing
+from alphazero.play.matches.openings import Opening
+from alphazero.play.matches.pgn import RESULTS
 
 HEADER = re.compile(r'^\[(Round|White|Black|Result) "(.*)"\]$', re.MULTILINE)
 POINTS = {result: points for points, result in RESULTS.items()}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from alphazero.cli.flags.parser import Parser
-from alphazero.errors import ConfigError
-from alphazero.host.checkout import program_text
-from alphazero.text import one_of, quoted, table
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import one_of, quoted, table
+from alphazero.machine.environment import program_text
+from alphazero.settings.flags import Parser
 
 
 class Command(NamedTuple):
-    """A command, whose module `alphazero.cli.commands.ROOM.NAME` has configure(parser) and run(args) -> exit
+    """A command, whose module `alphazero.cli.ROOM.NAME` has configure(parser) and run(args) -> exit
     code, and is imported only when called, so that help answers at once on a machine without torch."""
 
     room: str
@@ -24,8 +24,8 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "launch": Command("training", "start training on the devices of this machine"),
     "train": Command("training", "train in this process; every rank of a job runs this"),
-    "selfplay": Command("games", "let a network play against itself and keep the games"),
-    "data": Command("games", "import PGN files and lc0 training data; describe, verify, export stores"),
+    "selfplay": Command("playing", "let a network play against itself and keep the games"),
+    "data": Command("training", "import PGN files and lc0 training data; describe, verify, export stores"),
     "checkpoint": Command("training", "list, verify and prune the checkpoints of a run"),
     "eval": Command("networks", "measure how well networks predict the moves and results of known games"),
     "match": Command("playing", "let networks, UCI engines, a random player or a solver play each other"),
@@ -38,18 +38,18 @@ COMMANDS: dict[str, Command] = {
     "runs": Command("training", "list the runs of a directory: state, step, best figures, size"),
     "report": Command("training", "plot the curves of one or more runs"),
     "health": Command("training", "check the GPUs and the host of this machine"),
-    "doctor": Command("program", "tell the environment, and measure what this machine can do"),
-    "solve": Command("games", "compute the exact value of a Connect Four position"),
-    "perft": Command("games", "count the leaves of the move tree (a test of the rules)"),
-    "bench": Command("program", "measure a part of the system"),
-    "completion": Command("program", "print what completes these commands in bash, zsh or fish"),
+    "doctor": Command("training", "tell the environment, and measure what this machine can do"),
+    "solve": Command("networks", "compute the exact value of a Connect Four position"),
+    "perft": Command("networks", "count the leaves of the move tree (a test of the rules)"),
+    "bench": Command("", "measure a part of the system"),
+    "completion": Command("", "print what completes these commands in bash, zsh or fish"),
 }
 
 
 def module_of(command: str) -> ModuleType:
     """The module of one command, imported now."""
-    room = COMMANDS[command].room
-    return importlib.import_module(f"alphazero.cli.commands.{room}.{command.replace('-', '_')}")
+    parts = ("alphazero.cli", COMMANDS[command].room, command.replace("-", "_"))
+    return importlib.import_module(".".join(part for part in parts if part))
 
 
 def build_parser(command: str) -> Parser:

@@ -15,11 +15,10 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from alphazero.base.errors import AlphaZeroError
+from alphazero.base.log import error_line
 from alphazero.cli.command_table import run_command
-from alphazero.cluster.agent.rank_failure import note_failure
-from alphazero.cluster.agent.rank_side import shows_common_errors
-from alphazero.errors import AlphaZeroError
-from alphazero.run.log_line import error_line
+from alphazero.run.rank import note_failure, shows_common_errors
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from alphazero.cluster import programs
-from alphazero.cluster.hosts.compare import explain
-from alphazero.cluster.hosts.remote import CHECKOUT, Remote, run_everywhere
-from alphazero.cluster.hosts.transport import SshOptions
+from alphazero.cluster.launch.compare import explain
+from alphazero.cluster.launch.remote import CHECKOUT, Remote, SshOptions, run_everywhere
+from alphazero.cluster.plan import commands as programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.doctor.examined_host import ExaminedHost, Wishes, decode
 

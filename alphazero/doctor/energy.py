@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from alphazero.health.gpu_reading import NvmlUnusable, open_nvml
+from alphazero.machine.nvml import NvmlUnusable, open_nvml
 
 POWER_CAPS = Path("/sys/class/powercap")
 # Whole processors; their parts (intel-rapl:0:0 and so on) are in them.

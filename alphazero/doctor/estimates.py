@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alphazero.config import load_config
 from alphazero.doctor.figures import PresetFigures
+from alphazero.settings.sections import load_config
 
 MILLION = 1_000_000
 # `make demo`: the preset connect4, cut to so many generations.

@@ -14,7 +14,7 @@ from alphazero.doctor.disk_speed import DiskSpeed, measure_disk
 from alphazero.doctor.estimates import energy_kwh, estimates, training_hours
 from alphazero.doctor.figures import PresetFigures, figures_from_json
 from alphazero.doctor.host_job import measure_presets
-from alphazero.host.environment import environment
+from alphazero.machine.environment import environment
 
 MARK = "alphazero-doctor "  # before the JSON of a host: login scripts may print other things
 MILLION = 1_000_000

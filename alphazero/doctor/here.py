@@ -1,6 +1,6 @@
 """The doctor's program on a host of a hostfile: an order as JSON on stdin, the examined host as a line.
 
-`python -m alphazero.doctor.here` (cluster/programs.py).
+`python -m alphazero.doctor.here` (cluster/plan/commands.py).
 """
 
 from __future__ import annotations

@@ -11,15 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from alphazero.cluster.plan.cpu_ranks import choose_cpu_ranks
-from alphazero.config import Config, load_config
+from alphazero.base.errors import ConfigError
+from alphazero.cluster.plan.node import choose_cpu_ranks
 from alphazero.doctor.figures import PresetFigures, figures_from_json
-from alphazero.errors import ConfigError
-from alphazero.host.die_with_parent import guarded
-from alphazero.host.machine import count_cores, find_free_port, look_at_this_machine, visible_devices
-from alphazero.host.memory import HostMemory
-from alphazero.training.batch.batch_numbers import batch_over, fix_batch
-from alphazero.training.batch_plan import LEAST_MICRO_BATCH, plan_batches
+from alphazero.machine.die_with_parent import guarded
+from alphazero.machine.machine import count_cores, find_free_port, look_at_this_machine, visible_devices
+from alphazero.machine.memory import HostMemory
+from alphazero.settings.sections import Config, load_config
+from alphazero.training.ranks.batch import LEAST_MICRO_BATCH, batch_over, fix_batch, plan_batches
 
 PROGRAM = "alphazero.doctor.rank"
 # Beyond what the ranks are told to take: their start, and steps that take longer than was thought.

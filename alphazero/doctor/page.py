@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from alphazero.base.text import counted, table
 from alphazero.doctor.estimates import Estimate, energy_kwh, estimates, training_hours
 from alphazero.doctor.examined_host import MILLION, ExaminedHost
 from alphazero.doctor.figures import PresetFigures
-from alphazero.text import counted, table
 
 GIB, MIB = 1 << 30, 1 << 20
 NOT_MEASURED = "-"

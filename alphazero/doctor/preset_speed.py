@@ -11,39 +11,35 @@ import time
 
 import torch
 
-from alphazero.config import Config, load_config
+from alphazero.base.text import counted
 from alphazero.doctor.energy import read_counters, watts_between
 from alphazero.doctor.figures import PresetFigures
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.games.registry import get_spec
-from alphazero.host.memory import HostMemory
-from alphazero.network.inference.ladder import evaluator_for_self_play
+from alphazero.machine.memory import HostMemory
+from alphazero.network.inference.purpose import evaluator_for_self_play
+from alphazero.network.model.precision import evaluation_precision, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import evaluation_precision, fast_precisions
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import Played, lanes_of, new_lane, play
-from alphazero.text import counted
-from alphazero.training.batch.batch_numbers import fix_batch
-from alphazero.training.batch.memory_probe import (
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import Played, lanes_of, new_lane, play
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import Config, load_config
+from alphazero.training.engine.planner import choose_plan
+from alphazero.training.engine.probe import (
     CPU_SHARE,
     CPU_SIZES,
+    LEAST_POSITIONS,
     bytes_per_position,
+    fastest_precision,
     fits,
     largest_that_fits,
-    reserve_bytes,
-)
-from alphazero.training.batch.planner import choose_plan
-from alphazero.training.batch.precision_probe import (
-    LEAST_POSITIONS,
-    fastest_precision,
     positions_of_a_pass,
+    reserve_bytes,
     seconds_per_pass,
 )
-from alphazero.training.batch_plan import BatchPlan, plan_batches
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.device_settings import apply_device_settings
-from alphazero.training.runtime import Runtime
+from alphazero.training.ranks.batch import BatchPlan, fix_batch, plan_batches
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime, apply_device_settings
 
 # Whole steps are measured where this many fit into the time; else passes of fewer positions.
 LEAST_STEPS = 4

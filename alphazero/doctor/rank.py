@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 
+from alphazero.base.errors import AlphaZeroError
+from alphazero.base.files import write_json
 from alphazero.doctor.preset_speed import measure_preset
-from alphazero.errors import AlphaZeroError
-from alphazero.files import write_json
-from alphazero.host.allocator import keep_freed_memory
+from alphazero.machine.memory import keep_freed_memory
 from alphazero.training.engine.engine import end_process_group, start_process_group
-from alphazero.training.runtime import default_threads, read_runtime
+from alphazero.training.ranks.runtime import default_threads, read_runtime
 
 
 def main() -> int:

@@ -14,31 +14,27 @@ from pathlib import Path
 
 import torch
 
-from alphazero.config import Config
-from alphazero.errors import TrainingError
+from alphazero.base.errors import TrainingError
 from alphazero.games.batch import MicroBatch
-from alphazero.games.registry import get_spec
-from alphazero.games.spec import GameSpec
-from alphazero.host.memory import HostMemory
+from alphazero.games.registry import GameSpec, get_spec
+from alphazero.machine.memory import HostMemory
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.console import Console
-from alphazero.run.heartbeat import HeartbeatWriter
+from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
-from alphazero.run.run_directory import RunDirectory
-from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.checkpoint.checkpoint import Checkpoint
-from alphazero.training.checkpoint.writer import CheckpointWriter
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.run.rank import HeartbeatWriter
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import Config
+from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.data_source import SourceState, Weights
-from alphazero.training.loop.job import Job
-from alphazero.training.loop.position import Position
-from alphazero.training.loop.services import RankServices
+from alphazero.training.engine.probe import random_batch
+from alphazero.training.loop.job import Job, Position, RankServices, SourceState, Weights
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
-from alphazero.training.runtime import Runtime
+from alphazero.training.loop.writer import CheckpointWriter
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
 
 # Of no run: a clock or the caller ends these earlier.
 ENDLESS_STEPS = 1_000_000

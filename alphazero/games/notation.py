@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from alphazero.errors import GameInputError
+from alphazero.base.errors import GameInputError
+from alphazero.base.text import as_utf8, quoted
 from alphazero.games.core_types import Line
-from alphazero.text import as_utf8, quoted
 
 if TYPE_CHECKING:
     import chess

@@ -1,20 +1,129 @@
 """The games this program knows: a record each, and what follows from it and from the core.
 
 docs/add_a_game.md adds one. The records need no core; it is loaded when first asked for.
+
+Where lc0's 1858 policy moves lie in what its policy heads give: 73 planes, or attention between squares.
+
+Sources: the order of lczero-training tf/lc0_az_policy_map.py, of kConvPolicyMap in lc0's
+src/neural/tables/policy_map.h, and of kAttnPolicyMap in attention_policy_map.h beside it. Everything is
+seen by the mover: rank 0 is its first rank.
+
+What the rest of the program must know about a game: sizes, planes, policy (GameSpec).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from alphazero.errors import ConfigError, GameInputError
-from alphazero.games.chess_policy import NUM_POLICY_PLANES, chess_attention_map, chess_policy_map
+from alphazero.base.errors import ConfigError, GameInputError
+from alphazero.base.text import as_utf8, quoted
 from alphazero.games.core_types import CoreTypes, Line, core_types
-from alphazero.games.spec import GameSpec
-from alphazero.text import as_utf8, quoted
+
+# (files, ranks) of one step: N, NE, E, SE, S, SW, W, NW.
+_QUEEN_DIRECTIONS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+_KNIGHT_JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2))
+_PROMOTION_FILES = (-1, 0, 1)  # NW, N, NE
+_PROMOTION_PIECES = "rbq"  # a knight promotion is the plain move
+_PIECES_OF_ATTENTION = "qrb"
+
+NUM_POLICY_PLANES = 73  # 8 directions x 7 steps, 8 knight jumps, 3 directions x 3 promotions
+
+
+def _planes_by_vector() -> dict[tuple[int, int], int]:
+    vectors = [(files * steps, ranks * steps) for files, ranks in _QUEEN_DIRECTIONS for steps in range(1, 8)]
+    return {vector: plane for plane, vector in enumerate([*vectors, *_KNIGHT_JUMPS])}
+
+
+def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
+    """Flat index plane * 64 + from-square of each policy move.
+
+    moves: the policy moves in index order from white's side, such as 'e2e4' or 'a7b8q'.
+    """
+    planes = _planes_by_vector()
+    flat = []
+    for move in moves:
+        from_file, from_rank = ord(move[0]) - ord("a"), int(move[1]) - 1
+        files, ranks = ord(move[2]) - ord("a") - from_file, int(move[3]) - 1 - from_rank
+        if len(move) == 5:
+            direction, piece = _PROMOTION_FILES.index(files), _PROMOTION_PIECES.index(move[4])
+            plane = 64 + direction * len(_PROMOTION_PIECES) + piece
+        else:
+            plane = planes[files, ranks]
+        flat.append(plane * 64 + from_rank * 8 + from_file)
+    return tuple(flat)
+
+
+def chess_policy_map() -> tuple[int, ...]:
+    """The flat index of each of the core's policy moves."""
+    from alphazero import _core
+
+    return policy_map(_core.chess_policy_moves())
+
+
+def attention_map(moves: Sequence[str]) -> tuple[int, ...]:
+    """GameSpec.attention_map of these policy moves; see policy_map."""
+    places = []
+    for move in moves:
+        from_file, from_rank = ord(move[0]) - ord("a"), int(move[1]) - 1
+        to_file, to_rank = ord(move[2]) - ord("a"), int(move[3]) - 1
+        if len(move) == 5:
+            piece = _PIECES_OF_ATTENTION.index(move[4])
+            places.append(64 * 64 + (from_file * 8 + to_file) * 3 + piece)
+        else:
+            places.append((from_rank * 8 + from_file) * 64 + to_rank * 8 + to_file)
+    return tuple(places)
+
+
+def chess_attention_map() -> tuple[int, ...]:
+    """Where the attention head has each of the core's policy moves."""
+    from alphazero import _core
+
+    return attention_map(_core.chess_policy_moves())
+
+
+@dataclass(frozen=True)
+class GameSpec:
+    """Sizes of a game's encoding.
+
+    A packed position is num_bit_planes little-endian u64 (bit = rank * board_width + file, from the
+    mover's side) followed by num_scalar_planes bytes. The network sees
+    num_bit_planes + num_scalar_planes planes of board_height x board_width; scalar plane i is
+    filled with byte * scalar_scale[i].
+
+    policy_planes / policy_map: the convolutional policy head makes policy_planes planes; entry a of
+    policy_map (length policy_size) is the flat index plane * height * width + square that holds
+    policy index a. attention_map: where the attention policy head has it (AttentionPolicyHead), with Q
+    squares on a board W wide: from * Q + to, or Q * Q + (from file * W + to file) * 3 + piece for promotions
+    to queen, rook and bishop; empty for games whose moves are none from a square to a square.
+    num_symmetries: ways to turn the board that change nothing of the game, 1 for none.
+    """
+
+    name: str
+    board_height: int
+    board_width: int
+    num_bit_planes: int
+    num_scalar_planes: int
+    scalar_scale: tuple[float, ...]
+    policy_size: int
+    policy_planes: int
+    policy_map: tuple[int, ...]
+    attention_map: tuple[int, ...]
+    max_legal_moves: int
+    num_symmetries: int
+
+    @property
+    def num_planes(self) -> int:
+        """Input planes of the network."""
+        return self.num_bit_planes + self.num_scalar_planes
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of one packed position."""
+        return 8 * self.num_bit_planes + self.num_scalar_planes
+
 
 if TYPE_CHECKING:
     from alphazero import _core
@@ -30,7 +139,7 @@ class Game:
     of the planes.
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
-    has_solved_positions: so do positions with exact values (evaluation/solved.py).
+    has_solved_positions: so do positions with exact values (measure/exact_truth.py).
     eval_flags: what `alphazero eval` is told after training, beside the weights.
     """
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from alphazero.files import cut_unfinished_line
-from alphazero.run.run_directory import RunDirectory
+from alphazero.base.files import cut_unfinished_line
+from alphazero.run.directory import RunDirectory
 
 # Of an event: text for people, or a number.
 Field = str | float

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alphazero.files import complete_lines, cut_unfinished_line, write_json
-from alphazero.run.run_directory import RunDirectory
+from alphazero.base.files import complete_lines, cut_unfinished_line, write_json
+from alphazero.run.directory import RunDirectory
 
 RECORDS = "validation.jsonl"
 GAMES = "validation_games.json"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from alphazero.text import counted
+from alphazero.base.text import counted
 from benchmarks.gpu_rows.crew import Worker
 from benchmarks.gpu_rows.row import Result, Row
 

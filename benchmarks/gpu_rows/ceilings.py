@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from alphazero.doctor.trainer_bench import wait
-from alphazero.network.precision import DTYPES
+from alphazero.network.model.precision import DTYPES
 
 BOARD = 8
 KERNEL = 3

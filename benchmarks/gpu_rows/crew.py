@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from alphazero.text import counted, shortened
+from alphazero.base.text import counted, shortened
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORKER = (sys.executable, "-m", "benchmarks.gpu_rows.worker")

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from alphazero.errors import ConfigError
-from alphazero.health.gpu_reading import NvmlUnusable, open_nvml, read_driver
-from alphazero.host.checkout import commit_of, version_of
-from alphazero.network.device import choose_device
+from alphazero.base.errors import ConfigError
+from alphazero.machine.environment import commit_of, version_of
+from alphazero.machine.nvml import NvmlUnusable, open_nvml, read_driver
+from alphazero.network.model.precision import choose_device
 from benchmarks.network import cpu_name
 
 PACKAGES = ("torch", "deepspeed", "numpy", "triton", "nvidia-ml-py")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from alphazero.config import TrainingConfig
+from alphazero.settings.sections import TrainingConfig
 from benchmarks.gpu_rows.row import Row
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32")

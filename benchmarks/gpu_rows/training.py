@@ -13,14 +13,18 @@ from typing import Any
 
 import torch
 
-from alphazero.config import load_config
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.training.batch_plan import plan_batches
+from alphazero.settings.sections import load_config
 from alphazero.training.engine.engine import start_process_group
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.device_settings import apply_device_settings
-from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
+from alphazero.training.ranks.batch import plan_batches
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import (
+    Runtime,
+    apply_device_settings,
+    lone_process_environment,
+    read_runtime,
+)
 from benchmarks.measuring.checkpoints import checkpoint_pause
 from benchmarks.measuring.device_load import GIB, DeviceLoad
 from benchmarks.network import forward_flops

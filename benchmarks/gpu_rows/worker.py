@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from alphazero.errors import AlphaZeroError
-from alphazero.text import reason
+from alphazero.base.errors import AlphaZeroError
+from alphazero.base.text import reason
 
 Measure = Callable[[Mapping[str, Any]], Mapping[str, object]]
 

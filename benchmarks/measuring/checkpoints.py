@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from alphazero.doctor.trainer_bench import Bench, StepClock, StepTimes, run_trainer
-from alphazero.run.run_directory import RunDirectory
-from alphazero.training.checkpoint.writer import CheckpointWriter
+from alphazero.run.directory import RunDirectory
 from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.writer import CheckpointWriter
 
 NUM_CHECKPOINTS = 3
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from alphazero.health.gpu_reading import NvmlUnusable, open_nvml
+from alphazero.machine.nvml import NvmlUnusable, open_nvml
 
 # NVML renews its utilisation every sixth of a second to every second, by GPU model.
 INTERVAL_S = 0.1

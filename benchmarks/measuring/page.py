@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from alphazero.errors import ConfigError
-from alphazero.files import replacing
-from alphazero.text import reason
+from alphazero.base.errors import ConfigError
+from alphazero.base.files import replacing
+from alphazero.base.text import reason
 
 
 def read_document(path: Path, bench: str, format_version: int) -> dict[str, Any]:

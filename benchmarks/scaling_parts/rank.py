@@ -19,14 +19,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from alphazero.config import Config, load_config
+from alphazero.base.files import write_json
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train, wait
-from alphazero.files import write_json
-from alphazero.training.batch_plan import plan_batches
+from alphazero.settings.sections import Config, load_config
 from alphazero.training.engine.engine import end_process_group, start_process_group
-from alphazero.training.exchange import Exchange
-from alphazero.training.loop.device_settings import apply_device_settings
-from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
+from alphazero.training.ranks.batch import plan_batches
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import (
+    Runtime,
+    apply_device_settings,
+    lone_process_environment,
+    read_runtime,
+)
 from benchmarks.gpu_rows.machine import measure as describe_machine
 
 # From what latency decides to more than the gradients of 20x256.

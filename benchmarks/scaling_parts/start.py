@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from alphazero.errors import TrainingError
-from alphazero.text import counted, shortened
+from alphazero.base.errors import TrainingError
+from alphazero.base.text import counted, shortened
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = "benchmarks.scaling_parts.rank"

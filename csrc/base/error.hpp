@@ -8,7 +8,7 @@
 
 namespace alphazero {
 
-// Becomes alphazero.errors.GameError in Python.
+// Becomes alphazero.base.errors.GameError in Python.
 class GameError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -9,7 +9,7 @@
 
 namespace alphazero::bindings {
 
-// SearchView.core_arrays() of alphazero/data/store/search_columns.py, in the order of SearchColumns.
+// SearchView.core_arrays() of alphazero/data/store/columns.py, in the order of SearchColumns.
 using SearchArrays =
     std::tuple<Input1<std::int32_t>, Input1<float>, Input1<float>, Input1<std::int32_t>,
                Input1<std::uint32_t>, Input1<std::int32_t>, Input1<std::uint16_t>, Input1<std::uint16_t>>;
@@ -19,7 +19,7 @@ inline SearchColumns columns_of(const SearchArrays& arrays) {
   return std::apply([](const auto&... array) { return SearchColumns{as_span(array)...}; }, arrays);
 }
 
-// EvaluationView.core_arrays() of alphazero/data/store/evaluations.py, in the order of EvalColumns: of each
+// EvaluationView.core_arrays() of alphazero/data/store/columns.py, in the order of EvalColumns: of each
 // column offsets, values and bits.
 template <typename T>
 using EntryArrays = std::tuple<Input1<std::int32_t>, Input1<T>, Input1<std::uint8_t>>;

@@ -19,7 +19,7 @@ inline constexpr std::array<std::string_view, 13> kNumberNames = {
     "best_d",   "played_q", "played_d",   "orig_q",     "orig_d", "root_m", "best_m",
     "played_m", "orig_m",   "plies_left", "policy_kld", "q_st",   "d_st"};
 
-// Bits of the store's flags (alphazero/data/store/search_columns.py).
+// Bits of the store's flags (alphazero/data/store/columns.py).
 inline constexpr std::uint8_t kTrainedOn = 1;
 inline constexpr std::uint8_t kProven = 2;
 

@@ -19,7 +19,7 @@ struct Part {
 };
 Part part_of(const std::string& name, std::int64_t begin, std::int64_t end, std::size_t size);
 
-// What a search knew of the plies of a shard's games (alphazero/data/store/search_columns.py, SearchView). A
+// What a search knew of the plies of a shard's games (alphazero/data/store/columns.py, SearchView). A
 // game that no search made has no entries: game g owns [ply_offset[g], ply_offset[g + 1]) of root_q and
 // root_d, and likewise of the others. Its ply i has the policy [policy_offset[at + i], policy_offset[at + i +
 // 1]) of its own part of policy_move and policy_prob, at = policy_offset_offset[g].
@@ -50,7 +50,7 @@ struct SearchColumns {
   void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
 };
 
-// A column of lists whose entries may be null (alphazero/data/store/evaluations.py, NoteView): game g owns
+// A column of lists whose entries may be null (alphazero/data/store/columns.py, NoteView): game g owns
 // values[offset[g], offset[g + 1]), an entry a ply, or none at all.
 template <typename T>
 struct EntryColumn {

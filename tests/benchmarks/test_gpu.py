@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from alphazero.base.errors import TrainingError
 from alphazero.cli.main import main
 from alphazero.doctor.trainer_bench import RepeatedBatches
-from alphazero.errors import TrainingError
-from alphazero.training.batch_plan import plan_batches
+from alphazero.training.ranks.batch import plan_batches
 from benchmarks.gpu_rows.budget import Budget, measure_rows
 from benchmarks.gpu_rows.crew import Worker
 from benchmarks.gpu_rows.document import document

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import load_network, save_weights
+from alphazero.settings.sections import NetworkConfig
 
 
 @pytest.fixture(scope="module")

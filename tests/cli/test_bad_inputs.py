@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
+from alphazero.settings.sections import NetworkConfig
 
 # Columns: what is wrong, argv ({name} are files made below), words the line must hold.
 TABLE = [

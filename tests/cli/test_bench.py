@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from alphazero.cli.commands.program import bench
+from alphazero.cli import bench
 from alphazero.cli.main import main
 
 # These make an engine in their own process.

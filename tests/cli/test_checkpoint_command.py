@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from alphazero.cli.main import main
-from alphazero.host.lock import DirectoryLock
-from alphazero.training.checkpoint import files as checkpoint_files
-from alphazero.training.checkpoint.checkpoint import save
+from alphazero.machine.lock import DirectoryLock
+from alphazero.network.weights.checkpoint import save
+from alphazero.run import checkpoint_files
 from tests.support.jobs.saving import checkpoint_of
 
 

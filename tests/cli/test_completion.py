@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import run_command
-from alphazero.cli.commands.program.completion import SHELLS, script
-from alphazero.errors import ConfigError
+from alphazero.cli.completion import SHELLS, script
 
 LINES = {
     "alphazero ru": "runs",

@@ -14,7 +14,7 @@ ALPHAZERO = [sys.executable, "-m", "alphazero"]
 FAULTY = """
 import sys
 from alphazero.cli import main
-from alphazero.cli.commands.training import health
+from alphazero.cli.training import health
 def fail(args):
     raise {error}
 health.run = fail

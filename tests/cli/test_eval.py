@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.cli.commands.networks.eval import draw
 from alphazero.cli.main import main
-from alphazero.config import NetworkConfig
+from alphazero.cli.networks.eval import draw
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
+from alphazero.settings.sections import NetworkConfig
 from tests.support.paths import REPOSITORY
 
 SHARED = "1. e4 e5 2. Nf3 Nc6"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.base.text import counted
 from alphazero.cli.main import main
-from alphazero.host.lock import DirectoryLock
-from alphazero.host.memory import MemoryState
-from alphazero.text import counted
+from alphazero.machine.lock import DirectoryLock
+from alphazero.machine.memory import MemoryState
 from tests.support.paths import REPOSITORY
 
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
@@ -42,7 +42,7 @@ def run_script(*arguments: str, script: Path = SCRIPT, cwd: Path = REPOSITORY, *
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch):
     """As on a machine without an NVIDIA device."""
-    monkeypatch.setattr("alphazero.host.machine.list_devices", lambda files_present: ())
+    monkeypatch.setattr("alphazero.machine.machine.list_devices", lambda files_present: ())
 
 
 def test_flags_of_the_trainer_go_through_unchanged_and_in_order(
@@ -117,7 +117,7 @@ def test_a_port_in_use_is_an_error_that_suggests_another(no_gpu, capsys: pytest.
 def test_node_0_says_what_to_type_on_the_others(
     no_gpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("alphazero.host.machine.list_addresses", lambda: (("eth0", "10.77.0.5"),))
+    monkeypatch.setattr("alphazero.machine.machine.list_addresses", lambda: (("eth0", "10.77.0.5"),))
     by_hand = ["launch", "--gpus", "8", "--nodes", "2", "--node-rank", "0", "--master-port", "7123"]
     assert main([*by_hand, "--batch-size", "2048", "--run-name", "a b", "--dry-run"]) == 0
     line = (
@@ -131,9 +131,9 @@ def test_node_0_says_what_to_type_on_the_others(
 def four_cores(no_gpu, monkeypatch: pytest.MonkeyPatch):
     """As on a machine with four cores, no GPU and memory enough."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("alphazero.host.machine.count_cores", lambda: 4)
+    monkeypatch.setattr("alphazero.machine.machine.count_cores", lambda: 4)
     monkeypatch.setattr(
-        "alphazero.host.memory.HostMemory.check", lambda self: MemoryState("here", 1 << 40, 1 << 41, 0)
+        "alphazero.machine.memory.HostMemory.check", lambda self: MemoryState("here", 1 << 40, 1 << 41, 0)
     )
 
 
@@ -357,7 +357,7 @@ def test_help_and_dry_run_answer_at_once_and_import_no_torch(arguments: list[str
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         fastest = min(fastest, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     imported = set(run.stderr.split())
-    assert "alphazero.cli.commands.training.launch" in imported
+    assert "alphazero.cli.training.launch" in imported
     assert not {"torch", "deepspeed", "numpy", "pyarrow"} & imported
     assert fastest < LIMIT_S  # CPU time: other work on this machine does not count
 

@@ -12,13 +12,12 @@ import psutil
 import pytest
 
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.commands.playing.match import players_of
-from alphazero.cli.commands.playing.match_players import Lineup
-from alphazero.cli.flags.match import limit_of
-from alphazero.cli.flags.players import PlayerWords, read_player, with_own_names
 from alphazero.cli.main import main
-from alphazero.evaluation.matches.contestants import Engine
-from alphazero.evaluation.matches.limits import Limit, TimeControl
+from alphazero.cli.playing.match import players_of
+from alphazero.cli.playing.match_flags import limit_of
+from alphazero.cli.playing.players import Lineup, PlayerWords, read_player, with_own_names
+from alphazero.play.matches.limits import Limit, TimeControl
+from alphazero.play.matches.players import Engine
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT
 

@@ -4,10 +4,10 @@ import argparse
 
 import pytest
 
+from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import COMMANDS, build_parser
-from alphazero.cli.commands.training.train import deepspeed_config_file
-from alphazero.cli.flags import numbers
-from alphazero.errors import ConfigError
+from alphazero.cli.training.train import deepspeed_config_file
+from alphazero.settings import flags as numbers
 
 
 @pytest.mark.parametrize("spelling", ["--learning-rate", "--learning_rate", "--lr"])

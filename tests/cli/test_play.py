@@ -14,9 +14,9 @@ import chess.pgn
 import pytest
 
 import alphazero as az
+from alphazero.base.errors import AlphaZeroError
 from alphazero.cli.command_table import run_command
-from alphazero.cli.terminal.session import PlaySession, PlaySettings
-from alphazero.errors import AlphaZeroError
+from alphazero.play.session import PlaySession, PlaySettings
 from alphazero.search.tree_search import SearchLimits
 from tests.support.paths import REPOSITORY
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.config import Config, NetworkConfig, to_table
-from alphazero.evaluation.rating import ladder
-from alphazero.evaluation.rating.ladder import Rung, find_rungs, read_ladder
 from alphazero.games.registry import get_spec
+from alphazero.measure import rating as ladder
+from alphazero.measure.rating import Rung, find_rungs, read_ladder
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.training.checkpoint.checkpoint import Checkpoint, TrainingState, save
+from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
+from alphazero.settings.sections import Config, NetworkConfig, to_table
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import SUPPORT
 
@@ -31,7 +31,7 @@ QUICK = ["--games", "8", "--width", "10", "--simulations", "2", "--seed", "3"]
 def small_ladder(tmp_path, monkeypatch):
     """A directory with the ladder's network, and a fake Stockfish on PATH."""
     monkeypatch.setattr(ladder, "read_ladder", lambda: RUNGS)
-    monkeypatch.setattr("alphazero.cli.commands.playing.rate.MAX_PLIES", 24)
+    monkeypatch.setattr("alphazero.cli.playing.rate.MAX_PLIES", 24)
     write_small_net(tmp_path / "net.pt", "chess")
     fish = tmp_path / "stockfish"
     fish.write_text(f"#!/bin/sh\nexec {sys.executable} {SUPPORT / 'evaluation' / 'fake_engine.py'}\n")

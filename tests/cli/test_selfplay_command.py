@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from alphazero.cli.main import main
-from alphazero.config import NetworkConfig
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
-from alphazero.host.lock import DirectoryLock
+from alphazero.machine.lock import DirectoryLock
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
+from alphazero.settings.sections import NetworkConfig
 
 QUICK = ("--lanes", "8", "--moves-per-round", "20", "--simulations", "4", "--evaluation-batch", "8")
 

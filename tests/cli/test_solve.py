@@ -7,7 +7,7 @@ import pytest
 
 from alphazero import _core
 from alphazero.cli.main import main
-from alphazero.evaluation.solved import CLASSES, read_table
+from alphazero.measure.exact_truth import CLASSES, read_table
 
 OPENING = "32164625"  # its score, 11, is the first line of a given set
 
@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest
 def test_what_takes_long_is_announced_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("alphazero.cli.commands.games.solve.QUIET_S", 0.01)
+    monkeypatch.setattr("alphazero.cli.networks.solve.QUIET_S", 0.01)
     assert main(["solve", "4444445", "--table-mib", "16"]) == 0
     captured = capsys.readouterr()
     assert "solving" in captured.err and int(captured.out) == _core.Connect4Solver(16).score(

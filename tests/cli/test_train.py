@@ -2,9 +2,9 @@
 
 import pytest
 
+from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.commands.training.train import _by_hand, _given_by_environment
-from alphazero.errors import ConfigError, LaunchError
+from alphazero.cli.training.train import _by_hand, _given_by_environment
 from alphazero.run.next_command import without
 
 

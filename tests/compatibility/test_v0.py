@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from alphazero.cli.main import main
-from alphazero.training.checkpoint.checkpoint import load
+from alphazero.network.weights.checkpoint import load
 from tests.support.jobs.jobs import environment, one_core_a_rank, step_lines
 from tests.support.paths import FIXTURES, REPOSITORY
 

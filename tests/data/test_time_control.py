@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.data.filters.time_control import time_class
+from alphazero.data.store.game_filters import time_class
 
 
 @pytest.mark.parametrize(

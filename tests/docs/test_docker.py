@@ -43,4 +43,4 @@ def test_the_image_is_built_and_both_commands_work_in_it():
     user = subprocess.run([*run, "id", "-u"], check=True, capture_output=True, text=True).stdout
     assert user.strip() != "0"
     subprocess.run([*run, "make", "train", f"ARGS={SHORT}"], check=True)
-    subprocess.run([*run, "make", "test", "PYTEST_ADDOPTS=tests/test_text.py"], check=True)
+    subprocess.run([*run, "make", "test", "PYTEST_ADDOPTS=tests/base/test_text.py"], check=True)

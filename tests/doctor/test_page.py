@@ -6,7 +6,7 @@ from alphazero.doctor.disk_speed import DiskSpeed
 from alphazero.doctor.examined_host import ExaminedHost, decode, encode, to_json
 from alphazero.doctor.figures import PresetFigures
 from alphazero.doctor.page import page
-from alphazero.host.environment import environment
+from alphazero.machine.environment import environment
 
 HOW = {"trains": "whole steps of 256 positions", "plays": "not measured", "largest_micro_batch": "tried"}
 CHESS = PresetFigures(

@@ -22,17 +22,17 @@ from tests.fuzz.sandbox import Outcome, try_reader
 
 # What commands import when they are called: here once, before the first fork.
 MODULES = (
-    "alphazero.cli.commands.playing.analyse",
-    "alphazero.cli.commands.training.checkpoint",
-    "alphazero.cli.commands.games.data",
-    "alphazero.cli.commands.networks.eval",
-    "alphazero.cli.commands.networks.import_weights",
-    "alphazero.cli.commands.games.perft",
-    "alphazero.data.lc0.importer",
-    "alphazero.data.pgn.importer",
-    "alphazero.data.pgn.open",
+    "alphazero.cli.playing.analyse",
+    "alphazero.cli.training.checkpoint",
+    "alphazero.cli.training.data",
+    "alphazero.cli.networks.eval",
+    "alphazero.cli.networks.import_weights",
+    "alphazero.cli.networks.perft",
+    "alphazero.data.formats.lc0",
+    "alphazero.data.formats.pgn",
+    "alphazero.data.open",
     "alphazero.data.store.summary",
-    "alphazero.evaluation.position_eval",
+    "alphazero.measure.known_games",
     "alphazero.network.inference.evaluator",
     "torch._dynamo",
 )

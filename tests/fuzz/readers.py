@@ -19,19 +19,20 @@ import torch
 import zstandard
 
 from alphazero._core import SelfPlayGame, TicTacToeLine
+from alphazero.base.errors import CheckpointError
 from alphazero.cli.main import main
 from alphazero.cluster.plan.hostfile import read_hostfile
-from alphazero.config import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
-from alphazero.errors import CheckpointError
-from alphazero.evaluation.matches.books import BALANCED
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights import checkpoint
 from alphazero.network.weights.weights import WeightsFile, write_weights
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay import games as lanes
-from alphazero.selfplay.worker import play
-from alphazero.training.checkpoint import checkpoint, files
-from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
+from alphazero.play import lanes
+from alphazero.play.matches.openings import BALANCED
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import play
+from alphazero.run import checkpoint_files as files
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from alphazero.settings.sections import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
 from tests.fuzz import mutation
 from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged

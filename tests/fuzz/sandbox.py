@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from alphazero._core import GameError
-from alphazero.errors import AlphaZeroError
+from alphazero.base.errors import AlphaZeroError
 
 MIB = 1 << 20
 MEMORY_MIB = 1024  # beyond what the process has when the reader begins

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.errors import ConfigError, GameInputError
+from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.games.registry import game_names, get_spec, history_fill, make_line
 from tests.support.games.chess_reference import (
     core_move,

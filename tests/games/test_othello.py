@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from alphazero import _core
+from alphazero.base.errors import GameInputError
 from alphazero.cli.main import main
-from alphazero.errors import GameInputError
 from alphazero.games.registry import get_spec, make_line
 from tests.support.games.othello_reference import PASS, SlowOthello
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.errors import GameInputError
+from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_spec, make_line
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from alphazero.files import complete_lines
+from alphazero.base.files import complete_lines
 from tests.support.hosts.hosts import run
 from tests.support.hosts.real_job import Job, write_hostfile
 

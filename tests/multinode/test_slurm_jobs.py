@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.plan.slurm import SlurmJob, read_slurm
-from alphazero.errors import LaunchError
+from alphazero.base.errors import LaunchError
+from alphazero.cluster.plan.outer import SlurmJob, read_slurm
 from tests.support.hosts.fixtures import cannot_run
 from tests.support.hosts.hosts import Network
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names

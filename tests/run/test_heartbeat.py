@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.run.heartbeat import JOB_VARIABLE, HeartbeatWriter, Phase, read_heartbeats
+from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase, read_heartbeats
 
 
 class Clock:

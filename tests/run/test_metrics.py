@@ -1,7 +1,7 @@
 """metrics.jsonl of a run that was killed while it wrote a line."""
 
+from alphazero.run.directory import RunDirectory, read_events, read_metrics
 from alphazero.run.metrics import AllWriters, JsonLinesWriter
-from alphazero.run.run_directory import RunDirectory, read_events, read_metrics
 
 
 def test_figures_survive_a_kill_in_the_middle_of_a_line(tmp_path):

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.config import RunConfig
-from alphazero.errors import BusyError, ConfigError
-from alphazero.host.lock import LOCK_FILE
-from alphazero.run.run_directory import RunDirectory, choose_run_directory, claim, require_free
+from alphazero.base.errors import BusyError, ConfigError
+from alphazero.machine.lock import LOCK_FILE
+from alphazero.run.directory import RunDirectory, choose_run_directory, claim, require_free
+from alphazero.settings.sections import RunConfig
 from tests.support.paths import REPOSITORY
 
 CLAIM = """
 import sys, time
 from pathlib import Path
-from alphazero.run.run_directory import RunDirectory, claim
+from alphazero.run.directory import RunDirectory, claim
 held = claim(RunDirectory(Path(sys.argv[1])), print)
 print("held", flush=True)
 time.sleep(60)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from alphazero.run.run_directory import RunDirectory
+from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import (
     GAMES,
     RECORDS,

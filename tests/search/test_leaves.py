@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from alphazero.base.errors import ConfigError
 from alphazero.cli.main import main
-from alphazero.config import SearchConfig, SelfPlayConfig, load_config
-from alphazero.errors import ConfigError
 from alphazero.games.registry import make_line
-from alphazero.search.line_search import search_lines
-from alphazero.search.settings import search_settings, self_play_settings
-from alphazero.selfplay.worker import new_lane, play
+from alphazero.play.search_settings import search_settings, self_play_settings
+from alphazero.play.selfplay import new_lane, play
+from alphazero.search.batched import search_lines
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig, load_config
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 

@@ -27,7 +27,7 @@ CORE_BOX = "csrc"
 
 @dataclass(frozen=True)
 class House:
-    """Boxes by name: `cluster`, and within it `cluster/plan`; `training/exchange.py` for loose files."""
+    """Boxes by name: `cluster`, and within it `cluster/plan`; `training/runtime.py` for loose files."""
 
     rows: list[list[str]]
     arrows: list[Arrow]

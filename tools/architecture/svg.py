@@ -6,7 +6,7 @@ import math
 from html import escape
 from itertools import cycle
 
-from alphazero.text import counted
+from alphazero.base.text import counted
 from tools.architecture.house import CORE_BOX, House
 from tools.architecture.layered_drawing import Arrow, Box, LayeredDrawing
 from tools.architecture.rooms import Room

@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from alphazero.base.errors import AlphaZeroError
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import (
+    STOP_SIGNALS,
     Ending,
+    SignalInbox,
     end_all,
     handles,
     processes_of,
@@ -27,8 +30,13 @@ from alphazero.cluster.agent.processes import (
     send,
 )
 from alphazero.cluster.agent.protocol import Ended, NodeJob, Output
-from alphazero.cluster.agent.rank_failure import (
+from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
+from alphazero.cluster.agent.rank_watch import RankWatch
+from alphazero.run.rank import (
     FAILURE_VARIABLE,
+    JOB_VARIABLE,
+    OUTPUT_VARIABLE,
+    STACKS_SIGNAL,
     UNKNOWN,
     FirstFailure,
     RankFailure,
@@ -36,12 +44,6 @@ from alphazero.cluster.agent.rank_failure import (
     read_failure,
     read_first_failure,
 )
-from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
-from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE, STACKS_SIGNAL
-from alphazero.cluster.agent.rank_watch import RankWatch
-from alphazero.cluster.agent.signals import STOP_SIGNALS, SignalInbox
-from alphazero.errors import AlphaZeroError
-from alphazero.run.heartbeat import JOB_VARIABLE
 
 TICK_S = 0.1
 MAX_UNSENT_BYTES = 8 << 20

@@ -2,6 +2,8 @@
 
 Every process that a job starts inherits the token: neither a new session (torchrun gives each rank one) nor
 the death of its parent hides it, and no other job's process has it. Nothing is ever ended by name.
+
+Signals that ask a launcher or an agent for the end, counted instead of died of.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
-from alphazero.run.heartbeat import JOB_VARIABLE
+from alphazero.run.rank import JOB_VARIABLE
 
 POLL_S = 0.05
 KILL_LIMIT_S = 5.0
@@ -112,3 +115,33 @@ def end_all(token: str, grace_s: float) -> None:
     ending = Ending(token, grace_s)
     while not ending.advance():
         time.sleep(POLL_S)
+
+
+# SIGUSR1: SLURM's warning before the time is over (--signal=USR1), as the trainer takes it.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+class SignalInbox:
+    """Counts the signals that ask for the end, instead of dying of them, while it is open."""
+
+    def __init__(self) -> None:
+        self.received: list[signal.Signals] = []
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[SignalInbox]:
+        """Catch them within; a hang-up that was ignored before (nohup) stays ignored.
+
+        Ctrl-Z is ignored: a head that is stopped is taken for dead, and its job is ended.
+        """
+        previous = {signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN)}
+        for number in STOP_SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                previous[number] = signal.signal(number, self._receive)
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(signal.Signals(number))

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from alphazero.errors import LaunchError
-from alphazero.run.heartbeat import Phase
+from alphazero.base.errors import LaunchError
+from alphazero.run.rank import Phase
 
 VERSION = 2
 # Head to agent, after the job: a beat a second, and three wishes.

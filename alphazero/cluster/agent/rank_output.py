@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from alphazero.base.log import stamped
 from alphazero.cluster.agent.protocol import Output
-from alphazero.run.log_line import stamped
 
 CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16

@@ -15,7 +15,7 @@ import psutil
 
 from alphazero.cluster.agent.processes import ranks_of
 from alphazero.cluster.agent.protocol import Beat, RankState
-from alphazero.run.heartbeat import Heartbeat, Phase, read_heartbeats
+from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
 
 NUM_TIMED = 20
 CHECKPOINT = re.compile(r"step-(\d+)")

@@ -1,13 +1,19 @@
-"""What `--dry-run` prints: every command of every host. Asks no other machine and no name server."""
+"""What `--dry-run` prints: every command of every host. Asks no other machine and no name server.
+
+What a launcher tells people before it starts: lines on stderr.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from alphazero.cluster import programs
-from alphazero.cluster.hosts.remote import Remote, remote_argv
-from alphazero.cluster.hosts.transport import SshOptions
+from alphazero.base.log import program_line
+from alphazero.cluster.launch.remote import Remote, SshOptions, remote_argv
+from alphazero.cluster.plan import commands as programs
 from alphazero.cluster.plan.commands import (
     Command,
     Variable,
@@ -16,9 +22,9 @@ from alphazero.cluster.plan.commands import (
     torchrun_command,
 )
 from alphazero.cluster.plan.commands import deepspeed_node_command as deepspeed_command
-from alphazero.cluster.plan.identity import is_ip
 from alphazero.cluster.plan.launch_plan import SLURM, ClusterPlan, HostPlan, LaunchPlan
-from alphazero.host.machine import HOST_WEIGHT_VARIABLE, Machine, interface_towards
+from alphazero.cluster.plan.role import is_ip
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, Machine, interface_towards
 
 
 def dry_run_lines(
@@ -114,3 +120,57 @@ def _command_there(
         names = ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if device == "cuda" else ()))
         variables += [Variable(name, plan.interface, "--interface") for name in names]
     return replace(command, variables=tuple(variables))
+
+
+Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    """A line of the launcher, on stderr: stdout belongs to the job and to --dry-run."""
+    show(program_line(text, has_time=False) + "\n")
+
+
+def say_of_job(text: str) -> None:
+    """A line of the job that the launcher has started, or is about to: with its time where it is kept."""
+    show(program_line(text) + "\n")
+
+
+def show(text: str) -> None:
+    """Text on stderr; where nobody reads it any more (a closed terminal or pipe), the job goes on without."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def banner(plan: LaunchPlan, machine: Machine, command: Command) -> list[str]:
+    """What is about to start, for people."""
+    processes = "1 process" if plan.num_processes == 1 else f"{plan.num_processes} processes"
+    what = "CPU" if plan.device == "cpu" else "NVIDIA"
+    node = f"node {plan.node_rank} of {plan.num_nodes} ({machine.host_name})"
+    lines = [
+        *plan.notices,
+        f"{node}: {processes}, {what}, {plan.launcher}",
+        f"master {plan.master_addr}:{plan.master_port}",
+    ]
+    names = {device.uuid: device.name for device in machine.devices}
+    names |= {str(device.index): device.name for device in machine.devices}
+    lines += [
+        f"local rank {rank}: device {entry} {names.get(entry, '')}" for rank, entry in enumerate(plan.visible)
+    ]
+    lines += [f"{variable.name}={variable.value} ({variable.reason})" for variable in command.variables]
+    if plan.device == "cuda":
+        lines += _nccl_lines(command)
+    lines.append(f"command: {command.shown()}")
+    return [*lines, "starting: ranks take some seconds to load PyTorch and DeepSpeed"]
+
+
+def _nccl_lines(command: Command) -> Iterator[str]:
+    chosen = {variable.name for variable in command.variables}
+    for name, unset in (
+        ("NCCL_SOCKET_IFNAME", "NCCL chooses the interface"),
+        ("NCCL_IB_DISABLE", "InfiniBand where there is some"),
+        ("NCCL_P2P_DISABLE", "peer to peer where the devices can"),
+    ):
+        if name not in chosen:
+            value = os.environ.get(name)
+            yield f"{name} unset ({unset})" if value is None else f"{name}={value} (from the environment)"

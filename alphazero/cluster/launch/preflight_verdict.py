@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alphazero.cluster import programs
+from alphazero.base.errors import ERRORS_BY_KIND
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Outcome
+from alphazero.cluster.plan import commands as programs
 from alphazero.cluster.plan.launch_plan import Limits
-from alphazero.errors import ERRORS_BY_KIND
-from alphazero.health.findings import Finding, Severity, finding_from_json
+from alphazero.machine.findings import Finding, Severity, finding_from_json
 
 PROGRAM = ("--module", programs.PREFLIGHT)
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's

@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from alphazero.base.errors import LaunchError, PortInUseError
+from alphazero.cluster.agent.processes import SignalInbox
 from alphazero.cluster.agent.protocol import NodeJob
-from alphazero.cluster.agent.rank_side import ONE_HEAD_VARIABLE
-from alphazero.cluster.agent.signals import SignalInbox
-from alphazero.cluster.hosts.compare import Examined, JobHost, Report, examine, job_device, lacks_data, table
-from alphazero.cluster.hosts.probe import Question
-from alphazero.cluster.hosts.remote import AgentLink
-from alphazero.cluster.hosts.sync_data import data_digest, send
 from alphazero.cluster.launch import preflight_verdict
 from alphazero.cluster.launch.attempt import Attempt, Outcome, Say
-from alphazero.cluster.launch.banner import banner
+from alphazero.cluster.launch.compare import Examined, JobHost, Report, examine, job_device, lacks_data, table
+from alphazero.cluster.launch.dry_run import banner
+from alphazero.cluster.launch.probe import Question
+from alphazero.cluster.launch.remote import AgentLink
+from alphazero.cluster.launch.sync_data import data_digest, send
 from alphazero.cluster.plan.commands import RANK_VARIABLES, build_command
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
-from alphazero.errors import LaunchError, PortInUseError
-from alphazero.host.machine import interface_towards
+from alphazero.machine.machine import interface_towards
+from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.next_command import without_resume
-from alphazero.run.run_directory import RESTART_VARIABLE
+from alphazero.run.rank import ONE_HEAD_VARIABLE
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 60.0

@@ -1,20 +1,22 @@
-"""What flags, files and environments claim about a launch, and whether the claims agree."""
+"""What flags, files and environments claim about a launch, and whether the claims agree.
+
+How long a job may stand still or be silent: from flags and [cluster] to limits.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from alphazero.cluster.plan.cluster_section import ClusterFile
-from alphazero.cluster.plan.host_filter import ChosenHost, choose_hosts
-from alphazero.cluster.plan.hostfile import Host, parse_hostfile, read_hostfile
-from alphazero.cluster.plan.launch_plan import LaunchRequest
-from alphazero.cluster.plan.outer_launcher import OuterLauncher, read_outer
-from alphazero.cluster.plan.slurm import SlurmJob, read_slurm
-from alphazero.errors import LaunchError
-from alphazero.host.machine import Machine
+from alphazero.base.errors import LaunchError
+from alphazero.cluster.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
+from alphazero.cluster.plan.launch_plan import LaunchRequest, Limits
+from alphazero.cluster.plan.outer import OuterLauncher, SlurmJob, read_outer, read_slurm
+from alphazero.machine.machine import Machine
+from alphazero.settings.cluster import ClusterFile
 
 T = TypeVar("T")
 
@@ -168,3 +170,31 @@ def agreed(claims: Sequence[Claim[T]]) -> Claim[T] | None:
         if other.value != claims[0].value:
             raise LaunchError(f"{claims[0].text} contradicts {other.text}: expected one of them, or the same")
     return claims[0] if claims else None
+
+
+# By key: the limit, and its least value in seconds. Beats come each second; a host or head is not gone when
+# one of them is late.
+TIMEOUTS = {
+    "hang_timeout": ("step_s", 1.0),
+    "start_timeout": ("start_s", 1.0),
+    "pause_timeout": ("pause_s", 1.0),
+    "games_timeout": ("games_s", 1.0),
+    "shutdown_timeout": ("shutdown_s", 1.0),
+    "silence_timeout": ("silence_s", 3.0),
+}
+
+
+def choose_limits(sources: Sources) -> Limits:
+    """The limits of a launch; LaunchError for one that is too small, or that nobody would heed."""
+    chosen: dict[str, float] = {}
+    for key, (limit, least_s) in TIMEOUTS.items():
+        claims = sources.claim("--" + key.replace("_", "-"), key)
+        for claim in claims:
+            assert isinstance(claim.value, float)
+            if not least_s <= claim.value < math.inf:
+                unit = "second" if least_s == 1 else "seconds"
+                raise LaunchError(f"{claim.text}: expected at least {least_s:g} {unit}")
+        if claims:
+            assert isinstance(claims[0].value, float)
+            chosen[limit] = claims[0].value
+    return replace(Limits(), **chosen)

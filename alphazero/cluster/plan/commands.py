@@ -1,4 +1,9 @@
-"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell."""
+"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell.
+
+The programs of this package that cluster starts with `python -m`, here and on other hosts: their names.
+
+Names and no imports: cluster does without torch, and most of them run on another host.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from alphazero.cluster import programs
+from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
-from alphazero.errors import LaunchError
-from alphazero.host.machine import HOST_WEIGHT_VARIABLE, Machine
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, Machine
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
@@ -119,7 +123,7 @@ def torchrun_command(
         options += (f"--start_timeout={plan.start_s:g}",)
     elif not plan.port_is_chosen:
         options += ("--any_port",)
-    return Command((python, "-m", programs.TORCHRUN, *options, *trainer, *arguments))
+    return Command((python, "-m", TORCHRUN, *options, *trainer, *arguments))
 
 
 def deepspeed_command(
@@ -239,3 +243,14 @@ def hand_commands(
         words += ["--master-addr", hosts[0].address, "--master-port", str(master_port)]
         lines.append((host, shlex.join([*words, *arguments])))
     return tuple(lines)
+
+
+NODE_AGENT = "alphazero.cluster.agent.node_agent"  # one host's part of a job
+HOST_PROBE = "alphazero.cluster.launch.probe"  # what a host says of itself
+DATA_RECEIVER = "alphazero.cluster.launch.sync_data"  # the host's side of --sync-data
+TORCHRUN = "alphazero.training.ranks.torchrun"  # torchrun with an account of the rank that failed first
+PREFLIGHT = "alphazero.training.ranks.preflight"  # all ranks together for a moment, before the trainer
+
+DOCTOR = "alphazero.doctor.here"  # what a host can do, measured
+
+PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT, DOCTOR)

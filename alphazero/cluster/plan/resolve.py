@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from alphazero.cluster.plan.claims import Claim, Sources, agreed, choice, numbers_of, read_sources
-from alphazero.cluster.plan.cluster_section import ClusterFile
-from alphazero.cluster.plan.hostfile import Host
-from alphazero.cluster.plan.identity import (
-    LOOPBACK,
-    is_loopback_name,
-    refuse_loopback,
+from alphazero.base.errors import LaunchError
+from alphazero.base.text import counted
+from alphazero.cluster.plan.claims import (
+    Claim,
+    Sources,
+    agreed,
+    choice,
+    choose_limits,
+    numbers_of,
+    read_sources,
 )
+from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,
@@ -30,18 +34,21 @@ from alphazero.cluster.plan.launch_plan import (
     LaunchPlan,
     LaunchRequest,
 )
-from alphazero.cluster.plan.limits import choose_limits
-from alphazero.cluster.plan.resolve_node import (
+from alphazero.cluster.plan.node import (
     DEFAULT_PORT,
     ChooseCpuRanks,
     Share,
     resolve_devices,
     resolve_port,
 )
-from alphazero.cluster.plan.role import choose_role
-from alphazero.errors import LaunchError
-from alphazero.host.machine import Machine
-from alphazero.text import counted
+from alphazero.cluster.plan.role import (
+    LOOPBACK,
+    choose_role,
+    is_loopback_name,
+    refuse_loopback,
+)
+from alphazero.machine.machine import Machine
+from alphazero.settings.cluster import ClusterFile
 
 ALL_GPUS = -1
 

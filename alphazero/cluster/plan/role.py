@@ -1,11 +1,74 @@
-"""The part of a job that this process plays: all of it, one node, or the head that starts the nodes."""
+"""The part of a job that this process plays: all of it, one node, or the head that starts the nodes.
+
+Which names and addresses mean this machine, and which would mean another one on every host.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Callable
+
+from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.claims import Claim, Sources, agreed
-from alphazero.cluster.plan.identity import is_loopback_name, is_slurm_node, is_this_machine
 from alphazero.cluster.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
-from alphazero.errors import LaunchError
+from alphazero.cluster.plan.outer import SlurmJob
+from alphazero.machine.machine import Machine, names_loopback
+
+LOOPBACK = "127.0.0.1"
+
+
+def is_this_machine(address: str, machine: Machine) -> bool:
+    """True where a host's name or address is this machine's own; asks no name server."""
+    name, own = address.lower(), machine.host_name.lower()
+    if is_loopback_name(name) or name == own:
+        return True
+    if any(name == address for _, address in machine.addresses):
+        return True
+    # One of the two may carry its domain.
+    return bool(name) and ("." in name) != ("." in own) and _short(name) == _short(own) and not is_ip(name)
+
+
+def is_slurm_node(host: str, slurm: SlurmJob, machine: Machine) -> bool:
+    """True where SLURM's node `host` is this machine."""
+    return host == slurm.node_name if slurm.node_name else is_this_machine(host, machine)
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def is_ip(name: str) -> bool:
+    """True for an IP address, of version 4 or 6."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback_name(address: str) -> bool:
+    """True for localhost and loopback addresses, as written."""
+    return names_loopback(address)
+
+
+def refuse_loopback(
+    master_addr: str, machine: Machine, addresses_of: Callable[[str], tuple[str, ...]]
+) -> None:
+    """LaunchError where other hosts would take the master's address for themselves."""
+    found = [address for address in addresses_of(master_addr) if is_loopback_name(address)]
+    if is_loopback_name(master_addr):
+        what = "is the loopback"
+    elif found:
+        what = f"resolves to {found[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
+    else:
+        return
+    own = [address for _, address in machine.addresses if not is_loopback_name(address)]
+    here = f"; this machine has {', '.join(own)}" if own else ""
+    raise LaunchError(
+        f"--master-addr {master_addr}: {what}, which other machines cannot reach; "
+        f"expected the address of node 0 in the network{here}"
+    )
+
 
 AUTO_RANK = "auto"
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
-from alphazero.data.filters.games import FilterCount, Verdict, filter_texts, judged
+from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import SampleGroups, Window
+from alphazero.data.store.game_filters import FilterCount, Verdict, filter_texts, judged
 from alphazero.data.store.store import ShardView
-from alphazero.errors import DataError
-from alphazero.filter_settings import GameFilters, SampleFilters, chosen_filters, filter_text
 from alphazero.games.registry import get_spec
+from alphazero.settings.sections import GameFilters, SampleFilters, chosen_filters, filter_text
 
 # Shapes: P places, positions of the games of one shard; E entries of a column of clocks; G games of a shard.
 

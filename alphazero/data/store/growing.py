@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from alphazero.base.errors import DataError
+from alphazero.base.files import fsync_directory, remove_unfinished, sha256_of
 from alphazero.data.store.store import (
     MANIFEST_NAME,
     QUARANTINE_NAME,
@@ -25,8 +27,6 @@ from alphazero.data.store.store import (
     view_of,
 )
 from alphazero.data.store.writer import encode_shard, version_of_shards, write_whole
-from alphazero.errors import DataError
-from alphazero.files import fsync_directory, remove_unfinished, sha256_of
 
 SET_ASIDE = "set-aside"
 _SHARDS = "shard-*.arrow"

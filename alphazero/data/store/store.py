@@ -27,15 +27,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from alphazero import _core
-from alphazero.data.store.arrow_views import buffer_values, list_view, validity
-from alphazero.data.store.evaluations import EvaluationView, evaluation_view
+from alphazero.base.errors import DataError
+from alphazero.base.files import sha256_of
+from alphazero.base.text import quoted, reason
+from alphazero.data.store.columns import (
+    EvaluationView,
+    SearchView,
+    buffer_values,
+    check_note_lengths,
+    check_notes,
+    check_values,
+    evaluation_view,
+    list_view,
+    search_view,
+    validity,
+)
 from alphazero.data.store.schema import OLDEST_VERSION, VERSION, is_shard_schema, version_of
-from alphazero.data.store.search_columns import SearchView, check_values, search_view
-from alphazero.data.store.version_2 import check_note_lengths, check_notes
-from alphazero.errors import DataError
-from alphazero.files import sha256_of
 from alphazero.games.registry import game_names, get_game
-from alphazero.text import quoted, reason
 
 MAGIC = "alphazero-game-store"
 MANIFEST_NAME = "manifest.json"

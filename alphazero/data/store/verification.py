@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from alphazero.base.errors import DataError
+from alphazero.base.files import CHUNK_BYTES, complete_lines
+from alphazero.base.text import counted
 from alphazero.data.store.store import GameStore, ShardView, damaged
-from alphazero.errors import DataError
-from alphazero.files import CHUNK_BYTES, complete_lines
-from alphazero.text import counted
 
 BEFORE_STEP_ONE_S = 10.0
 # A file may be written to twice within one tick of its clock: what is that new is not remembered.

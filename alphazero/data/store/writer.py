@@ -15,6 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alphazero.base.errors import DataError
+from alphazero.base.files import fsync_directory, replacing, sha256_of
+from alphazero.base.text import reason
 from alphazero.data.store.schema import (
     OLDEST_VERSION,
     SCHEMA,
@@ -31,9 +34,6 @@ from alphazero.data.store.store import (
     SourceEntry,
     shard_name,
 )
-from alphazero.errors import DataError
-from alphazero.files import fsync_directory, replacing, sha256_of
-from alphazero.text import reason
 
 # A shard is full at the first of these: some 20 MB of a game file, and offsets far below 2**31.
 SHARD_GAMES = 1 << 16

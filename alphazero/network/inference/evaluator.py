@@ -11,16 +11,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from alphazero.games.spec import GameSpec
-from alphazero.network.inference.batch_program import BatchProgram
-from alphazero.network.inference.folding import check_fits, fold_tensors
-from alphazero.network.inference.forward import Forward, ModuleForward
-from alphazero.network.inference.int8_forward import Int8Forward
-from alphazero.network.inference.onednn_forward import OneDnnForward, why_not_onednn
-from alphazero.network.inference.policy_places import policy_places
-from alphazero.network.inference.runner import BatchBuffers, CpuRunner, CudaRunner, Runner
+from alphazero.games.registry import GameSpec
+from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
+from alphazero.network.inference.int8 import Int8Forward
+from alphazero.network.inference.onednn import OneDnnForward, why_not_onednn
+from alphazero.network.inference.program import (
+    BatchBuffers,
+    BatchProgram,
+    CpuRunner,
+    CudaRunner,
+    Runner,
+    policy_places,
+)
+from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import DTYPES, INT8, require_int8
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 

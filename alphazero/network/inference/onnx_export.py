@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from alphazero.errors import WeightsError
-from alphazero.files import replacing
-from alphazero.network.inference.folding import fold_batch_norm
+from alphazero.base.errors import WeightsError
+from alphazero.base.files import replacing
+from alphazero.network.inference.forward import fold_batch_norm
 from alphazero.network.model.resnet import AlphaZeroNet
 
 PACKAGES = ("onnx", "onnxscript")

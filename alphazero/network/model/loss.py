@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alphazero.config import LossConfig
+from alphazero.network.model.planes import DeviceBatch, dense_target, legal_mask
 from alphazero.network.model.resnet import NetworkOutput
-from alphazero.network.planes import DeviceBatch, dense_target, legal_mask
+from alphazero.settings.sections import LossConfig
 
 # Shapes: B positions, A policy indices, 3 = win, draw, loss of the mover.
 

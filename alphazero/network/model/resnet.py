@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
-from alphazero.games.spec import GameSpec
+from alphazero.base.errors import ConfigError
+from alphazero.games.registry import GameSpec
 from alphazero.network.model.heads import ConvNorm, MovesLeftHead, ValueHead, make_policy_head
-from alphazero.network.model.squeeze_excitation import SqueezeExcitation
+from alphazero.network.model.layers import SqueezeExcitation
+from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 

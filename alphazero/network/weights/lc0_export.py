@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
-from alphazero.files import replacing
+from alphazero.base.errors import WeightsError
+from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
-from alphazero.network.weights.lc0_format import (
+from alphazero.network.weights.lc0_schema import (
     INPUT_CLASSICAL_112,
     LINEAR16,
     MOVES_LEFT_V1,
@@ -27,8 +26,8 @@ from alphazero.network.weights.lc0_format import (
     TOWER_WITH_SE,
     TOWER_WITHOUT_SE,
     VALUE_WDL,
+    net_class,
 )
-from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import (
     MAGIC,
     RULE50_PLANE,
@@ -38,6 +37,7 @@ from alphazero.network.weights.lc0_weights import (
     LinearPlace,
     tensor_layout,
 )
+from alphazero.settings.sections import NetworkConfig
 
 # The first version that evaluates such a network: 0.21 reads the format message, 0.29 the attention policy
 # head (0.28 refuses it, but lczero-training asks for 0.21 there all the same).

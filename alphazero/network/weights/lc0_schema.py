@@ -4,6 +4,17 @@ lc0's files are Protocol Buffers. The numbers are those of net.proto (LeelaChess
 messages are made from the table below when they are first asked for, so that no compiler of schemas is
 needed. Integers are 64 bits wide and texts are bytes: on the wire they look the same, and a file with an
 absurd number is refused for the number it has.
+
+Which of lc0's networks can be represented here: the numbers of NetworkFormat, and the refusals by name.
+
+A convolutional tower, with squeeze-excitation or without, takes either policy head that lc0 has for it.
+Numbers and meaning: net.proto (LeelaChessZero/lczero-common), lc0 src/neural/loader.cc.
+
+Looks through a protobuf file before the protobuf library parses it: the file may be hostile.
+
+The library makes an object for every field, so that 20 million empty ones of two bytes fill the memory, and
+it passes over what it does not expect: a field of another type, one that stands twice. Here the fields are
+counted and held against the schema while nothing is kept. Source: protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -13,6 +24,9 @@ from functools import cache
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
+
+from alphazero.base.errors import WeightsError
 
 PACKAGE = "alphazero.lc0"
 INTEGER, FIXED32, FLOAT, BYTES = "integer", "fixed32", "float", "bytes"
@@ -122,3 +136,182 @@ def net_class() -> Any:  # noqa: ANN401 - protobuf makes the class at run time
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Net"))
+
+
+# The newest net.proto this reader was written for; lc0 refuses files that ask for a newer lc0 than itself.
+NEWEST_VERSION = (0, 33, 0)
+ANY_VERSION = (97, 98, 99)  # a mark that lc0's loader accepts whatever its own version is
+
+LINEAR16 = 1  # Format.Encoding
+INPUT_CLASSICAL_112, OUTPUT_WDL, VALUE_WDL, MOVES_LEFT_V1 = 1, 2, 2, 1
+TOWER_WITHOUT_SE, TOWER_WITH_SE = 3, 4  # NETWORK_CLASSICAL_WITH_HEADFORMAT, NETWORK_SE_WITH_HEADFORMAT
+# PolicyFormat of our heads, and back.
+POLICY_NUMBERS = {"convolution": 2, "attention": 3}
+POLICY_HEADS = {number: head for head, number in POLICY_NUMBERS.items()}
+
+INPUT_NAMES = {
+    0: "unknown input",
+    2: "input with castling planes (INPUT_112_WITH_CASTLING_PLANE)",
+    3: "canonical input (INPUT_112_WITH_CANONICALIZATION)",
+    4: "hectoplies input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES)",
+    5: "canonical input V2 (INPUT_112_WITH_CANONICALIZATION_V2)",
+    132: "armageddon input (INPUT_112_WITH_CANONICALIZATION_HECTOPLIES_ARMAGEDDON)",
+    133: "armageddon input (INPUT_112_WITH_CANONICALIZATION_V2_ARMAGEDDON)",
+}
+NETWORK_NAMES = {
+    0: "unknown structure",
+    1: "classical policy head (fully connected)",
+    2: "classical policy head (fully connected)",
+    5: "ONNX network",
+    6: "attention body",
+    7: "attention body with several heads",
+    134: "attention body with several heads",
+}
+POLICY_NAMES = {
+    0: "unknown policy head",
+    1: "classical policy head (fully connected)",
+}
+VALUE_NAMES = {
+    0: "unknown value head",
+    1: "classical value head (one number, no WDL)",
+    3: "parametric value head",
+}
+# Fields of Weights that no network of ours has, whatever NetworkFormat says, and what has them.
+FOREIGN_FIELDS = {
+    "encoder": "attention body",
+    "ip_emb_w": "attention body",
+    "pol_encoder": "encoders in the attention policy head",
+}
+
+
+def check_format(net: Message) -> None:
+    """Refuse, by name of what it is, what our network cannot represent."""
+    version = net.min_version
+    needed = (version.major, version.minor, version.patch)
+    if needed > NEWEST_VERSION and needed != ANY_VERSION:
+        raise WeightsError(
+            f"wants lc0 {'.'.join(map(str, needed))}: this reader knows {'.'.join(map(str, NEWEST_VERSION))}"
+        )
+    if net.HasField("onnx_model"):
+        raise WeightsError("ONNX network: only lc0's own weights can be read")
+    if net.format.weights_encoding != LINEAR16:
+        raise WeightsError(f"weights encoding {net.format.weights_encoding}: expected 1 (LINEAR16)")
+    what = foreign_part(net)
+    if what is not None:
+        raise WeightsError(
+            f"{what}: expected a convolutional tower with ReLU, the classical 112 input planes, a policy "
+            "head of convolution or of attention without encoders, and a WDL value head"
+        )
+
+
+def foreign_part(net: Message) -> str | None:
+    """The first part of a network that ours cannot have, by its name."""
+    layout = net.format.network_format
+    # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
+    structure = layout.network if layout.HasField("network") else 1
+    if structure not in (TOWER_WITHOUT_SE, TOWER_WITH_SE):
+        return NETWORK_NAMES.get(structure, f"structure {structure}")
+    present = {field.name for field, _ in net.weights.ListFields()}
+    for field, what in FOREIGN_FIELDS.items():
+        if field in present:
+            return what
+    input_format = layout.input if layout.HasField("input") else INPUT_CLASSICAL_112
+    if input_format != INPUT_CLASSICAL_112:
+        return INPUT_NAMES.get(input_format, f"input of kind {input_format}")
+    if layout.policy not in POLICY_HEADS:
+        return POLICY_NAMES.get(layout.policy, f"policy head of kind {layout.policy}")
+    has_attention = POLICY_HEADS[layout.policy] == "attention"
+    if "ip2_pol_w" in present and not has_attention:
+        return "attention policy head in a file whose format says convolution"
+    if "policy_heads" in present and has_attention:  # lc0 would take layers from there
+        return "several policy heads"
+    if layout.value != VALUE_WDL:
+        return VALUE_NAMES.get(layout.value, f"value head of kind {layout.value}")
+    faults = {
+        f"output format {layout.output}": layout.output != OUTPUT_WDL,
+        f"moves-left head of kind {layout.moves_left}": layout.moves_left > MOVES_LEFT_V1,
+        "Mish activations": layout.default_activation != 0,
+    }
+    return next((what for what, found in faults.items() if found), None)
+
+
+VARINT, FIXED64, LENGTH_DELIMITED, WIRE_FIXED32 = 0, 1, 2, 5
+WIRE_TYPES = {INTEGER: VARINT, FIXED32: WIRE_FIXED32, FLOAT: WIRE_FIXED32, BYTES: LENGTH_DELIMITED}
+EXPECTED = {INTEGER: "a number", FIXED32: "a 32-bit number", FLOAT: "a 32-bit float", BYTES: "bytes"}
+MAX_VARINT_BYTES = 10
+MAX_FIELD_NUMBER = (1 << 29) - 1
+# 256 residual blocks, the most there may be, have 26,000 with every field that lc0 knows.
+MAX_FIELDS = 50_000
+
+
+def check_wire(data: memoryview, message: str = "Net") -> None:
+    """Check that `data` is the wire form of a message of the schema, with at most MAX_FIELDS fields.
+
+    Raises WeightsError, without the file's name, that has the path of the fault ("Net.weights.residual[3]").
+    """
+    _check_message(data, message, message, 0)
+
+
+def _check_message(data: memoryview, message: str, name: str, count: int) -> int:
+    """Check one message; how many fields were met so far, `count` of them before this message."""
+    schema = {field.number: field for field in MESSAGES[message]}
+    met: dict[int, int] = {}
+    position = 0
+    while position < len(data):
+        count += 1
+        if count > MAX_FIELDS:
+            raise WeightsError(f"{name}: more than {MAX_FIELDS} fields: no network has as many")
+        key, position = read_varint(data, position, name)
+        number, wire_type = key >> 3, key & 7
+        if not 1 <= number <= MAX_FIELD_NUMBER:
+            raise WeightsError(f"{name}: field number {number}: not a protobuf message")
+        field = schema.get(number)
+        place = f"{name}.{field.name}" if field else f"{name} field {number}"
+        value, position = _read_value(data, position, wire_type, place)
+        if field is None:
+            continue
+        _check_type(field, wire_type, place)
+        index = met[number] = met.get(number, -1) + 1
+        if field.repeated:
+            place += f"[{index}]"
+        elif index:
+            raise WeightsError(f"{place}: stands {index + 1} times, expected once")
+        if field.kind in MESSAGES:
+            count = _check_message(value, field.kind, place, count)
+    return count
+
+
+def _check_type(field: Field, wire_type: int, place: str) -> None:
+    if wire_type == WIRE_TYPES.get(field.kind, LENGTH_DELIMITED):
+        return
+    if wire_type == LENGTH_DELIMITED:
+        raise WeightsError(f"{place}: holds bytes, expected {EXPECTED[field.kind]}")
+    raise WeightsError(f"{place}: wire type {wire_type}, expected {EXPECTED.get(field.kind, 'bytes')}")
+
+
+def read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
+    """A base-128 number at `position` and the position after it. Raises WeightsError."""
+    value = 0
+    for index in range(MAX_VARINT_BYTES):
+        if position + index >= len(data):
+            raise WeightsError(f"{name}: ends in the middle of a number (truncated?)")
+        byte = data[position + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
+    raise WeightsError(f"{name}: a number of more than {MAX_VARINT_BYTES} bytes: not a protobuf message")
+
+
+def _read_value(data: memoryview, position: int, wire_type: int, name: str) -> tuple[memoryview, int]:
+    """The bytes of a field (none of a number) and the position after it. Raises WeightsError."""
+    if wire_type == VARINT:
+        return data[:0], read_varint(data, position, name)[1]
+    if wire_type == LENGTH_DELIMITED:
+        size, position = read_varint(data, position, name)
+    elif wire_type in (FIXED64, WIRE_FIXED32):
+        size = 8 if wire_type == FIXED64 else 4
+    else:
+        raise WeightsError(f"{name}: wire type {wire_type}: not a protobuf message")
+    if size > len(data) - position:
+        raise WeightsError(f"{name}: {size} bytes announced, {len(data) - position} left (truncated?)")
+    return data[position : position + size], position + size

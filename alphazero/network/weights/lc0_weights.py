@@ -19,14 +19,11 @@ import torch
 from google.protobuf.message import DecodeError, Message
 from torch import Tensor
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
-from alphazero.games.registry import get_spec
-from alphazero.games.spec import GameSpec
-from alphazero.network.model.attention_policy import NUM_OFFSETS
-from alphazero.network.weights.lc0_format import LINEAR16, POLICY_HEADS, check_format
-from alphazero.network.weights.lc0_schema import net_class
-from alphazero.network.weights.protobuf_wire import check_wire
+from alphazero.base.errors import WeightsError
+from alphazero.games.registry import GameSpec, get_spec
+from alphazero.network.model.heads import NUM_OFFSETS
+from alphazero.network.weights.lc0_schema import LINEAR16, POLICY_HEADS, check_format, check_wire, net_class
+from alphazero.settings.sections import NetworkConfig
 
 FloatArray = npt.NDArray[np.float32]
 

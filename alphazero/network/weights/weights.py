@@ -20,15 +20,13 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError, WeightsError
-from alphazero.files import replacing
+from alphazero.base.errors import ConfigError, WeightsError
+from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
-from alphazero.network.weights.lc0_weights import read_lc0
-from alphazero.network.weights.pt_archive import PYTHON_OBJECTS, check_pt_archive
-from alphazero.network.weights.tensor_checks import (
+from alphazero.network.weights.checks import (
+    PYTHON_OBJECTS,
+    check_pt_archive,
     layout_fault,
     one_line,
     safetensors_header_fault,
@@ -37,6 +35,9 @@ from alphazero.network.weights.tensor_checks import (
     values_fault,
     variances_fault,
 )
+from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
+from alphazero.network.weights.lc0_weights import read_lc0
+from alphazero.settings.sections import NetworkConfig
 
 MAGIC = "alphazero-weights"
 VERSION = 1

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from alphazero.config import Config
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
-from alphazero.training.deepspeed_json.table import key_at
-from alphazero.training.engine.flat_gradients import Reduction
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.deepspeed_keys import key_at
+from alphazero.settings.sections import Config
+from alphazero.training.engine.gradients import Reduction
+from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

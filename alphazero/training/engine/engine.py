@@ -18,30 +18,35 @@ from datetime import timedelta
 
 import torch
 
-from alphazero.config import Config
 from alphazero.games.batch import MicroBatch
-from alphazero.games.spec import GameSpec
+from alphazero.games.registry import GameSpec
 from alphazero.network.model.loss import LossTerms
+from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import to_device
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.checkpoint.checkpoint import Checkpoint
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.collectives import NOT_TIMED, Timed, time_collectives
 from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
-from alphazero.training.engine.ema import WeightAverage
-from alphazero.training.engine.flat_gradients import FlatGradients
-from alphazero.training.engine.gradient_guard import GradientGuard
+from alphazero.training.engine.gradients import (
+    GOOD,
+    NOT_TIMED,
+    FlatGradients,
+    GradientGuard,
+    Timed,
+    Verdict,
+    VerdictReader,
+    is_told_late,
+    time_collectives,
+)
 from alphazero.training.engine.graphed_network import CudaRecorder, tell_stderr, uses_graphs
-from alphazero.training.engine.loss_scale import LossScale
-from alphazero.training.engine.optimizer import make_optimizer
+from alphazero.training.engine.optimizer import LossScale, make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
-from alphazero.training.engine.verdict import GOOD, Verdict, VerdictReader, is_told_late
-from alphazero.training.engine.zero_state import ZeroState
-from alphazero.training.exchange import Exchange
-from alphazero.training.rendezvous import served_store
-from alphazero.training.runtime import Runtime
+from alphazero.training.engine.zero_state import WeightAverage, ZeroState
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.meeting import served_store
+from alphazero.training.ranks.runtime import Runtime
 
 # The buffers of a BatchNorm: a counter comes last, and is not there in training (batch_norm.py).
 LAST_STATISTIC, COUNTER = "running_var", "num_batches_tracked"

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from alphazero.config import TrainingConfig
 from alphazero.network.model.resnet import NetworkOutput
+from alphazero.settings.sections import TrainingConfig
 
 # Shapes: B positions, N bytes of a packed position.
 

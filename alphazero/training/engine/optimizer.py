@@ -1,15 +1,25 @@
-"""torch's optimizers with one more wish: to let a step pass without a trace."""
+"""torch's optimizers with one more wish: to let a step pass without a trace.
+
+The dynamic loss scale of fp16: grows while gradients stay finite, shrinks where they overflow.
+
+Micikevicius et al. 2018 (arXiv:1710.03740) section 3.2, with the numbers of torch.amp.GradScaler: double
+after a window of good steps in a row, halve at an overflow, or at so many of them as DeepSpeed's hysteresis
+says. Pure arithmetic, the same on every rank.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from alphazero.config import OptimizerConfig
+from alphazero.base.errors import CheckpointError
+from alphazero.base.section import MOST
+from alphazero.base.text import quoted
+from alphazero.settings.sections import OptimizerConfig, TrainingConfig
 
 # Per-parameter tensors of the optimizers, by their name in the settings; `step` is a counter apart.
 STATE_KEYS = {
@@ -107,3 +117,116 @@ def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
     )
     optimizer.corrects_bias = config.adam_bias_correction
     return optimizer
+
+
+MINIMUM = 1.0
+# Above, a loss of 1 is out of fp16's reach by itself, and the search for the edge costs steps.
+MAXIMUM = 2.0**24
+
+
+class LossScale:
+    """The factor the loss is multiplied by before backward, and its rule.
+
+    start: the first scale, from 1 to MAXIMUM; rounded down to a power of two, so that scaling changes
+    exponents alone. window: steps in a row without overflow after which the scale doubles. minimum: it does
+    not go below. hysteresis: overflows at which it halves, counted anew when it doubles, and with
+    `consecutive` at each step without one (as DeepSpeed counts them).
+    """
+
+    def __init__(
+        self,
+        start: float,
+        window: int,
+        *,
+        minimum: float = MINIMUM,
+        hysteresis: int = 1,
+        consecutive: bool = False,
+    ) -> None:
+        assert start >= MINIMUM and window >= 1, f"loss scale {start}, window {window}"
+        self._minimum = min(power_of_two_below(minimum), MAXIMUM)
+        self.scale = min(max(power_of_two_below(start), self._minimum), MAXIMUM)
+        self._window = window
+        self._good_steps = 0
+        self._hysteresis = hysteresis
+        self._overflows_left = hysteresis
+        self._is_consecutive = consecutive
+        self._is_fixed = False
+
+    @classmethod
+    def fixed(cls, scale: float = 1.0) -> LossScale:
+        """A scale that never moves: 1 for fp32 and bf16, which have the exponents they need."""
+        loss_scale = cls(1.0, 1)
+        loss_scale.scale = scale
+        loss_scale._is_fixed = True
+        return loss_scale
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> LossScale:
+        """That of the settings."""
+        if config.precision != "fp16":
+            return cls.fixed()
+        if config.fixed_loss_scale:
+            return cls.fixed(config.fixed_loss_scale)
+        return cls(
+            config.loss_scale,
+            config.loss_scale_window,
+            minimum=config.loss_scale_minimum,
+            hysteresis=config.loss_scale_hysteresis,
+            consecutive=config.loss_scale_consecutive,
+        )
+
+    @property
+    def at_minimum(self) -> bool:
+        """True where the scale cannot shrink: an overflow is then no step on the way to a better one."""
+        return self._is_fixed or self.scale <= self._minimum
+
+    def update(self, overflow: bool) -> None:
+        """After each step: overflow is True where a gradient was not finite (and the step skipped)."""
+        if self._is_fixed:
+            return
+        if overflow:
+            if self._overflows_left > 1:
+                self._overflows_left -= 1
+            else:
+                self.scale = max(self.scale / 2, self._minimum)
+            self._good_steps = 0
+            return
+        if self._is_consecutive:
+            self._overflows_left = self._hysteresis
+        self._good_steps += 1
+        if self._good_steps == self._window:
+            self.scale = min(self.scale * 2, MAXIMUM)
+            self._good_steps = 0
+            self._overflows_left = self._hysteresis
+
+    def state(self) -> dict[str, float]:
+        """What a checkpoint keeps; nothing where a user fixed the scale."""
+        if self._is_fixed and self.scale != MINIMUM:
+            return {}
+        return {
+            "scale": self.scale,
+            "good_steps": float(self._good_steps),
+            "overflows_left": float(self._overflows_left),
+        }
+
+    def load(self, state: Mapping[str, float]) -> None:
+        """Go on from `state()`; a fixed scale stays. Raises CheckpointError where it cannot be one."""
+        if self._is_fixed:
+            return
+        scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)
+        left = state.get("overflows_left", float(self._hysteresis))  # older checkpoints have none
+        is_scale = MINIMUM <= scale <= MAXIMUM and scale == power_of_two_below(scale)
+        if not is_scale or not 0 <= good_steps <= MOST or not 1 <= left <= MOST:
+            raise CheckpointError(
+                f"loss scale {quoted(dict(state))}: expected a power of two from 1 to {MAXIMUM:.0f} as "
+                "'scale' and steps as 'good_steps'"
+            )
+        self.scale = max(float(scale), self._minimum)
+        # A smaller window than the one of the saved run must still be met exactly once.
+        self._good_steps = min(int(good_steps), self._window - 1)
+        self._overflows_left = min(int(left), self._hysteresis)
+
+
+def power_of_two_below(value: float) -> float:
+    """The largest power of two that is at most `value` (a finite number of at least 1)."""
+    return 2.0 ** (int(value).bit_length() - 1)

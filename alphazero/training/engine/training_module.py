@@ -8,12 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from alphazero.config import LossConfig, TrainingConfig
-from alphazero.games.spec import GameSpec
+from alphazero.games.registry import GameSpec
 from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
+from alphazero.network.model.planes import DeviceBatch, expand_planes
+from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
-from alphazero.network.planes import DeviceBatch, expand_planes
-from alphazero.network.precision import autocast
+from alphazero.settings.sections import LossConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import GraphedNetwork, Recorder
 
 

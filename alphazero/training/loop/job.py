@@ -1,12 +1,38 @@
-"""What one rank trains, and with whom: fixed from the start to the end of a run."""
+"""What one rank trains, and with whom: fixed from the start to the end of a run.
+
+Where the positions of a run come from: given games, or games that are played as training goes on.
+
+Where a run stands, and how a run of the trainer ended.
+
+What a rank works with beside its data and its network, from the start of training to its end.
+
+The checkpoint of a moment of training, in memory of its own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Protocol
 
-from alphazero.config import Config
-from alphazero.run.run_directory import RunDirectory
-from alphazero.training.runtime import Runtime
+import torch
+
+from alphazero.games.batch import MicroBatch
+from alphazero.machine.memory import HostMemory
+from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
+from alphazero.run.directory import RunDirectory
+from alphazero.run.metrics import AllWriters
+from alphazero.run.rank import HeartbeatWriter
+from alphazero.settings.sections import Config, to_table
+from alphazero.show.console import Console
+from alphazero.training.loop.alarms import JobAlarms
+from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.usage import GpuBoard, HostBoard
+from alphazero.training.loop.writer import CheckpointWriter
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -23,3 +49,151 @@ class Job:
     def batch_size(self) -> int:
         """Positions per step over all ranks."""
         return self.config.training.batch_size
+
+
+# The network's whole tensors as it plays: averaged where a run keeps an average. Collective.
+Weights = Callable[[], dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """What a checkpoint keeps of a source.
+
+    window_id: hash of the data that the order is a function of. self_play: of Generations, empty for given
+    games. lanes: games under way, as play/lanes.py writes them. champion: the network that plays, whole,
+    where it is not always the newest.
+    """
+
+    window_id: str
+    self_play: dict[str, Any] = field(default_factory=dict)
+    lanes: bytes | None = None
+    champion: dict[str, torch.Tensor] | None = None
+
+
+class DataSource(Protocol):
+    """Gives micro-batches a stretch of steps at a time; every rank has one, and they agree."""
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Stand where the checkpoint stood, None: at the beginning. Collective."""
+        ...
+
+    def prepare(self, step: int, weights: Weights) -> int | None:
+        """Make data for the steps from `step` on; the step at which it ends. Collective, may take long.
+
+        None: a signal asked for the end, and nothing has changed.
+        """
+        ...
+
+    def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
+        """This rank's micro-batches of data steps first ... last - 1 under a plan."""
+        ...
+
+    def state(self) -> SourceState:
+        """What a checkpoint of now keeps."""
+        ...
+
+
+class Outcome(Enum):
+    """How a run of the trainer ended."""
+
+    FINISHED = auto()
+    STOPPED = auto()  # by a signal, after a checkpoint
+    DIVERGED = auto()  # too many steps in a row without finite gradients
+
+
+@dataclass
+class Position:
+    """Where a run stands. data_offset: steps the data order is ahead of the step count (see rollbacks)."""
+
+    step: int
+    data_offset: int = 0
+    skipped_steps: int = 0
+    elapsed_s: float = 0.0  # of earlier starts of the run
+    saved_step: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.saved_step = self.step
+
+
+@dataclass(frozen=True)
+class RankServices:
+    """The services of a rank: how it reaches the other ranks, the user, the supervisor and the disk.
+
+    metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
+    collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
+    None where the job has none or does not watch them. hosts: None where nobody watches them. alarms: told on
+    rank 0 alone.
+    """
+
+    exchange: Exchange
+    console: Console
+    metrics: AllWriters
+    heartbeat: HeartbeatWriter
+    stop: StopRequest
+    host_memory: HostMemory
+    writer: CheckpointWriter | None
+    before_save: Callable[[Callable[[], None]], None] = lambda _: None
+    gpus: GpuBoard | None = None
+    hosts: HostBoard | None = None
+    alarms: JobAlarms = field(default_factory=JobAlarms)
+
+    @property
+    def writes(self) -> bool:
+        """True on the one rank of those sharing a run directory that writes there: checkpoints and games."""
+        return self.writer is not None
+
+
+def snapshot(
+    state: TrainingState,
+    weights: Tensors,
+    optimizer: Tensors,
+    averaged: Tensors | None,
+    source: SourceState,
+) -> Checkpoint:
+    """A checkpoint that training does not change as it goes on."""
+    return Checkpoint(
+        state,
+        _copies(weights),
+        _copies(optimizer),
+        averaged and _copies(averaged),
+        source.lanes,
+        source.champion,
+    )
+
+
+def training_state(
+    job: Job,
+    plan: BatchPlan,
+    position: Position,
+    source: SourceState,
+    *,
+    loss_scale: dict[str, float],
+    elapsed_s: float,
+    figures: Mapping[str, float],
+) -> TrainingState:
+    """All but the tensors. elapsed_s: of the whole run; figures: of the validation at this step, if any."""
+    training = job.config.training
+    return TrainingState(
+        step=position.step,
+        num_steps=job.num_steps,
+        seed=training.seed,
+        batch_size=job.batch_size,
+        micro_batch_size=plan.micro_batch_size,
+        window_id=source.window_id,
+        world_size=plan.world_size,
+        config=to_table(job.config),
+        zero_stage=training.zero_stage,
+        precision=training.precision,
+        data_offset=position.data_offset,
+        skipped_steps=position.skipped_steps,
+        loss_scale=loss_scale,
+        elapsed_s=elapsed_s,
+        figures=dict(figures),
+        self_play=source.self_play,
+        num_threads=torch.get_num_threads(),
+    )
+
+
+def _copies(tensors: Tensors) -> Tensors:
+    """The same on the same device in memory of their own: training changes the originals."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

@@ -1,24 +1,84 @@
-"""The figures of a run's steps: shared over ranks, written, and told to people."""
+"""The figures of a run's steps: shared over ranks, written, and told to people.
+
+How long a run will still take, by what its steps and its pauses took lately.
+
+A validation in a line for people, with the change since the one before.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 
-from alphazero.config import LossConfig
+from alphazero.base.log import Topic, duration
 from alphazero.network.model.loss import SUM_NAMES
-from alphazero.run.log_line import Topic
-from alphazero.run.work import duration
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.loop.job import Job
+from alphazero.settings.sections import LossConfig
+from alphazero.training.loop.job import Job, RankServices
+from alphazero.training.loop.part_clock import Part, PartClock
 from alphazero.training.loop.schedule import learning_rate
-from alphazero.training.loop.services import RankServices
-from alphazero.training.loop.time_left import TimeLeft
-from alphazero.training.usage.job_usage import JobUsage
-from alphazero.training.usage.part_clock import Part, PartClock
+from alphazero.training.loop.usage import JobUsage
+from alphazero.training.ranks.batch import BatchPlan
+
+# Weight of all that came before, at each new log interval: a burst of load on the machine moves the estimate
+# by a tenth, and one that stays is in it after some ten intervals.
+MEMORY = 0.9
+
+
+@dataclass
+class _Mean:
+    """A mean that forgets: seconds per unit."""
+
+    seconds: float = 0.0
+    units: float = 0.0
+
+    def add(self, seconds: float, units: float = 1.0) -> None:
+        self.seconds = MEMORY * self.seconds + seconds
+        self.units = MEMORY * self.units + units
+
+    @property
+    def value(self) -> float:
+        return self.seconds / self.units if self.units else 0.0
+
+
+class TimeLeft:
+    """Steps and pauses apart: self-play or a validation takes its time every so many steps."""
+
+    def __init__(self, num_steps: int) -> None:
+        self._num_steps = num_steps
+        self._steps = _Mean()
+        self._has_first = False
+        self._pauses: dict[str, tuple[_Mean, int]] = {}
+
+    def add_steps(self, count: int, seconds: float) -> None:
+        """So many steps took `seconds`, without their pauses."""
+        if not self._has_first:
+            # The first stretch compiles and warms up: it counts until there is another one.
+            self._has_first = True
+            self._first = _Mean(seconds, count)
+            return
+        self._steps.add(seconds, count)
+
+    def add_pause(self, name: str, seconds: float, every: int) -> None:
+        """Something that is done every `every` steps took `seconds`."""
+        mean, _ = self._pauses.get(name, (_Mean(), every))
+        mean.add(seconds)
+        self._pauses[name] = mean, every
+
+    def seconds(self, step: int) -> float | None:
+        """From `step` to the end; None before the first steps."""
+        if not self._has_first:
+            return None
+        mean = self._steps if self._steps.units else self._first
+        left = self._num_steps - step
+        pauses = sum(
+            pause.value * ((self._num_steps - 1) // every - (step - 1) // every)
+            for pause, every in self._pauses.values()
+        )
+        return left * mean.value + pauses
+
 
 # Of a step: SUM_NAMES, then the sum of its sample ids (so that two runs can be told apart).
 NUM_SUMS = len(SUM_NAMES) + 1
@@ -179,3 +239,55 @@ def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
         "policy_top1": named["top1"] / count,
         "value_mse": named["value_squared_error"] / count,
     }
+
+
+Figures = Mapping[str, float]
+
+
+def describe_validation(figures: Figures, before: Figures | None = None) -> str:
+    """The figures of a validation. before: of the one before, for the changes in brackets."""
+    before = before or {}
+
+    def share(name: str) -> str:
+        change = f" ({100 * (figures[name] - before[name]):+.2f})" if name in before else ""
+        return f"{figures[name]:.2%}{change}"
+
+    def number(name: str) -> str:
+        change = f" ({figures[name] - before[name]:+.4f})" if name in before else ""
+        return f"{figures[name]:.4f}{change}"
+
+    parts = []
+    if "policy_loss" in figures:
+        parts = [
+            f"top-1 {share('policy_top1')} top-5 {share('policy_top5')}",
+            f"policy loss {number('policy_loss')}",
+            f"value loss {number('value_loss')} mse {number('value_mse')}",
+        ]
+    if "move_error" in figures:
+        parts.append(f"moves that err against exact truth {share('move_error')}")
+    return " | ".join(parts)
+
+
+def told_simply(figures: Figures, first: Figures | None = None) -> str:
+    """What the figures mean, in a sentence for somebody who meets them for the first time; "" without any.
+
+    first: of the first validation, which they are compared with.
+    """
+    sentences = []
+
+    def was(share: float | None) -> str:
+        return "" if share is None else f" (at the first validation: {share:.1%})"
+
+    first = first or {}
+    if "policy_top1" in figures:
+        sentences.append(
+            f"In games that it never saw the network expects the move that was played in "
+            f"{figures['policy_top1']:.1%} of the positions{was(first.get('policy_top1'))}."
+        )
+    if "move_error" in figures:
+        error = first.get("move_error")
+        sentences.append(
+            f"Of solved positions it plays {1 - figures['move_error']:.1%} correctly, without any search"
+            f"{was(None if error is None else 1 - error)}."
+        )
+    return " ".join(sentences)

@@ -8,27 +8,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from alphazero.errors import TrainingError
+from alphazero.base.errors import TrainingError
+from alphazero.base.log import Topic
+from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
-from alphazero.health.gpu_usage import Doing
+from alphazero.machine.watcher import Doing
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.heartbeat import Phase
-from alphazero.run.log_line import Topic
-from alphazero.text import counted
-from alphazero.training.batch.memory_probe import is_out_of_memory
-from alphazero.training.batch_plan import BatchPlan, micro_batch_sizes
-from alphazero.training.checkpoint import files as checkpoint_files
+from alphazero.run import checkpoint_files
+from alphazero.run.rank import Phase
 from alphazero.training.engine.engine import Engine
-from alphazero.training.loop.data_source import DataSource
-from alphazero.training.loop.job import Job
-from alphazero.training.loop.position import Outcome, Position
-from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums
+from alphazero.training.engine.probe import is_out_of_memory
+from alphazero.training.loop.job import (
+    DataSource,
+    Job,
+    Outcome,
+    Position,
+    RankServices,
+    snapshot,
+    training_state,
+)
+from alphazero.training.loop.part_clock import Part, make_part_clock
+from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums, describe_validation
 from alphazero.training.loop.schedule import Rhythm, learning_rate
-from alphazero.training.loop.services import RankServices
-from alphazero.training.loop.snapshot import snapshot, training_state
-from alphazero.training.loop.validation_summary import describe_validation
-from alphazero.training.loop.wishes import LAST_WISHES, Wish, ranks_by_wish
-from alphazero.training.usage.part_clock import Part, make_part_clock
+from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
+from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
 # Figures of the network on positions held out, by name.
 Validate = Callable[[AlphaZeroNet, int], Mapping[str, float]]

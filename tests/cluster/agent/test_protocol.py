@@ -2,6 +2,7 @@
 
 import pytest
 
+from alphazero.base.errors import LaunchError
 from alphazero.cluster.agent.protocol import (
     Beat,
     Ended,
@@ -13,8 +14,7 @@ from alphazero.cluster.agent.protocol import (
     encode,
     encode_job,
 )
-from alphazero.errors import LaunchError
-from alphazero.run.heartbeat import Phase
+from alphazero.run.rank import Phase
 
 MESSAGES = [
     Output(3, "a line\nand a piece"),

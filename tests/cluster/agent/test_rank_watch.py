@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from alphazero.cluster.agent.rank_watch import RankWatch
-from alphazero.cluster.launch.hang_watch import find_hang
+from alphazero.cluster.launch.attempt import find_hang
 from alphazero.cluster.plan.launch_plan import Limits
-from alphazero.run.heartbeat import HeartbeatWriter, Phase
+from alphazero.run.rank import HeartbeatWriter, Phase
 
 
 class Clock:

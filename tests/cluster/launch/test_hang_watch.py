@@ -3,9 +3,9 @@
 import pytest
 
 from alphazero.cluster.agent.protocol import RankState
-from alphazero.cluster.launch.hang_watch import find_hang
+from alphazero.cluster.launch.attempt import find_hang
 from alphazero.cluster.plan.launch_plan import Limits
-from alphazero.run.heartbeat import Phase
+from alphazero.run.rank import Phase
 
 
 def state(rank: int, **changed) -> RankState:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.hosts.compare import JobHost
-from alphazero.cluster.hosts.remote import Remote
 from alphazero.cluster.launch import supervisor
+from alphazero.cluster.launch.compare import JobHost
+from alphazero.cluster.launch.remote import Remote
 from alphazero.cluster.launch.supervisor import MOST_PORT_CHANGES, ChosenRun, Supervision, Supervisor
 from alphazero.cluster.plan.commands import Command
 from alphazero.cluster.plan.launch_plan import LaunchPlan
-from alphazero.host.listener import ANY_PORT, listen_on
+from alphazero.machine.machine import ANY_PORT, listen_on
 
 PORT = 12355
 # A launcher whose port others have for its first TAKEN starts; it notes the port of each.
 LAUNCHER = """
 import os, sys
 from pathlib import Path
-from alphazero.errors import PortInUseError
-from alphazero.ranks.torchrun import refuse
+from alphazero.base.errors import PortInUseError
+from alphazero.training.ranks.torchrun import refuse
 ports, taken, port = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 starts = ports.read_text().split() if ports.exists() else []
 ports.write_text(" ".join([*starts, port]))
@@ -73,7 +73,7 @@ def test_the_job_goes_on_with_another_port_without_counting_a_restart(tmp_path: 
 
 
 def test_a_port_that_the_user_chose_is_an_error_of_one_line(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("alphazero.cluster.hosts.probe.port_is_free", lambda port: True)
+    monkeypatch.setattr("alphazero.cluster.launch.probe.port_is_free", lambda port: True)
     status, said, ports = run(tmp_path, monkeypatch, taken=1, port_is_chosen=True)
     assert (status, ports) == (2, [PORT])
     assert len(said) == 1

@@ -26,9 +26,9 @@ class Launch:
         program = (
             "import os, sys; from alphazero.cluster.launch import supervisor; "
             "from alphazero.cluster.plan.commands import Command; "
-            "from alphazero.cluster.hosts.remote import Remote; "
-            "from alphazero.cluster.launch.banner import say; "
-            "from alphazero.cluster.hosts.compare import JobHost; "
+            "from alphazero.cluster.launch.remote import Remote; "
+            "from alphazero.cluster.launch.dry_run import say; "
+            "from alphazero.cluster.launch.compare import JobHost; "
             "from alphazero.cluster.plan.launch_plan import LaunchPlan; "
             "ranks, directory, *argv = sys.argv[1:]; "
             "supervisor.build_command = lambda *arguments: Command(tuple(argv)); "

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.commands import (
     build_command,
     choose_environment,
@@ -15,8 +16,7 @@ from alphazero.cluster.plan.commands import (
 )
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
-from alphazero.errors import LaunchError
-from alphazero.host.machine import Machine
+from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
 CPU = LaunchPlan(1, 0, 2, "cpu", (), "127.0.0.1", 12355, "torchrun")
@@ -42,7 +42,7 @@ def test_torchrun_by_hand_has_the_arguments_of_the_manual():
     assert build(plan, "--batch-size", "2048").argv == (
         "/venv/bin/python",
         "-m",
-        "alphazero.ranks.torchrun",
+        "alphazero.training.ranks.torchrun",
         "--nproc_per_node=8",
         "--nnodes=2",
         "--node_rank=1",
@@ -134,7 +134,7 @@ def test_the_interface_a_user_chose_says_so():
 def test_torchrun_takes_the_arguments():
     """torchrun's own parser reads what we build."""
     run = pytest.importorskip("torch.distributed.run")
-    torchrun = pytest.importorskip("alphazero.ranks.torchrun")
+    torchrun = pytest.importorskip("alphazero.training.ranks.torchrun")
     built = build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5"), "--steps", "3").argv[3:]
     read = torchrun.read_arguments(built)
     assert read.job == ("/repo/train_distributed.py", "--steps", "3")

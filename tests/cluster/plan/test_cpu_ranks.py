@@ -2,10 +2,10 @@
 
 import pytest
 
-from alphazero.cluster.plan.cpu_ranks import CpuRanks, choose_cpu_ranks, rank_bytes
 from alphazero.cluster.plan.launch_plan import LaunchRequest
-from alphazero.config import load_config
-from alphazero.training.batch_plan import LARGEST_MICRO_BATCH, plan_batches
+from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks, rank_bytes
+from alphazero.settings.sections import load_config
+from alphazero.training.ranks.batch import LARGEST_MICRO_BATCH, plan_batches
 from tests.support.cluster.resolving import CPU, GPUS, plan
 
 CHESS = load_config("chess_cpu", {}).network
@@ -53,7 +53,7 @@ def test_the_bound_of_a_ranks_memory_is_above_what_was_measured_and_not_far():
 
 
 def test_the_plan_reckons_with_the_micro_batch_that_the_trainer_takes():
-    from alphazero.cluster.plan import cpu_ranks
+    from alphazero.cluster.plan import node as cpu_ranks
 
     assert LARGEST_MICRO_BATCH["cpu"] == cpu_ranks.LARGEST_MICRO_BATCH
 

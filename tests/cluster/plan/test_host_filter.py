@@ -2,9 +2,8 @@
 
 import pytest
 
-from alphazero.cluster.plan.host_filter import choose_hosts
-from alphazero.cluster.plan.hostfile import parse_hostfile
-from alphazero.errors import LaunchError
+from alphazero.base.errors import LaunchError
+from alphazero.cluster.plan.hostfile import choose_hosts, parse_hostfile
 
 HOSTS = parse_hostfile("worker-0 slots=2\nme@worker-1 slots=4\n[fd00::2] slots=1\n", "hostfile")
 

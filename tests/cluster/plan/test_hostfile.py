@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.hosts.transport import SshOptions, ssh_argv
+from alphazero.base.errors import LaunchError
+from alphazero.cluster.launch.remote import SshOptions, ssh_argv
 from alphazero.cluster.plan.hostfile import Host, parse_hostfile, read_hostfile
-from alphazero.errors import LaunchError
 from tests.support.paths import REPOSITORY
 
 

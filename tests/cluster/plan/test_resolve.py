@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
-from alphazero.errors import LaunchError
-from alphazero.host.machine import Machine
+from alphazero.machine.machine import Machine
 from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 
 

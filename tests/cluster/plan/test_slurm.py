@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from alphazero.cluster.plan.slurm import expand_counts, expand_hosts, read_slurm
-from alphazero.errors import LaunchError
+from alphazero.base.errors import LaunchError
+from alphazero.cluster.plan.outer import expand_counts, expand_hosts, read_slurm
 
 # A batch script's environment on a cluster (4 nodes, --ntasks-per-node=4), as a user published it.
 BATCH = {

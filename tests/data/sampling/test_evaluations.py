@@ -9,15 +9,21 @@ import pyarrow as pa
 import pytest
 
 from alphazero import _core
-from alphazero.data.pgn.importer import import_pgn
+from alphazero.base.errors import DataError
+from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling.loader import Loader, WindowEncoder
-from alphazero.data.sampling.value_curve import MOST_CENTIPAWNS, ValueCurve, fit_curve, log_likelihood
+from alphazero.data.sampling.value_curve import (
+    MOST_CENTIPAWNS,
+    STANDARD_CURVE,
+    ValueCurve,
+    curve_of,
+    fit_curve,
+    log_likelihood,
+)
 from alphazero.data.sampling.window import Window
-from alphazero.data.sampling.window_curve import STANDARD_CURVE, curve_of
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import row_schema
-from alphazero.errors import DataError
 from alphazero.games.registry import get_spec
 from tests.support.data.searched_games import searched
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.data.pgn.importer import import_pgn
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling import filters as window_filters
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import MOST_AVERAGED, SampleGroups, Window
 from alphazero.data.store.store import GameStore, ShardView
-from alphazero.errors import ConfigError, DataError
-from alphazero.filter_settings import SampleFilters
 from alphazero.games.registry import get_spec
-from alphazero.training.batch_plan import BatchPlan
+from alphazero.settings.sections import SampleFilters
+from alphazero.training.ranks.batch import BatchPlan
 from tests.support.data.made_up_games import game, moves_of, write_games
 from tests.support.data.searched_games import searched_chess_row, window_of_rows
 from tests.support.data.windows import random_games

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.data.sampling.loader import Loader, WindowEncoder, batches_of, spread_sample_ids
-from alphazero.data.sampling.prefetch import prefetched
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.data.sampling.loader import Loader, WindowEncoder, batches_of, prefetched, spread_sample_ids
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
-from alphazero.errors import ConfigError, DataError
 from alphazero.games.batch import Batch, MicroBatch
 from alphazero.games.registry import get_spec, history_fill
-from alphazero.training.batch_plan import plan_batches
+from alphazero.training.ranks.batch import plan_batches
 from tests.support.data.windows import Game, random_games, shard_of, window_of
 from tests.support.games.chess_reference import core_move, identity, positions_of, slow_planes, unpack
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alphazero.data.sampling.replay_window import newest_games, window_size
-from alphazero.data.sampling.window import Window
+from alphazero.data.sampling.window import Window, newest_games, window_size
 from alphazero.data.store.store import GameStore
 from tests.support.data.searched_games import grown, row, searched
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from alphazero import _core
+from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
-from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import get_spec
 from tests.support.data.searched_games import (
     chess_row,

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from alphazero import _core
-from alphazero.config import DataConfig
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec, make_line
-from alphazero.pipeline.sources.loading import make_loader
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.runtime import Runtime
+from alphazero.settings.sections import DataConfig
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.runtime import Runtime
+from alphazero.training.sources.given_games import make_loader
 
 # A square of tic-tac-toe under each symmetry, written out by hand: quarter turns to the left of
 #   6 7 8

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from alphazero import _core
-from alphazero.data.pgn.importer import import_pgn
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.data.store.store import GameStore
-from alphazero.errors import ConfigError, DataError
 from alphazero.games.registry import get_spec
 from tests.support.data.windows import random_games, window_of
 

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.data.store.growing import SET_ASIDE, GrowingStore
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.writer import encode_shard
-from alphazero.errors import DataError
 from tests.data.store.test_store import ROWS, write
 from tests.support.data.appending import digest_of, generation
 from tests.support.data.searched_games import batch, row, searched

@@ -12,12 +12,12 @@ import pytest
 
 from alphazero._core import ChessPosition, chess_random_playout
 from alphazero._core import find_illegal_chess_game as find_illegal_game
+from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, GameStore, SourceEntry
 from alphazero.data.store.summary import summarize
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
-from alphazero.errors import AlphaZeroError, DataError
 from alphazero.games.registry import get_game, get_spec
 
 FEN = "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.base.errors import DataError
 from alphazero.data.store import verification as module
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.verification import Verification, default_cache_directory
-from alphazero.errors import DataError
 from tests.support.data.random_store import write_random_store
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from alphazero._core import chess_random_playout
+from alphazero.base.errors import DataError
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.schema import SCHEMA, VERSION_2_FIELDS
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter, encode_shard, row_schema
-from alphazero.errors import DataError
 from tests.fuzz.readers import mend_store
 from tests.support.paths import FIXTURES
 

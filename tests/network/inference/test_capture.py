@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from alphazero.network.inference.runner import CudaRunner
+from alphazero.network.inference.program import CudaRunner
 
 
 def test_a_capture_does_not_fail_because_another_thread_copies_a_checkpoint():

@@ -6,7 +6,7 @@ import torch
 
 from alphazero.network.inference import evaluator as evaluator_module
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.planes import expand_planes
+from alphazero.network.model.planes import expand_planes
 from tests.support.network.evaluator_nets import positions, trained_like
 
 CPU = torch.device("cpu")

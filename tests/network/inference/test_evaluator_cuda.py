@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.runner import CudaRunner
+from alphazero.network.inference.program import CudaRunner
 from alphazero.network.model.resnet import AlphaZeroNet
 from tests.support.network.evaluator_nets import calibrate, chosen, positions, trained_like
 

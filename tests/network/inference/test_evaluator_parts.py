@@ -8,19 +8,19 @@ import torch
 from torch import nn
 
 from alphazero.games.registry import get_spec
-from alphazero.network.inference.batch_program import BatchProgram, PlaneExpander
-from alphazero.network.inference.folding import fold_batch_norm, fold_tensors
-from alphazero.network.inference.forward import ModuleForward
-from alphazero.network.inference.onednn_forward import OneDnnForward
-from alphazero.network.inference.policy_places import policy_places
-from alphazero.network.inference.runner import (
+from alphazero.network.inference.forward import ModuleForward, fold_batch_norm, fold_tensors
+from alphazero.network.inference.onednn import OneDnnForward
+from alphazero.network.inference.program import (
     WARM_UP_RUNS,
     BatchBuffers,
+    BatchProgram,
     CpuRunner,
     CudaRunner,
+    PlaneExpander,
     cudnn_by_rule,
+    policy_places,
 )
-from alphazero.network.planes import expand_planes
+from alphazero.network.model.planes import expand_planes
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
 
 CPU = torch.device("cpu")

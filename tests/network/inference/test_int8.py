@@ -15,20 +15,25 @@ import torch
 from torch.nn import functional
 
 from alphazero import _core
-from alphazero.cli.flags.network import add_network_flags
-from alphazero.errors import ConfigError, WeightsError
+from alphazero.base.errors import ConfigError, WeightsError
+from alphazero.cli.flags import add_network_flags
+from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
 from alphazero.games.registry import get_spec, make_line
-from alphazero.network.inference import int8_forward
-from alphazero.network.inference.activation_range import ActivationRange, rectified_modules, rounded_up
-from alphazero.network.inference.batch_program import PlaneExpander, byte_of_one
+from alphazero.network.inference import int8 as int8_forward
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.folding import fold_tensors
-from alphazero.network.inference.int8_forward import Int8Packer, weight_levels
-from alphazero.network.inference.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
-from alphazero.network.planes import expand_planes
-from alphazero.network.precision import EVALUATION_PRECISIONS, evaluation_precision, why_not_int8
-from alphazero.self_play_settings import SelfPlayConfig
-from alphazero.training.checkpoint.any_weights import open_network
+from alphazero.network.inference.forward import fold_tensors
+from alphazero.network.inference.int8 import (
+    ActivationRange,
+    Int8Packer,
+    rectified_modules,
+    rounded_up,
+    weight_levels,
+)
+from alphazero.network.inference.program import PlaneExpander, byte_of_one
+from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.precision import EVALUATION_PRECISIONS, evaluation_precision, why_not_int8
+from alphazero.network.weights.open_network import open_network
+from alphazero.settings.self_play import SelfPlayConfig
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
 
 CPU = torch.device("cpu")
@@ -259,9 +264,9 @@ def test_new_weights_give_what_a_new_evaluator_gives_and_bad_ones_change_nothing
 
 OLD_INSTRUCTIONS = """
 import json, torch
-from alphazero.network.inference.folding import fold_tensors
-from alphazero.network.inference.int8_forward import Int8Packer, weight_levels
-from alphazero.network.inference.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
+from alphazero.network.inference.forward import fold_tensors
+from alphazero.network.inference.int8 import Int8Packer, weight_levels
+from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
 from tests.support.network.evaluator_nets import trained_like
 network = trained_like("connect4", blocks=1, filters=32, se_ratio=0)
 folded = fold_tensors(network.state_dict())

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig, load_config
+from alphazero.games.random_positions import random_positions
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.ladder import (
+from alphazero.network.inference.purpose import (
     EvaluatorLadder,
     EvenLadder,
     batch_sizes,
     evaluator_for_self_play,
 )
-from alphazero.network.inference.random_positions import random_positions
+from alphazero.network.model.precision import why_not_int8
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.precision import why_not_int8
-from alphazero.search.settings import self_play_settings
-from alphazero.selfplay.worker import new_cache, new_lane, play
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_cache, new_lane, play
+from alphazero.settings.sections import NetworkConfig, load_config
 from tests.support.network.evaluator_nets import calibrate, trained_like
 
 CPU = torch.device("cpu")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
+from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.inference import onnx_export
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE
+from alphazero.settings.sections import NetworkConfig
 from tests.network.weights.test_lc0_export import random_network
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")

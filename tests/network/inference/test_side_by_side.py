@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.ladder import EvaluatorLadder
-from alphazero.network.inference.side_by_side import CPU_BATCH_SIZE, SideBySide, evaluator_for_tree
+from alphazero.network.inference.purpose import (
+    CPU_BATCH_SIZE,
+    EvaluatorLadder,
+    SideBySide,
+    evaluator_for_tree,
+)
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.sections import NetworkConfig
 
 CPU = torch.device("cpu")
 

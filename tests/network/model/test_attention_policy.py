@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
+from alphazero.base.errors import ConfigError
 from alphazero.games.registry import get_spec
-from alphazero.network.model.attention_policy import AttentionPolicyHead
+from alphazero.network.model.heads import AttentionPolicyHead
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.sections import NetworkConfig
 
 CHESS = get_spec("chess")
 

@@ -11,15 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from alphazero import _core
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
-from alphazero.network.model import batch_norm, squeeze_excitation
-from alphazero.network.model.batch_norm import BatchNorm
-from alphazero.network.model.bf16_cpu import is_fused
-from alphazero.network.model.convolution import Convolution
+from alphazero.network.model import layers as batch_norm
+from alphazero.network.model import layers as squeeze_excitation
 from alphazero.network.model.heads import ConvNorm
+from alphazero.network.model.layers import BatchNorm, Convolution, SqueezeExcitation, is_fused
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.model.squeeze_excitation import SqueezeExcitation
+from alphazero.settings.sections import NetworkConfig
 
 # A bf16 number has 8 bits: half a unit in the last place.
 ROUNDING = 2.0**-8

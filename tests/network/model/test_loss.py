@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.config import LossConfig, NetworkConfig
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
+from alphazero.network.model.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
-from alphazero.network.planes import DeviceBatch, expand_planes, to_device
+from alphazero.settings.sections import LossConfig, NetworkConfig
 
 CPU = torch.device("cpu")
 

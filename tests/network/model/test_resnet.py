@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import ConfigError
+from alphazero.base.errors import ConfigError
 from alphazero.games.registry import get_spec
-from alphazero.network.model.batch_norm import BATCH_NORM_EPS
+from alphazero.network.model.layers import BATCH_NORM_EPS, SqueezeExcitation
 from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
-from alphazero.network.model.squeeze_excitation import SqueezeExcitation
+from alphazero.settings.sections import NetworkConfig
 
 GAMES = ("chess", "connect4", "tictactoe")
 

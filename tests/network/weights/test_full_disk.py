@@ -11,11 +11,11 @@ from typing import IO
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
+from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights import weights
+from alphazero.settings.sections import NetworkConfig
 
 FULL = Path("/dev/full")  # every write to it fails as on a full disk
 

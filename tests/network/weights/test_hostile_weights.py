@@ -15,12 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alphazero.base.errors import WeightsError
 from alphazero.cli.main import main
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import load_network, save_weights
+from alphazero.settings.sections import NetworkConfig
 from tests.support.network.hostile_files import (
     Allocates,
     a_huge_view,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
+from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_export import to_lc0, write_lc0
 from alphazero.network.weights.lc0_schema import net_class
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0, read_limited
+from alphazero.settings.sections import NetworkConfig
 from tests.support.network.lc0_files import random_planes
 
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4)

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import alphazero as az
-from alphazero.config import NetworkConfig
 from alphazero.network.weights.lc0_export import write_lc0
 from alphazero.network.weights.lc0_weights import read_lc0
+from alphazero.settings.sections import NetworkConfig
 from tests.network.weights.test_lc0_export import SMALL, random_network
 
 pytestmark = [

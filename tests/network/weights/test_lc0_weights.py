@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
+from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec, history_fill, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0
 from alphazero.network.weights.weights import load_network
+from alphazero.settings.sections import NetworkConfig
 from tests.support.network.lc0_files import (
     layer,
     message,

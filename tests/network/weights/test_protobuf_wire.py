@@ -9,10 +9,18 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphazero.errors import WeightsError
-from alphazero.network.weights.lc0_schema import BYTES, FIXED32, FLOAT, INTEGER, MESSAGES, net_class
+from alphazero.base.errors import WeightsError
+from alphazero.network.weights.lc0_schema import (
+    BYTES,
+    FIXED32,
+    FLOAT,
+    INTEGER,
+    MAX_FIELDS,
+    MESSAGES,
+    check_wire,
+    net_class,
+)
 from alphazero.network.weights.lc0_weights import parse_lc0
-from alphazero.network.weights.protobuf_wire import MAX_FIELDS, check_wire
 from tests.support.network.lc0_files import message, varint
 
 

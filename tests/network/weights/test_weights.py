@@ -9,8 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from alphazero.config import NetworkConfig
-from alphazero.errors import WeightsError
+from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import (
@@ -21,6 +20,7 @@ from alphazero.network.weights.weights import (
     weights_file_name,
     write_weights,
 )
+from alphazero.settings.sections import NetworkConfig
 
 CPU = torch.device("cpu")
 CONFIG = NetworkConfig(

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.run.heartbeat import HeartbeatWriter, Phase
+from alphazero.run.rank import HeartbeatWriter, Phase
 
 
 def be_rank(directory: Path, mode: str) -> int:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.cluster.plan.cluster_section import read_cluster
-from alphazero.cluster.plan.cpu_ranks import CpuRanks
 from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.node import CpuRanks
 from alphazero.cluster.plan.resolve import resolve
-from alphazero.host.machine import Device, Machine, outward_address
+from alphazero.machine.machine import Device, Machine, outward_address
+from alphazero.settings.cluster import read_cluster
 
 ADDRESSES = (("lo", "127.0.0.1"), ("eth0", "10.0.0.5"))
 CPU = Machine("box", (), 4, ADDRESSES, has_infiniband=False)

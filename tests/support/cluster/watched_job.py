@@ -5,11 +5,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from alphazero.health.findings import Finding
-from alphazero.health.gpu_reading import GpuReading
-from alphazero.health.gpu_usage import Doing, UsageMeter
-from alphazero.health.thresholds import load_thresholds
-from alphazero.health.watcher import HealthWatcher
+from alphazero.machine.findings import Finding, load_thresholds
+from alphazero.machine.nvml import GpuReading
+from alphazero.machine.watcher import Doing, HealthWatcher, UsageMeter
 
 
 def tell(kind: str, value: object) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from alphazero.data.importing.importer import ImportReport
-from alphazero.data.pgn.importer import import_pgn
+from alphazero.data.formats.importer import ImportReport
+from alphazero.data.formats.pgn import import_pgn
 
 LIMITS = (40, 250)  # small shards, cut within files: by plies here
 ILLEGAL = '[Event "bad"]\n[White "w"]\n\n1. e4 e5\n2. Ke3 *\n\n'

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
+from alphazero.settings.sections import NetworkConfig
 
 
 def write_small_net(path: Path, game: str, seed: int = 0) -> str:

@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.cluster.hosts.compare import JobHost
-from alphazero.cluster.hosts.remote import Remote
 from alphazero.cluster.launch import supervisor
-from alphazero.cluster.launch.banner import say
+from alphazero.cluster.launch.compare import JobHost
+from alphazero.cluster.launch.dry_run import say
+from alphazero.cluster.launch.remote import Remote
 from alphazero.cluster.launch.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.cluster.plan.commands import Command, Variable
 from alphazero.cluster.plan.launch_plan import Limits

@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.cluster.agent.rank_failure import (
+from alphazero.run.rank import (
     FAILURE_VARIABLE,
+    OUTPUT_VARIABLE,
     RankEnd,
     first_failure,
     write_first_failure,
 )
-from alphazero.cluster.agent.rank_side import OUTPUT_VARIABLE
 
 
 def main() -> int:

@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.cluster.agent import rank_side
-from alphazero.cluster.agent.rank_failure import note_failure
-from alphazero.errors import AlphaZeroError
-from alphazero.run.heartbeat import HeartbeatWriter, Phase
+from alphazero.base.errors import AlphaZeroError
+from alphazero.run import rank as rank_side
+from alphazero.run.rank import HeartbeatWriter, Phase, note_failure
 
 CHECKPOINT_INTERVAL = 5
 

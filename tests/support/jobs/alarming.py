@@ -9,11 +9,11 @@ import os
 import sys
 
 from alphazero.cli.main import main
-from alphazero.host import memory
-from alphazero.host.memory import MemoryState
-from alphazero.training.alarms import job_alarms
-from alphazero.training.usage import host_board
-from alphazero.training.usage.host_board import HostNow, Read
+from alphazero.machine import memory
+from alphazero.machine.memory import MemoryState
+from alphazero.training.loop import alarms as job_alarms
+from alphazero.training.loop import usage as host_board
+from alphazero.training.loop.usage import HostNow, Read
 
 job_alarms.SHORTEST_INTERVAL_S = float(os.environ.get("SHORTEST_INTERVAL_S", "1"))
 CHECK = memory.HostMemory.check
@@ -43,7 +43,7 @@ def with_little_memory(self: memory.HostMemory) -> MemoryState:
 if "MEMORY_LEFT" in os.environ:
     memory.HostMemory.check = with_little_memory
 if "CLOCK_GAINS" in os.environ:
-    from alphazero.pipeline.start import open_services
+    from alphazero.training.start import open_services
 
     open_services.host_reader = with_gaining_clock
 

@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from alphazero.errors import AlphaZeroError, CheckpointError, ConfigError, DivergedRanksError
-from alphazero.training import exchange as module
-from alphazero.training.checkpoint.checkpoint import Checkpoint, Tensors, TrainingState, save
-from alphazero.training.checkpoint.sharing import load_shared
-from alphazero.training.exchange import Exchange, Form
+from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError, DivergedRanksError
+from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, save
+from alphazero.training.ranks import exchange as module
+from alphazero.training.ranks.exchange import Exchange, Form
+from alphazero.training.start.sharing import load_shared
 from tests.support.jobs.forked_ranks import fork_ranks
 
 WORLD_SIZE = 3

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from alphazero.files import complete_lines
+from alphazero.base.files import complete_lines
 from alphazero.run.next_command import COMMAND_VARIABLE
 from tests.support.paths import REPOSITORY
 

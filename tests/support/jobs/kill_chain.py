@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from alphazero.files import complete_lines
-from alphazero.host.lock import LOCK_FILE
-from alphazero.run.run_directory import RunDirectory, read_metrics
+from alphazero.base.files import complete_lines
+from alphazero.machine.lock import LOCK_FILE
+from alphazero.run.directory import RunDirectory, read_metrics
 from tests.support.jobs.jobs import TINY
 from tests.support.jobs.zygote import Job, Zygote
 

@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from alphazero.ranks import preflight
-from alphazero.ranks.measurement import LocalWork, make_work
-from alphazero.ranks.preflight_report import RankRecord
-from alphazero.training.runtime import Runtime
+from alphazero.training.ranks import preflight
+from alphazero.training.ranks.preflight_measure import LocalWork, make_work
+from alphazero.training.ranks.preflight_report import RankRecord
+from alphazero.training.ranks.runtime import Runtime
 
 FAULT, RANK, *FLAGS = sys.argv[1:]
 IS_ODD = os.environ["RANK"] == RANK

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from alphazero.training.engine.flat_gradients import FlatGradients, Reduction
+from alphazero.training.engine.gradients import FlatGradients, Reduction
 from tests.support.jobs.forked_ranks import fork_ranks
 
 WORLD_SIZE = 2

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.weights import WeightsFile, write_weights
-from alphazero.training.checkpoint import files as checkpoint_files
-from alphazero.training.checkpoint.checkpoint import Checkpoint, TrainingState
-from alphazero.training.checkpoint.writer import CheckpointWriter
+from alphazero.run import checkpoint_files
+from alphazero.settings.sections import NetworkConfig
+from alphazero.training.loop.writer import CheckpointWriter
 
 NETWORK = NetworkConfig(game="tictactoe", blocks=1, filters=4)
 

@@ -22,8 +22,8 @@ from alphazero.cli.main import end_process
 
 # The trainer's own, and what torch's optimizers and DeepSpeed import late.
 MODULES = (
-    "alphazero.cli.commands.training.train",
-    "alphazero.pipeline.train",
+    "alphazero.cli.training.train",
+    "alphazero.training.start.train",
     "deepspeed.runtime.zero.muon.muon_optimizer",
     "torch._dynamo",
     "torch._inductor.compile_fx",

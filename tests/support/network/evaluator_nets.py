@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec
+from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import expand_planes
+from alphazero.settings.sections import NetworkConfig
 
 
 def trained_like(game: str, seed: int = 4, **shape: int | bool | str) -> AlphaZeroNet:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from alphazero.network.model.attention_policy import AttentionPolicyHead
+from alphazero.network.model.heads import AttentionPolicyHead
 from alphazero.network.model.resnet import AlphaZeroNet
 
 RULE50_PLANE = 109  # of 0 to 1, as our networks read it

@@ -5,8 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from alphazero.config import Config, to_table
-from alphazero.run.run_directory import RunDirectory
+from alphazero.run.directory import RunDirectory
 from alphazero.run.validation_record import (
     Bins,
     PhaseFigures,
@@ -18,6 +17,7 @@ from alphazero.run.validation_record import (
     append_record,
     write_games,
 )
+from alphazero.settings.sections import Config, to_table
 
 SHORT_GAME = ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5")
 

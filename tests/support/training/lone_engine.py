@@ -7,15 +7,15 @@ from unittest import mock
 import pytest
 import torch
 
-from alphazero.config import load_config
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.batch_plan import plan_batches
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import load_config
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
-from alphazero.training.runtime import Runtime, lone_process_environment, read_runtime
+from alphazero.training.engine.probe import random_batch
+from alphazero.training.ranks.batch import plan_batches
+from alphazero.training.ranks.runtime import Runtime, lone_process_environment, read_runtime
 
 SPEC = get_spec("connect4")
 POSITIONS = 8

@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from alphazero.uci.engine import Engine
-from alphazero.uci.network import LoadedNetwork, NetworkRequest, OpenNetwork
+from alphazero.play.uci import Engine, LoadedNetwork, NetworkRequest, OpenNetwork
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 PATIENCE_S = 20.0

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from alphazero.games.batch import MicroBatch
-from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.engine.verdict import GOOD, Verdict
+from alphazero.training.engine.gradients import GOOD, Verdict
+from alphazero.training.engine.probe import random_batch
 from tests.support.training.lone_engine import POSITIONS, SPEC
 
 

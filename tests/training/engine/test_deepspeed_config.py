@@ -7,15 +7,13 @@ import subprocess
 import pytest
 import torch
 
-from alphazero.config import load_config
-from alphazero.training.batch_plan import BatchPlan
-from alphazero.training.checkpoint import checkpoint
-from alphazero.training.deepspeed_json.key import Meaning
-from alphazero.training.deepspeed_json.merge import merge
-from alphazero.training.deepspeed_json.reader import read_deepspeed_settings
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
-from alphazero.training.deepspeed_json.table import KEYS
+from alphazero.network.weights import checkpoint
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
+from alphazero.settings.deepspeed_keys import KEYS, Meaning
+from alphazero.settings.load import merge
+from alphazero.settings.sections import load_config
 from alphazero.training.engine.deepspeed_config import NEVER, engine_config, reduction
+from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job
 from tests.support.paths import REPOSITORY
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import multiprocessing, nn
 
-from alphazero.training.engine.flat_gradients import FlatGradients, Reduction
-from alphazero.training.engine.verdict import Verdict, VerdictReader
-from alphazero.training.runtime import lone_process_environment
+from alphazero.training.engine.gradients import FlatGradients, Reduction, Verdict, VerdictReader
+from alphazero.training.ranks.runtime import lone_process_environment
 
 NUM_STATISTICS = 6
 

@@ -6,12 +6,12 @@ import threading
 import pytest
 import torch
 
-from alphazero.config import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.games.registry import get_spec
+from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import to_device
-from alphazero.training.batch.memory_probe import random_batch
+from alphazero.settings.sections import LossConfig, NetworkConfig, TrainingConfig
 from alphazero.training.engine.graphed_network import CudaRecorder
+from alphazero.training.engine.probe import random_batch
 from alphazero.training.engine.training_module import TrainingModule
 from tests.support.gpu import on_cuda
 

@@ -5,9 +5,9 @@ import random
 import pytest
 import torch
 
-from alphazero.config import TrainingConfig
-from alphazero.errors import CheckpointError
-from alphazero.training.engine.loss_scale import MAXIMUM, LossScale
+from alphazero.base.errors import CheckpointError
+from alphazero.settings.sections import TrainingConfig
+from alphazero.training.engine.optimizer import MAXIMUM, LossScale
 
 
 def test_it_doubles_after_a_window_of_good_steps_and_halves_at_each_overflow():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alphazero.config import OptimizerConfig
+from alphazero.settings.sections import OptimizerConfig
 from alphazero.training.engine.optimizer import make_optimizer
 
 

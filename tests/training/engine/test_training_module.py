@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.planes import to_device
-from alphazero.training.batch.memory_probe import random_batch
-from alphazero.training.deepspeed_json.settings import DeepSpeedSettings
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.training.engine.probe import random_batch
 from tests.support.training.lone_engine import POSITIONS, SPEC
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from alphazero.config import NetworkConfig
 from alphazero.games.registry import get_spec, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.sections import NetworkConfig
 from tests.support.gpu import DEVICE, DEVICES, REHEARSAL, on_cuda, on_gpu, own_core, run_gpu_job
 from tests.support.jobs.jobs import command, environment, run_job, state_of, step_lines
 from tests.support.paths import SUPPORT

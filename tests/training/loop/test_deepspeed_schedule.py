@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from alphazero.config import OptimizerConfig
+from alphazero.settings.sections import OptimizerConfig
 from alphazero.training.loop.schedule import learning_rate
 
 NUM_STEPS, TOTAL = 70, 40

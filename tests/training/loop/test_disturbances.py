@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from alphazero.text import counted
+from alphazero.base.text import counted
 from tests.support.jobs.jobs import state_of, step_lines
 from tests.support.paths import SUPPORT
 

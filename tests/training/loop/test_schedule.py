@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.config import OptimizerConfig
+from alphazero.settings.sections import OptimizerConfig
 from alphazero.training.loop.schedule import learning_rate, peak_learning_rate
 
 BASE = OptimizerConfig(learning_rate=0.1, warmup_steps=4, lr_schedule="constant")

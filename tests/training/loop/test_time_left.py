@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.training.loop.time_left import TimeLeft
+from alphazero.training.loop.progress import TimeLeft
 
 
 def test_nothing_is_said_before_the_first_steps():

@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 
-from alphazero.config import load_config
 from alphazero.network.model.loss import SUM_NAMES
-from alphazero.run.heartbeat import Phase
-from alphazero.run.run_directory import RunDirectory
-from alphazero.training.alarms.job_alarms import JobAlarms
-from alphazero.training.batch_plan import plan_batches
-from alphazero.training.engine.verdict import GOOD, Verdict
-from alphazero.training.loop.job import Job
-from alphazero.training.loop.position import Outcome, Position
+from alphazero.run.directory import RunDirectory
+from alphazero.run.rank import Phase
+from alphazero.settings.sections import load_config
+from alphazero.training.engine.gradients import GOOD, Verdict
+from alphazero.training.loop.alarms import JobAlarms
+from alphazero.training.loop.job import Job, Outcome, Position
 from alphazero.training.loop.trainer import Trainer
+from alphazero.training.ranks.batch import plan_batches
 
 CONFIG = load_config("", {"batch_size": "8", "validation_interval": "0"})
 

@@ -1,6 +1,6 @@
 """A validation in words."""
 
-from alphazero.training.loop.validation_summary import describe_validation, told_simply
+from alphazero.training.loop.progress import describe_validation, told_simply
 
 FIRST = {"policy_top1": 0.2, "policy_top5": 0.5, "policy_loss": 2.5, "value_loss": 1.0, "value_mse": 0.75}
 SECOND = {

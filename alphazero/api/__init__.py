@@ -1,1 +1,0 @@
-"""What `import alphazero as az` gives; docs/python.md tells of it."""

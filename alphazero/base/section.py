@@ -1,0 +1,289 @@
+"""What a section of settings is: a frozen dataclass, read from TOML and flags, each value checked alike.
+
+A field says by `setting()` what it means and which values it takes; the dataclass gives its type. Messages
+name file, line and key, or the flag, with the value got and the value expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import re
+import sys
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import near_match, one_of, quoted, reason
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Beyond every sensible value and within what 64 bits and a double hold: a slip of the keyboard ends here and
+# not in a loop or an allocation.
+MOST = 2**53
+MOST_STEPS = 10**9
+MOST_RATE = 1e6  # of learning and of decay
+MOST_SEED = 2**62  # seeds of parts of a run are sums with this one
+MANY = 100_000  # numbers from here on are written with commas
+# The parser's time grows with the square of a key's parts (a.b.c): no key here has more than three.
+MOST_TOML_BYTES = 256 << 10
+MOST_DOTS = 1000  # of a line, outside of texts
+_QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+
+
+def setting(
+    default: object,
+    help_text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    words: Mapping[str, int] | None = None,
+    pattern: str = "",
+    expected: str = "",
+    aliases: tuple[str, ...] = (),
+) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
+    """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive).
+
+    words: texts that stand for numbers. pattern: what a text must match, told to people as `expected`.
+    aliases: other names of the flag, for hands that know them from elsewhere.
+    """
+    metadata = {
+        "help": help_text,
+        "choices": choices,
+        "minimum": minimum,
+        "maximum": maximum,
+        "words": words or {},
+        "pattern": pattern,
+        "expected": expected,
+        "aliases": aliases,
+    }
+    return field(default=default, metadata=metadata)
+
+
+def flag_of(name: str) -> str:
+    """The flag of a field."""
+    return "--" + name.replace("_", "-")
+
+
+def add_flags(parser: argparse.ArgumentParser, sections: Mapping[str, type]) -> None:
+    """Give `parser` one flag for every field of the sections; a flag not typed leaves no attribute."""
+    for section_name, section in sections.items():
+        group = parser.add_argument_group(section_name, section.__doc__)
+        types_of = typing.get_type_hints(section)
+        for entry in fields(section):
+            _add_flag(group, entry, types_of[entry.name])
+
+
+def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kind: object) -> None:
+    default = entry.default if entry.default not in ((), "") else "none"
+    help_text = f"{entry.metadata['help']} (default: {default})".replace("%", "%%")
+    names = [flag_of(name) for name in (entry.name, *entry.metadata["aliases"])]
+    if kind is bool:
+        group.add_argument(
+            *names,
+            dest=entry.name,
+            default=argparse.SUPPRESS,
+            action=argparse.BooleanOptionalAction,
+            help=help_text,
+        )
+        return
+    many = typing.get_origin(kind) is tuple
+    # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
+    group.add_argument(
+        *names,
+        dest=entry.name,
+        default=argparse.SUPPRESS,
+        nargs="+" if many else None,
+        metavar="{" + ",".join(entry.metadata["choices"]) + "}" if entry.metadata["choices"] else "VALUE",
+        help=help_text,
+    )
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """A TOML file, and where in it a key stands."""
+
+    path: Path
+    text: str
+    table: dict[str, Any]
+
+    def place(self, section: str, key: str = "") -> str:
+        """file:line of a section, or of a key in it; a section of "" is the top of the file.
+
+        The parser keeps no lines: this is the first line of the section that begins with the key.
+        """
+        current, of_section = "", 0
+        name = re.escape(key or section)
+        dotted = rf"(?:{re.escape(section)}\s*\.\s*)?" if key and section else ""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            header = re.match(r"\s*\[+\s*\"?([^\]\".]+)", line)
+            current = header[1].strip() if header else current
+            if header and current == section:
+                of_section = of_section or number
+            is_key = re.match(rf"\s*{dotted}\"?{name}\"?\s*[=.]", line)
+            is_here = current == section or (dotted and not current) if key else not current
+            if (header and current == section and not key) or (is_key and is_here):
+                return f"{self.path}:{number}"
+        return f"{self.path}:{of_section}" if of_section else str(self.path)
+
+
+def read_toml(path: Path) -> TomlFile:
+    """The file. Raises ConfigError where it cannot be read or is no TOML."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_TOML_BYTES + 1)
+        if len(content) > MOST_TOML_BYTES:
+            raise ConfigError(f"{path}: over {MOST_TOML_BYTES:,} bytes; expected a TOML file of settings")
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        _refuse_long_keys(path, text)
+        return TomlFile(path, text, tomllib.loads(text))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected a TOML file") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {reason(error)}") from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise ConfigError(f"{path}: holds a number of thousands of digits; expected a TOML file") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply; expected a TOML file of sections and keys") from None
+
+
+def _refuse_long_keys(path: Path, text: str) -> None:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MOST_DOTS and (dots := _QUOTED.sub("", line).count(".")) > MOST_DOTS:
+            raise ConfigError(f"{path}:{number}: {dots:,} dots; expected a key of a few parts")
+
+
+def table_of(file: TomlFile, name: str, entries: object) -> dict[str, Any]:
+    """What stands under `name` in a file. Raises ConfigError where it is no table."""
+    if not isinstance(entries, dict):
+        raise ConfigError(f"{file.place(name)}: {quoted(entries)}: expected a table [{name}]")
+    return entries
+
+
+def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typing.NoReturn:
+    """Raise ConfigError for a section that means nothing."""
+    sections = [f"[{section}]" for section in known]
+    near = near_match(f"[{name}]", sections)
+    listed = (
+        f"did you mean {near}? Expected {', '.join(sections)}" if near else f"expected {', '.join(sections)}"
+    )
+    raise ConfigError(f"{file.place(name)}: {quoted(name)}: no such section; {listed}")
+
+
+def values_of(
+    section: type, file: TomlFile, name: str, entries: Mapping[str, Any], noun: str = "setting"
+) -> dict[str, Any]:
+    """The values that section `name` of a file gives to fields of `section`; `noun` is what people call one.
+
+    Raises ConfigError for a key or value that cannot be.
+    """
+    kinds = typing.get_type_hints(section)
+    known = {entry.name: entry for entry in fields(section)}
+    values: dict[str, Any] = {}
+    for key, value in entries.items():
+        place = file.place(name, key)
+        if key not in known:
+            raise ConfigError(
+                f"{place}: {quoted(key)} = {quoted(value)}: no such {noun}; {one_of(key, known)}"
+            )
+        values[key] = checked(f"{place}: {key}", value, kinds[key], known[key])
+    return values
+
+
+def values_of_flags(section: type, flags: Mapping[str, object]) -> dict[str, Any]:
+    """The values that `flags`, by field name, give to fields of `section`; others are left alone."""
+    kinds = typing.get_type_hints(section)
+    return {
+        entry.name: checked(flag_of(entry.name), flags[entry.name], kinds[entry.name], entry)
+        for entry in fields(section)
+        if entry.name in flags
+    }
+
+
+def checked(place: str, value: object, kind: Any, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+    """`value` (text of a flag, or what TOML held) as `kind`, within the field's choices and range."""
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{place}: {quoted(value)}: expected a list of {_PLURALS[item]}")
+        return tuple(checked(place, one, item, entry) for one in value)
+    if isinstance(value, str) and value in entry.metadata["words"]:
+        return entry.metadata["words"][value]
+    converted = _convert(value, kind)
+    if converted is None or not _is_allowed(converted, entry.metadata):
+        raise ConfigError(f"{place}: {quoted(value)}: expected {_expected(kind, entry.metadata)}")
+    return converted
+
+
+def _is_allowed(value: Any, metadata: Mapping[str, Any]) -> bool:  # noqa: ANN401 - of any kind
+    low, high = metadata["minimum"], metadata["maximum"]
+    return (
+        (not metadata["pattern"] or re.fullmatch(metadata["pattern"], str(value)) is not None)
+        and (not metadata["choices"] or value in metadata["choices"])
+        and (low is None or value >= low)
+        and (high is None or value <= high)
+    )
+
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def _expected(kind: type, metadata: Mapping[str, Any]) -> str:
+    """What a value must be, for people."""
+    if metadata["choices"]:
+        return f"one of {', '.join(metadata['choices'])}"
+    if metadata["pattern"]:
+        return str(metadata["expected"])
+    words = "".join(f" or {word}" for word in metadata["words"])
+    return _NAMES[kind] + range_text(metadata["minimum"], metadata["maximum"]) + words
+
+
+def range_text(low: float | None, high: float | None) -> str:
+    """' from 1 to 256', ' of at least 1', ' of at most 256' or ''; a bound that only guards is not told."""
+    told = high is not None and high < MOST
+    if low is not None and told:
+        return f" from {_bound(low)} to {_bound(high)}"
+    if low is not None:
+        return f" of at least {_bound(low)}"
+    return f" of at most {_bound(high)}" if told else ""
+
+
+def _bound(bound: float | None) -> str:
+    if bound is not None and bound == int(bound):
+        return f"{int(bound):,}" if bound >= MANY else str(int(bound))
+    return f"{bound:g}"
+
+
+def _convert(value: object, kind: type) -> object | None:
+    """None where `value` is no `kind`; text is read as a flag's, a whole number passes as a float."""
+    if kind is bool or isinstance(value, bool):
+        return value if kind is bool and isinstance(value, bool) else None
+    if kind is str and not isinstance(value, (str, int)):
+        return None
+    try:
+        converted = kind(value)
+        is_number = kind is str or math.isfinite(converted)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    is_exact = isinstance(value, str) or kind is str or converted == value
+    return converted if is_number and is_exact else None
+
+
+def json_ready(value: Any) -> Any:  # noqa: ANN401 - walks any nest of containers
+    """`value` with tuples as lists, as JSON and TOML would give it back."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return value

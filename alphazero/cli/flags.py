@@ -1,0 +1,60 @@
+"""Flags of the commands that evaluate positions: the network, its device and its arithmetic."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from alphazero import _core
+
+WEIGHTS_HELP = (
+    "a weights file (.pt, .safetensors, lc0's .pb.gz), a run (runs/x is its newest checkpoint, "
+    "runs/x@best-policy_top1 its best, runs/x@12000 that step), or a checkpoint"
+)
+
+
+def add_network_flags(parser: argparse.ArgumentParser) -> None:
+    """--device and --precision."""
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="device to use (default: auto)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "bf16", "fp16", "int8"),
+        default="fp32",
+        help="arithmetic of the network; int8 is for the CPU (default: fp32)",
+    )
+
+
+def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
+    """--weights: whatever any_weights.open_network understands, one or `several`. role: for the help."""
+    parser.add_argument(
+        "--weights",
+        nargs="+" if several else None,
+        required=True,
+        metavar="W",
+        help=f"{role}: {WEIGHTS_HELP}" if role else WEIGHTS_HELP,
+    )
+
+
+def make_solver(table_mib: int) -> _core.Connect4Solver:
+    """A solver with so much memory. Raises ConfigError where there is not as much."""
+    from alphazero import _core
+
+    check_memory(table_mib)
+    return _core.Connect4Solver(table_mib)
+
+
+def check_memory(table_mib: int) -> None:
+    """Raises ConfigError where there is not as much."""
+    from alphazero.machine.memory import HostMemory
+
+    available_mib = HostMemory().check().available_bytes >> 20
+    if not 1 <= table_mib <= available_mib:
+        raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the memory that is free")

@@ -1,0 +1,249 @@
+"""`alphazero eval`: how well networks predict moves and results of known games, or how often they err."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.files import given_path
+from alphazero.base.text import table
+from alphazero.cli.flags import add_network_flags, add_weights_flag
+from alphazero.cli.networks import eval_solved
+from alphazero.settings import flags as numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from alphazero.data.sampling.window import Window
+    from alphazero.games.batch import Batch
+    from alphazero.games.registry import GameSpec
+    from alphazero.measure.known_games import PositionMetrics
+    from alphazero.network.model.resnet import AlphaZeroNet
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_weights_flag(parser, "each a row of the table", several=True)
+    parser.add_argument(
+        "--data",
+        type=lambda text: given_path(text, "--data"),
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="game stores, PGN files or directories whose positions are predicted",
+    )
+    parser.add_argument(
+        "--not-in",
+        type=lambda text: given_path(text, "--not-in"),
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="leave out positions that occur in these, as in the training data",
+    )
+    parser.add_argument(
+        "--positions",
+        type=numbers.count,
+        default=8192,
+        metavar="N",
+        help="most positions to use (default: 8192)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=numbers.seed,
+        metavar="N",
+        help="draw the positions at random with this seed (default: evenly spread)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=numbers.batch_size,
+        default=256,
+        metavar="N",
+        help="positions per forward pass (default: 256)",
+    )
+    add_network_flags(parser)
+    parser.add_argument(
+        "--num-workers",
+        type=numbers.threads,
+        default=1,
+        metavar="N",
+        help="threads that encode positions (default: 1)",
+    )
+    parser.add_argument(
+        "--cache-dir",
+        type=Path,
+        default=Path("cache"),
+        help="directory in which imported PGN is kept (default: cache)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    eval_solved.configure(parser)
+
+
+@dataclass(frozen=True)
+class PositionSet:
+    """Samples to predict: ids among `in_data` samples, of which `eligible` were not left out."""
+
+    ids: npt.NDArray[np.int64]
+    in_data: int
+    eligible: int
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure each network on the same positions, print them."""
+    import os
+
+    from alphazero.network.model.precision import choose_device
+    from alphazero.network.weights.open_network import open_network
+
+    device = choose_device(args.device, 0, os.environ)
+    if args.solved:
+        return eval_solved.run(args, device)
+    eval_solved.refuse_flags(args)
+    if args.precision == "int8":
+        raise ConfigError("--precision int8: is for --solved; expected one of fp32, bf16, fp16 with --data")
+    if not args.data:
+        raise ConfigError(
+            "expected --data PATH... with known games, or --solved for exact truth of Connect Four"
+        )
+    # Before any import of games, which may take long: a wrong name is told at once.
+    networks = [open_network(name, device)[0] for name in args.weights]
+    window = open_window(args.data, args.cache_dir)
+    positions = choose_positions(args, window)
+    rows = [
+        measure(args, name, network, window, positions)
+        for name, network in zip(args.weights, networks, strict=True)
+    ]
+    print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
+    return 0
+
+
+def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
+    """All positions of stores and raw files. Raises DataError where there is none."""
+    from alphazero.data.open import open_or_import
+    from alphazero.data.sampling.window import Window
+
+    window = Window.of_stores(open_or_import(paths, cache_dir, progress=True))
+    if not window.num_samples:
+        raise DataError(f"{', '.join(map(str, paths))}: no position of a game with a result")
+    return window
+
+
+def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
+    """The samples of `window` that --not-in leaves, --positions of them. Raises DataError if none is left."""
+    import numpy as np
+
+    from alphazero.data.sampling.loader import WindowEncoder
+    from alphazero.games.registry import get_spec
+
+    spec = get_spec(window.game_name)
+    eligible = np.arange(window.num_samples, dtype=np.int64)
+    if args.not_in:
+        seen_window = open_window(args.not_in, args.cache_dir)
+        if seen_window.game_name != window.game_name:
+            raise DataError(f"--not-in holds {seen_window.game_name}, --data {window.game_name}")
+        seen = np.unique(WindowEncoder(seen_window, spec, num_threads=args.num_workers).position_keys())
+        keys = WindowEncoder(window, spec, num_threads=args.num_workers).position_keys()
+        eligible = eligible[~np.isin(keys, seen)]
+        if not len(eligible):
+            raise DataError(
+                f"--not-in: all {window.num_samples} positions of --data occur there; none is left"
+            )
+    return PositionSet(draw(eligible, args.positions, args.seed), window.num_samples, len(eligible))
+
+
+def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.NDArray[np.int64]:
+    """min(count, len(eligible)) of them, ascending: evenly spread, or at random with a seed."""
+    import numpy as np
+
+    count = min(count, len(eligible))
+    if seed is None:
+        return eligible[np.arange(count, dtype=np.int64) * len(eligible) // count]
+    chosen = np.random.default_rng(seed).choice(len(eligible), count, replace=False)
+    return eligible[np.sort(chosen)]
+
+
+def measure(
+    args: argparse.Namespace, name: str, network: AlphaZeroNet, window: Window, positions: PositionSet
+) -> PositionMetrics:
+    """One network on the positions."""
+    from alphazero.measure.known_games import metrics_of, sum_over_positions
+
+    device = network.input.conv.weight.device
+    if network.spec.name != window.game_name:
+        raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
+    batches = progress(Path(name).name, args, window, network.spec, positions)
+    return metrics_of(sum_over_positions(network, batches, device, args.precision))
+
+
+def progress(
+    name: str, args: argparse.Namespace, window: Window, spec: GameSpec, positions: PositionSet
+) -> Iterator[Batch]:
+    """The batches; stderr tells how far it is."""
+    from alphazero.data.sampling.loader import WindowEncoder, batches_of
+    from alphazero.show.console import showing
+
+    encoder = WindowEncoder(window, spec, num_threads=args.num_workers)
+    with showing(name, len(positions.ids), "position") as work:
+        for batch in batches_of(encoder, positions.ids, args.batch_size):
+            yield batch
+            work.done += len(batch.sample_id)
+
+
+def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
+    """For people."""
+    lines = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
+    lines += [
+        (
+            name,
+            f"{row.policy_top1:.2%}",
+            f"{row.policy_top5:.2%}",
+            f"{row.policy_loss:.4f}",
+            f"{row.value_loss:.4f}",
+            f"{row.value_mse:.4f}",
+        )
+        for name, row in zip(args.weights, rows, strict=True)
+    ]
+    return "\n".join(
+        [
+            describe(args, positions),
+            "",
+            *table(lines, "lrrrrr"),
+            "",
+            "top-1, top-5: share of positions whose known move is the network's first, among its first five;",
+            "losses: cross-entropy in nats; value mse: mean squared error of win minus loss against the",
+            "result, both from -1 to 1 (lc0 prints a quarter of it)",
+        ]
+    )
+
+
+def describe(args: argparse.Namespace, positions: PositionSet) -> str:
+    """How many positions, of which."""
+    chosen = "evenly spread" if args.seed is None else f"seed {args.seed}"
+    text = f"{len(positions.ids)} of {positions.in_data} positions ({chosen})"
+    if args.not_in:
+        share = positions.eligible / positions.in_data
+        text += f"; {positions.eligible} ({share:.1%}) do not occur in {', '.join(map(str, args.not_in))}"
+    return text
+
+
+def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
+    """For programs."""
+    return json.dumps(
+        {
+            "data": [str(path) for path in args.data],
+            "not_in": [str(path) for path in args.not_in],
+            "positions_in_data": positions.in_data,
+            "positions_eligible": positions.eligible,
+            "seed": args.seed,
+            "precision": args.precision,
+            "networks": [
+                {"weights": name, **asdict(row)} for name, row in zip(args.weights, rows, strict=True)
+            ],
+        },
+        indent=2,
+    )

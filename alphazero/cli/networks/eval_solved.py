@@ -1,0 +1,380 @@
+"""`alphazero eval --solved`: how often a network's moves in Connect Four are errors, against exact truth.
+
+What `alphazero eval --solved` tells: errors set by set, networks in pairs, for people and for programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import table
+from alphazero.settings import flags as numbers
+from alphazero.settings.self_play import MOST_SIMULATIONS
+
+if TYPE_CHECKING:
+    from alphazero.measure.elo import PairedErrors
+
+
+@dataclass(frozen=True)
+class SetErrors:
+    """One network on one set: by player, in which positions it errs.
+
+    without_errors: positions where no move errs, if known.
+    """
+
+    name: str
+    positions: int
+    without_errors: int | None
+    errs: dict[str, list[bool]]
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many by each player."""
+        return {player: sum(errs) for player, errs in self.errs.items()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two networks on the same positions, for each set and player; the last sets are all of them as one."""
+
+    first: str
+    second: str
+    rows: list[tuple[str, str, PairedErrors]]
+
+
+def compare(results: dict[str, list[SetErrors]]) -> list[Comparison]:
+    """The first network with each of the others."""
+    from alphazero.measure.elo import paired_errors
+
+    (first, sets_of_first), *others = results.items()
+    return [
+        Comparison(
+            first,
+            second,
+            [
+                (row.name, player, paired_errors(errs, of_second.errs[player]))
+                for row, of_second in zip(with_total(sets_of_first), with_total(sets_of_second), strict=True)
+                for player, errs in row.errs.items()
+            ],
+        )
+        for second, sets_of_second in others
+    ]
+
+
+def to_table(name: str, results: Sequence[SetErrors]) -> str:
+    """For people: a line a set and one for all of them."""
+    players = list(results[0].errs)
+    rows = with_total(results)
+    lines = [("set", "positions", "no error possible", *players)]
+    for row in rows:
+        without = "-" if row.without_errors is None else str(row.without_errors)
+        figures = [f"{row.errors[player]} {row.errors[player] / row.positions:7.2%}" for player in players]
+        lines.append((row.name, str(row.positions), without, *figures))
+    return "\n".join(
+        [f"{name}: moves that make the outcome worse", "", *table(lines, "lrr" + "r" * len(players))]
+    )
+
+
+def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
+    """The sets, and all of them as one."""
+    without = [row.without_errors for row in results if row.without_errors is not None]
+    total = SetErrors(
+        "all",
+        sum(row.positions for row in results),
+        sum(without) if len(without) == len(results) else None,
+        {
+            player: list(chain.from_iterable(row.errs[player] for row in results))
+            for player in results[0].errs
+        },
+    )
+    return [*results, total]
+
+
+def pairs_table(comparison: Comparison) -> str:
+    """For people: a line for each set and player."""
+    lines: list[Sequence[str]] = [
+        ("set", "positions", "player", "A", "B", "B - A", "95 % interval", "only A errs", "only B errs")
+    ]
+    for name, player, pairs in comparison.rows:
+        low, high = pairs.interval
+        shares = [
+            f"{(pairs.both + alone) / pairs.positions:.2%}" for alone in (pairs.only_first, pairs.only_second)
+        ]
+        lines.append(
+            (
+                name,
+                str(pairs.positions),
+                player,
+                *shares,
+                f"{100 * pairs.difference:+.2f}",
+                f"{100 * low:+.2f} to {100 * high:+.2f}",
+                str(pairs.only_first),
+                str(pairs.only_second),
+            )
+        )
+    return "\n".join(
+        [
+            f"A: {comparison.first}",
+            f"B: {comparison.second}",
+            "shares of moves that make the outcome worse, their difference in percentage points, by pairs",
+            "",
+            *table(lines, "lrlrrrrrr"),
+        ]
+    )
+
+
+def to_json(results: dict[str, list[SetErrors]], comparisons: Sequence[Comparison]) -> str:
+    """For programs: by weights file, set by set; then the pairs."""
+    networks = [
+        {
+            "weights": name,
+            "sets": [
+                {
+                    "name": row.name,
+                    "positions": row.positions,
+                    "without_errors": row.without_errors,
+                    "errors": row.errors,
+                }
+                for row in rows
+            ],
+        }
+        for name, rows in results.items()
+    ]
+    pairs = [
+        {
+            "first": comparison.first,
+            "second": comparison.second,
+            "sets": [
+                {
+                    "name": name,
+                    "player": player,
+                    **dataclasses.asdict(found),
+                    "difference": found.difference,
+                    "interval": found.interval,
+                }
+                for name, player, found in comparison.rows
+            ],
+        }
+        for comparison in comparisons
+    ]
+    return json.dumps({"networks": networks, "comparisons": pairs}, indent=2)
+
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphazero import _core
+    from alphazero.base.log import Work
+    from alphazero.games.core_types import Line
+    from alphazero.measure.exact_truth import Outcomes, Question, SolvedSet, Watch
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.play.matches.players import Player
+    from alphazero.show.console import Console
+
+OUTCOMES_FILE = "connect4_outcomes.txt"
+ALONE = "network alone"
+ONE_PLY = "best value one ply on"
+TABLES_MIB = 1024  # of all threads' solvers
+SMALLEST_TABLE_MIB = 16
+CACHE_BYTES = 64 << 20  # for evaluations of a network
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of --solved."""
+    group = parser.add_argument_group("exact truth of Connect Four")
+    group.add_argument(
+        "--solved", action="store_true", help="count the moves that spoil a win or a draw, set by set"
+    )
+    group.add_argument(
+        "--solved-sets",
+        type=Path,
+        nargs="+",
+        metavar="PATH",
+        help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), early (the "
+        "project's early positions, to tune on) (default: own)",
+    )
+    group.add_argument(
+        "--simulations",
+        type=numbers.whole(1, MOST_SIMULATIONS),
+        metavar="N",
+        help="also count the errors of a search of N simulations (default: no search)",
+    )
+    group.add_argument(
+        "--one-ply",
+        action="store_true",
+        help="also count the errors of the moves that lead to the position with the best value, without a "
+        "search: what the network's values are worth",
+    )
+    group.add_argument(
+        "--proofs",
+        action=argparse.BooleanOptionalAction,
+        help="with --simulations: let won and lost positions prove their parents (default: both ways)",
+    )
+    group.add_argument(
+        "--config", metavar="NAME|FILE", help="preset or TOML with the search's other settings"
+    )
+    group.add_argument(
+        "--all-moves",
+        action="store_true",
+        help="solve every move first, to tell how many positions allow no error (slow the first time)",
+    )
+
+
+def refuse_flags(args: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag that means nothing without --solved."""
+    for name in ("solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
+        if getattr(args, name) not in (None, False):
+            raise ConfigError(f"--{name.replace('_', '-')}: only with --solved")
+
+
+def run(args: argparse.Namespace, device: torch.device) -> int:
+    """Count each network's errors, print them."""
+    import torch
+
+    from alphazero.measure.exact_truth import SolverOutcomes, read_sets
+    from alphazero.show.console import Console
+
+    check(args)
+    sets = read_sets(args.solved_sets or ())
+    num_threads = torch.get_num_threads()
+    table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
+    solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
+    results = {}
+    with closing(Console(True)) as console:
+        for name in args.weights:
+            with console.working(name, num_simulations(args, sets), "simulation") as work:
+                players = network_players(args, name, device, work)
+                results[name] = measure(args, sets, players, solver_outcomes, console)
+    pairs = compare(results)
+    if args.json:
+        print(to_json(results, pairs))
+    else:
+        tables = [to_table(name, rows) for name, rows in results.items()]
+        tables += [pairs_table(of_second) for of_second in pairs]
+        print("\n\n".join(tables))
+    return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises ConfigError for flags that contradict each other."""
+    if args.data or args.not_in:
+        raise ConfigError("--solved: has positions of its own; expected no --data and no --not-in")
+    if args.simulations is None and (args.proofs is not None or args.config):
+        raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
+
+
+def proof_modes(args: argparse.Namespace) -> tuple[bool, ...]:
+    """One for each search asked for: whether won and lost positions prove their parents in it."""
+    if args.simulations is None:
+        return ()
+    return (False, True) if args.proofs is None else (args.proofs,)
+
+
+def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
+    """How many the searches of one network make where no proof ends one early."""
+    from alphazero.measure.exact_truth import may_err
+
+    asked = sum(may_err(position) for entry in sets for position in entry.positions)
+    return asked * len(proof_modes(args)) * (args.simulations or 0)
+
+
+def network_players(
+    args: argparse.Namespace, name: str, device: torch.device, work: Work
+) -> dict[str, Player]:
+    """The network alone, its values, the searches asked for, by name. Raises ConfigError, WeightsError.
+
+    The searches advance `work` by their simulations.
+    """
+    from alphazero import _core
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.open_network import open_network
+    from alphazero.play.matches.players import network_player, one_ply_player
+    from alphazero.play.search_settings import search_settings
+    from alphazero.settings.sections import load_config
+
+    network, _ = open_network(name, device)
+    if network.spec.name != "connect4":
+        raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
+    evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
+    players = {ALONE: network_player(evaluator)}
+    if args.one_ply:
+        players[ONE_PLY] = one_ply_player(evaluator)
+    if args.simulations is None:
+        return players
+    search = load_config(args.config or "", {}).search
+    cache = _core.EvaluationCache(CACHE_BYTES)  # one, for the searches meet the same positions
+    for proofs in proof_modes(args):
+        settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
+        title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
+        players[title] = watched_search(evaluator, settings, cache, work)
+    return players
+
+
+def watched_search(
+    evaluator: NetworkEvaluator, settings: _core.SearchSettings, cache: _core.EvaluationCache, work: Work
+) -> Player:
+    """A search that advances `work` as it goes, in the end by as much as if no proof had saved it any."""
+    import torch
+
+    from alphazero.play.matches.players import search_player
+
+    def choose(lines: Sequence[Line]) -> Sequence[int]:
+        before = work.done
+
+        def tell(simulations: int) -> None:
+            work.done = before + simulations
+
+        player = search_player(
+            evaluator, settings, cache=cache, num_threads=torch.get_num_threads(), after_batch=tell
+        )
+        moves = player(lines)
+        tell(len(lines) * settings.simulations)
+        return moves
+
+    return choose
+
+
+def measure(
+    args: argparse.Namespace,
+    sets: Sequence[SolvedSet],
+    players: dict[str, Player],
+    solver_outcomes: Outcomes,
+    console: Console,
+) -> list[SetErrors]:
+    """Each player on each set."""
+    from alphazero.measure.exact_truth import count_without_errors, find_errors, in_silence, table_outcomes
+
+    results = []
+    for entry in sets:
+        known = all(position.move_scores for position in entry.positions)
+        outcomes = table_outcomes if known else solver_outcomes
+        watch = in_silence if known else watching(console, entry.name)
+        without = None
+        if known or args.all_moves:
+            without = count_without_errors(entry.positions, outcomes, watch)
+        errs = {
+            name: find_errors(entry.positions, player, outcomes, watch) for name, player in players.items()
+        }
+        results.append(SetErrors(entry.name, len(entry.positions), without, errs))
+    return results
+
+
+def watching(console: Console, name: str) -> Watch:
+    """People are told how many moves in the positions of the set are solved."""
+
+    def watch(questions: Sequence[Question], outcomes: Iterable[int]) -> Iterator[int]:
+        with console.working(f"solving {name}", len(questions), "move") as work:
+            for outcome in outcomes:
+                work.done += 1
+                yield outcome
+
+    return watch

@@ -1,0 +1,80 @@
+"""`alphazero export`: a network for other programs: lc0, ONNX, or a weights file of ours."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import WeightsError
+from alphazero.cli.flags import WEIGHTS_HELP
+
+if TYPE_CHECKING:
+    from alphazero.network.weights.weights import WeightsFile
+
+# By the name of the format: the end of its files' names.
+SUFFIXES = {"lc0": ".pb.gz", "onnx": ".onnx", "safetensors": ".safetensors", "pt": ".pt"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("weights", metavar="W", help=WEIGHTS_HELP)
+    parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="format to write")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write (default: the network's name, here)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    parser.add_argument(
+        "--license",
+        default="",
+        metavar="TEXT",
+        help="with --to lc0: the licence that the file states",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, write, say what was written."""
+    from alphazero.network.weights.open_network import open_weights
+
+    weights = open_weights(args.weights, "weights")
+    path: Path = args.out or Path(default_name(weights) + SUFFIXES[args.to])
+    if path.exists() and not args.force:
+        raise WeightsError(f"{path}: is there already (--force replaces it)")
+    if args.license and args.to != "lc0":
+        raise WeightsError(f"--license: of no use with --to {args.to}; expected --to lc0")
+    write(path, weights, args)
+    print(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    return 0
+
+
+def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
+    """Write the file. Raises WeightsError for what the format has no form for."""
+    from alphazero.network.inference.onnx_export import write_onnx
+    from alphazero.network.weights.lc0_export import write_lc0
+    from alphazero.network.weights.weights import build_network, write_weights
+
+    network = build_network(Path(args.weights), weights)  # refuses tensors that do not fit
+    if args.to == "lc0":
+        licence = args.license or str(weights.metadata.get("license") or "")
+        try:
+            write_lc0(path, weights.config, weights.state_dict, training_steps(weights), licence)
+        except WeightsError as error:
+            raise WeightsError(f"{args.weights}: {error}") from None
+    elif args.to == "onnx":
+        write_onnx(path, network)
+    else:
+        write_weights(path, weights)
+
+
+def training_steps(weights: WeightsFile) -> int:
+    """The steps that the network was trained for, where its file says so."""
+    steps = weights.metadata.get("step", weights.metadata.get("training_steps"))
+    return steps if isinstance(steps, int) and 0 <= steps < 2**32 else 0
+
+
+def default_name(weights: WeightsFile) -> str:
+    """A name of its run and step, as `chess_cpu-1030`, or of its shape, as `chess-6x64`."""
+    run, step = weights.metadata.get("run"), weights.metadata.get("step")
+    if run and step is not None:
+        return f"{run}-{step}"
+    return f"{weights.config.game}-{weights.config.blocks}x{weights.config.filters}"

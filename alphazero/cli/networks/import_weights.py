@@ -1,0 +1,60 @@
+"""`alphazero import-weights`: an lc0 network (.pb.gz) becomes our weights file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import WeightsError
+
+if TYPE_CHECKING:
+    from alphazero.network.weights.weights import Metadata
+    from alphazero.settings.sections import NetworkConfig
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "source", type=Path, metavar="SRC", help="lc0 network (.pb.gz), or any weights file of ours"
+    )
+    parser.add_argument(
+        "destination", type=Path, metavar="DST", help="weights file to write (.pt or .safetensors)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace DST if it is there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, say what it is, write."""
+    import torch
+
+    from alphazero.network.weights.weights import load_network, save_weights
+
+    destination: Path = args.destination
+    if destination.exists() and not args.force:
+        raise WeightsError(f"{destination}: is there already (--force replaces it)")
+    network, metadata = load_network(args.source, torch.device("cpu"))
+    save_weights(destination, network, {**metadata, "imported_from": args.source.name})
+    print(describe(args.source, network.config, network.parameter_count(), metadata))
+    print(f"wrote {destination}")
+    return 0
+
+
+def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
+    """What the network is, in a few lines."""
+    squeeze = f"yes, ratio {config.se_ratio}" if config.se_ratio else "no"
+    policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
+    heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
+    lines = [
+        f"{source}:",
+        f"  blocks               {config.blocks}",
+        f"  filters              {config.filters}",
+        f"  squeeze-excitation   {squeeze}",
+        f"  heads                {heads}",
+        f"  parameters           {parameters:,}",
+    ]
+    if "training_steps" in metadata:
+        lines.append(f"  training steps       {metadata['training_steps']:,}")
+    if metadata.get("license"):
+        lines.append(f"  licence              {metadata['license']}")
+    return "\n".join(lines)

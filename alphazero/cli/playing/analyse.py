@@ -1,0 +1,139 @@
+"""`alphazero analyse`: what a network says of one position, and what a search with it finds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from alphazero.base.errors import GameInputError
+from alphazero.base.text import table
+from alphazero.cli.flags import add_weights_flag
+from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.settings import flags as numbers
+from alphazero.settings.self_play import MOST_SIMULATIONS
+
+if TYPE_CHECKING:
+    from alphazero.games.core_types import Line
+    from alphazero.games.drawing import Style
+    from alphazero.play.net import Evaluation, Net
+    from alphazero.search.snapshot import Snapshot
+
+BAR_WIDTH = 40
+LINES = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_weights_flag(parser)
+    parser.add_argument("--fen", help="start position (default: the start of the game)")
+    parser.add_argument(
+        "--moves",
+        nargs="*",
+        default=[],
+        metavar="MOVE",
+        help="moves from there, as SAN or UCI in chess: e4 e7e5 Nf3 ...",
+    )
+    parser.add_argument(
+        "--simulations",
+        type=numbers.whole(1, MOST_SIMULATIONS),
+        metavar="N",
+        help="search so many simulations (default: no search, the network alone)",
+    )
+    parser.add_argument("--seconds", type=numbers.seconds(0.01), metavar="S", help="search so long")
+    parser.add_argument(
+        "--lines",
+        type=numbers.count,
+        default=LINES,
+        metavar="N",
+        help=f"moves of a search to show (default: {LINES})",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: policy, wdl, value, and the search")
+    parser.add_argument(
+        "--history-fill",
+        choices=("no", "fen_only"),
+        default="fen_only",
+        help="what stands for positions before the first: nothing, or (from a FEN) the first again",
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cuda", "cpu"), default="cpu", help="device to use (default: cpu)"
+    )
+    add_screen_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate the position, search it where that is asked for, print it."""
+    from alphazero.games.notation import play_moves
+    from alphazero.games.registry import make_line
+    from alphazero.play.net import load
+
+    net = load(args.weights, device=args.device, flag="--weights")
+    line = make_line(net.game, args.fen)
+    play_moves(line, args.moves, "--moves, number")
+    (analysis,) = net.evaluate_lines([line], fill=args.history_fill)
+    found = search(net, line, args) if args.simulations or args.seconds else None
+    if args.json:
+        print(to_json(analysis, found, line, args.lines))
+    else:
+        print(to_text(analysis, found, line, args.lines, style_of(args)))
+    return 0
+
+
+def search(net: Net, line: Line, args: argparse.Namespace) -> Snapshot:
+    """A search from nothing of the line's current position. Raises GameInputError if the game is over."""
+    from alphazero.games.registry import history_fill
+    from alphazero.play.net import search_line
+    from alphazero.search.tree_search import SearchLimits, TreeSettings
+
+    if line.outcome().over:
+        raise GameInputError(f"{line}: the game is over ({line.outcome().termination.name.lower()})")
+    tree = net.tree(TreeSettings(fill=history_fill(args.history_fill)))
+    try:
+        limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+        return search_line(tree, line, limits, args.lines)
+    finally:
+        tree.close()
+
+
+def to_json(analysis: Evaluation, found: Snapshot | None, line: Line, count: int) -> str:
+    """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
+    from alphazero.play.search_text import search_json
+
+    told: dict[str, Any] = {
+        "position": analysis.position,
+        "policy": analysis.policy,
+        "wdl": list(analysis.wdl),
+        "value": analysis.value,
+    }
+    if analysis.moves_left is not None:
+        told["moves_left"] = analysis.moves_left
+    if found is not None:
+        told["search"] = search_json(found, line, count)
+    return json.dumps(told)
+
+
+def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
+    """The analysis for people: the board, the value, then each move with a bar, or the best lines of play."""
+    from alphazero.games.drawing import draw
+    from alphazero.games.notation import move_text
+    from alphazero.play.search_text import chances_text, effort_text, lines_text, value_text
+
+    head = [draw(line, style), "", analysis.position]
+    alone = f"{chances_text(analysis.wdl)}  value {analysis.value:+.4f}"
+    if analysis.moves_left is not None:
+        alone += f"  plies left {analysis.moves_left:.0f}"
+    if found is not None:
+        value = value_text(found.q, found.mate)
+        searched = f"for the side to move: {chances_text(found.wdl)}  value {value}"
+        both = [f"{searched}  ({effort_text(found)})", f"the network alone: {alone}"]
+        return "\n".join([*head, *both, "", *lines_text(found, line, count)])
+    largest = max(analysis.policy.values())
+    rows = [
+        (
+            f"  {move_text(line, line.text_to_move(move))}",
+            f"{share:.2%}",
+            "#" * round(share / largest * BAR_WIDTH),
+        )
+        for move, share in analysis.policy.items()
+    ]
+    return "\n".join([*head, f"for the side to move: {alone}", "", *table(rows, "lr")])

@@ -1,0 +1,141 @@
+"""`alphazero match`: networks, UCI engines, a random player or a solver against each other."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError, PlayerError
+from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
+from alphazero.cli.playing.players import PlayerWords, read_player, with_own_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alphazero.cli.playing.match_report import MatchReport
+    from alphazero.play.matches.game import FinishedGame, Pairing
+    from alphazero.play.matches.pgn import PgnFile
+    from alphazero.play.matches.players import Contestant
+
+LANES = 256  # games of networks side by side
+TERMINATED = 128 + signal.SIGTERM
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_match_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, tell the score as it grows, print the result."""
+    if args.games % 2:
+        raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
+    players, rules, limit = players_of(args), rules_of(args), limit_of(args)
+
+    from alphazero.cli.playing.match_report import MatchReport
+    from alphazero.cli.playing.players import Lineup
+    from alphazero.measure.elo import Sprt
+    from alphazero.play.matches.conduct import Conditions
+    from alphazero.play.matches.game import ROUND_ROBIN, games_of, meetings
+
+    test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
+    has_engines = limit.is_timed or any(player.kind == "engine" for player in players)
+    side_by_side = args.concurrency if has_engines else min(LANES, args.games)
+    lineup = Lineup(args, limit, batch_size_of(args, side_by_side))
+    game = lineup.game_of(players)
+    if args.pgn_out is not None and game != "chess":
+        raise ConfigError(f"--pgn-out {args.pgn_out}: PGN is of chess; expected no --pgn-out in {game}")
+    contestants = [lineup.contestant(player) for player in players]
+    openings = openings_of(args, game, args.games // 2)
+    met = meetings(len(contestants), args.tournament or ROUND_ROBIN)
+    conditions = Conditions(
+        game,
+        rules,
+        lanes=64 if test else LANES,
+        concurrency=args.concurrency,
+        engine_timeout_s=args.engine_timeout,
+        seed=args.seed,
+    )
+    report = MatchReport([player.name for player in players], test, args.rating_interval)
+    pairings = list(games_of(met, openings))
+    try:
+        with ends_at_sigterm(), report.progress(len(pairings)):
+            conduct(contestants, conditions, pairings, report, args)
+    except (KeyboardInterrupt, PlayerError, SystemExit):
+        if report.board.games:
+            print(report.to_json() if args.json else report.to_text(), flush=True)
+        raise
+    print(report.to_json() if args.json else report.to_text())
+    return 0
+
+
+def players_of(args: argparse.Namespace) -> list[PlayerWords]:
+    """All players, --weights first. Raises ConfigError where they make no match."""
+    players = []
+    if args.weights is not None:
+        players.append(PlayerWords(f"--weights {args.weights}", "weights", args.weights, args.weights))
+    if args.against is not None:
+        players.append(read_player([args.against], "--against"))
+    players += [read_player(words, "--player") for words in args.player]
+    if len(players) < 2:
+        told = "--against P or --player ..." if players else "--weights W --against P, or --player ... twice"
+        raise ConfigError(f"a match of {len(players)} player{'s' * (len(players) != 1)}: expected {told}")
+    if len(players) > 2 and args.sprt:
+        raise ConfigError(f"--sprt with {len(players)} players: expected two")
+    return with_own_names(players)
+
+
+def conduct(
+    contestants: Sequence[Contestant],
+    conditions: object,
+    pairings: Sequence[Pairing],
+    report: MatchReport,
+    args: argparse.Namespace,
+) -> None:
+    """Play all games, each to the report and the PGN file."""
+    from alphazero.play.matches.conduct import Conditions, Conductor
+    from alphazero.play.matches.engines import EngineRoom
+    from alphazero.play.matches.pgn import PgnFile
+    from alphazero.play.matches.players import Engine
+
+    assert isinstance(conditions, Conditions)
+    engines = [player for player in contestants if isinstance(player, Engine)]
+    with contextlib.ExitStack() as stack:
+        pgn: PgnFile | None = None
+        if args.pgn_out is not None:
+            pgn = stack.enter_context(PgnFile(args.pgn_out, "alphazero match"))
+        room = stack.enter_context(EngineRoom()) if engines else None
+        for engine in engines:
+            assert room is not None
+            room.check(engine)
+
+        def on_game(game: FinishedGame) -> bool:
+            if pgn is not None:
+                pgn.add(game, contestants)
+            return report.take(game)
+
+        Conductor(contestants, conditions, engines=room, on_game=on_game, say=report.say).play(pairings)
+
+
+@contextlib.contextmanager
+def ends_at_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block in order, so that engines end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        print("alphazero: terminated", file=sys.stderr)
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,257 @@
+"""The flags of `alphazero match`, and what they say about games: limits, openings, adjudication."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import add_flags
+from alphazero.base.text import quoted
+from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
+from alphazero.cli.playing.players import key_values
+from alphazero.games.registry import get_game
+from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
+from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
+from alphazero.play.matches.openings import Opening, in_order, random_openings
+from alphazero.settings import flags as numbers
+from alphazero.settings.presets import preset_names
+from alphazero.settings.sections import SearchConfig
+from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
+from alphazero.settings.self_play import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS
+
+BALANCED = "balanced"
+RANDOM_PLIES = 4  # of games without a book
+MOST_CONCURRENCY = 1024
+MOST_BATCH = 64  # unless another is given
+MOST_CENTIPAWNS = 100_000
+
+
+def add_match_flags(parser: argparse.ArgumentParser) -> None:
+    """All of them."""
+    _add_players(parser)
+    _add_length(parser)
+    _add_game_flags(parser)
+    add_book_flags(parser)
+    parser.add_argument(
+        "--pgn-out", type=Path, metavar="FILE", help="append each game to FILE as it ends (chess)"
+    )
+    parser.add_argument(
+        "--rating-interval",
+        type=numbers.count,
+        default=10,
+        metavar="N",
+        help="tell the score every N pairs of games (default: 10)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_search_flags(parser, "openings, their order, and random moves")
+
+
+def _add_players(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("players", "two or more")
+    group.add_argument("--weights", metavar="W", help=f"the first player: {WEIGHTS_HELP}")
+    group.add_argument(
+        "--against",
+        metavar="P",
+        help="the second player: weights, random, solver, or as --player in one text",
+    )
+    group.add_argument(
+        "--player",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a further player, in fastchess's words: cmd=PROGRAM (a UCI engine), args=, dir=, "
+        "option.NAME=VALUE, or weights=W, or random or solver; name=; its limit: nodes=, depth=, tc=, st=, "
+        "timemargin=; random=SHARE of its moves drawn at random",
+    )
+    group.add_argument(
+        "--tournament", choices=TOURNAMENTS, help="all against each other, or the first against all others"
+    )
+
+
+def _add_length(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--games",
+        type=numbers.whole(2, MOST_GAMES),
+        default=100,
+        metavar="N",
+        help="games of each two players, an even number (default: 100)",
+    )
+    parser.add_argument(
+        "--sprt",
+        type=float,
+        nargs=2,
+        metavar=("ELO0", "ELO1"),
+        help="stop when it is decided whether the first player is ELO0 or ELO1 stronger (errors of 5 %%); "
+        "--games is then the most that are played",
+    )
+    parser.add_argument(
+        "--sprt-model",
+        choices=("normalized", "logistic"),
+        default="normalized",
+        help="the Elo of --sprt (default: normalized, as fastchess)",
+    )
+
+
+def _add_game_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("games", "limits hold for players without one of their own")
+    group.add_argument(
+        "--nodes",
+        type=numbers.whole(1, MOST_SIMULATIONS),
+        metavar="N",
+        help="nodes per move; simulations of a network",
+    )
+    group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
+    group.add_argument(
+        "--movetime", type=numbers.number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move"
+    )
+    group.add_argument(
+        "--timemargin",
+        type=numbers.whole(0, 10**6),
+        default=round(1000 * MARGIN_S),
+        metavar="MS",
+        help=f"milliseconds that a move may come late (default: {1000 * MARGIN_S:g})",
+    )
+    group.add_argument(
+        "--opening-plies",
+        type=numbers.whole(0, MOST_PLIES),
+        metavar="N",
+        help=f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
+        "other than chess)",
+    )
+    group.add_argument(
+        "--concurrency",
+        type=numbers.whole(1, MOST_CONCURRENCY),
+        default=1,
+        metavar="N",
+        help="games with engines side by side (default: 1); all games of networks share batches",
+    )
+    group.add_argument(
+        "--draw",
+        nargs="+",
+        metavar="KEY=N",
+        help="end games as drawn: movenumber= movecount= score= (moves, moves of both, centipawns)",
+    )
+    group.add_argument(
+        "--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score= [twosided=true]"
+    )
+    group.add_argument(
+        "--maxmoves",
+        type=numbers.whole(1, MOST_PLIES),
+        default=256,
+        metavar="N",
+        help="end games as drawn after N moves of both sides (default: 256)",
+    )
+    group.add_argument(
+        "--engine-timeout",
+        type=numbers.number(0.1, MOST_CLOCK_S),
+        default=120.0,
+        metavar="S",
+        help="seconds after which an engine that has no clock has lost (default: 120)",
+    )
+
+
+def add_book_flags(parser: argparse.ArgumentParser) -> None:
+    """The book of chess openings."""
+    parser.add_argument(
+        "--openings",
+        metavar="FILE",
+        help=f"book of openings, EPD or PGN; {BALANCED}: the one that comes with this program "
+        "(default for chess)",
+    )
+    parser.add_argument(
+        "--order",
+        choices=("sequential", "random"),
+        default="random",
+        help="order of the openings (default: random, by --seed)",
+    )
+    parser.add_argument("--plies", type=numbers.whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
+
+
+def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
+    """How networks search in this process. seeded: what --seed is the seed of."""
+    parser.add_argument(
+        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
+    )
+    add_network_flags(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=numbers.whole(1, MOST_UNITS),
+        metavar="N",
+        help="positions per evaluation of the network (default: what the games side by side fill, at most "
+        f"{MOST_BATCH})",
+    )
+    parser.add_argument(
+        "--seed", type=numbers.seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)"
+    )
+    add_flags(parser, {"search": SearchConfig})
+
+
+def batch_size_of(args: argparse.Namespace, games: int) -> int:
+    """That of --batch-size, else what so many games side by side fill, searched in two groups by turns."""
+    return args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
+
+
+def limit_of(args: argparse.Namespace) -> Limit:
+    """The limit of players without one of their own."""
+    return Limit(
+        nodes=args.nodes,
+        move_time_s=args.movetime,
+        control=TimeControl.parse(args.tc, "--tc") if args.tc is not None else None,
+        margin_s=args.timemargin / 1000,
+    )
+
+
+def rules_of(args: argparse.Namespace) -> Adjudication:
+    """When games end early. Raises ConfigError."""
+    draw = resign = None
+    if args.draw:
+        draw = DrawRule(**_numbers(args.draw, "--draw", ("movenumber", "movecount", "score")))
+    if args.resign:
+        words = [word for word in args.resign if not word.startswith("twosided=")]
+        twosided = key_values([word for word in args.resign if word not in words], ("twosided",), "--resign")
+        value = twosided.get("twosided", "false")
+        if value not in ("true", "false"):
+            raise ConfigError(f"--resign twosided={quoted(value)}: expected true or false")
+        resign = ResignRule(**_numbers(words, "--resign", ("movecount", "score")), twosided=value == "true")
+    return Adjudication(draw, resign, 2 * args.maxmoves)
+
+
+def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, int]:
+    values = key_values(words, names, flag)
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ConfigError(f"{flag} {' '.join(words)}: expected {missing[0]}= as well")
+    read = numbers.whole(0, MOST_CENTIPAWNS)
+    numbers_of = {}
+    for name, value in values.items():
+        try:
+            numbers_of[name] = read(value)
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"{flag} {name}={error}") from error
+    return numbers_of
+
+
+def openings_of(args: argparse.Namespace, game: str, count: int) -> list[Opening]:
+    """`count` openings: of the book, or random moves. Raises ConfigError and DataError."""
+    if args.openings is not None and args.opening_plies is not None:
+        raise ConfigError("--openings and --opening-plies: expected one of the two")
+    has_book = get_game(game).name == "chess"
+    if args.openings is not None and not has_book:
+        raise ConfigError(
+            f"--openings {args.openings}: books are of chess; expected --opening-plies in {game}"
+        )
+    if args.opening_plies is not None or not has_book:
+        plies = RANDOM_PLIES if args.opening_plies is None else args.opening_plies
+        return random_openings(game, count, plies, args.seed)
+    return book_of(args, count)
+
+
+def book_of(args: argparse.Namespace, count: int) -> list[Opening]:
+    """`count` openings of chess from the book of --openings. Raises DataError."""
+    from alphazero.play.matches import openings as books
+
+    path = books.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
+    book = books.read_book(path, args.plies)
+    return in_order(book, count, args.order == "random", args.seed)

@@ -1,0 +1,102 @@
+"""`alphazero play`: a game against a network in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from alphazero.base.files import given_path
+from alphazero.cli.flags import add_weights_flag
+from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.settings import flags as numbers
+from alphazero.settings.self_play import MOST_SIMULATIONS
+
+if TYPE_CHECKING:
+    from alphazero.play.session import PlaySettings
+
+DEFAULT_SIMULATIONS = 400
+SIDES = ("first", "second", "white", "black", "x", "o", "random")
+INTERRUPTED = 130  # 128 + SIGINT
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_weights_flag(parser)
+    parser.add_argument(
+        "--side",
+        choices=SIDES,
+        default="first",
+        help="your side: first (white, x), second (black, o) or random (default: first)",
+    )
+    strength = parser.add_mutually_exclusive_group()
+    strength.add_argument(
+        "--simulations",
+        type=numbers.whole(1, MOST_SIMULATIONS),
+        metavar="N",
+        help=f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
+    )
+    strength.add_argument(
+        "--seconds", type=numbers.seconds(0.01), metavar="S", help="seconds of the network for a move instead"
+    )
+    parser.add_argument("--fen", help="start position (default: the start of the game)")
+    parser.add_argument(
+        "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"
+    )
+    parser.add_argument("--pgn", metavar="FILE", help="add every game to this PGN file (chess)")
+    parser.add_argument("--seed", type=numbers.seed, metavar="N", help="seed of --side random")
+    parser.add_argument(
+        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to use (default: auto)"
+    )
+    add_screen_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play until the person leaves; Ctrl-D and Ctrl-C do."""
+    from alphazero.play.net import load
+    from alphazero.play.session import PlaySession, require_chess
+
+    net = load(args.weights, device=args.device, flag="--weights")
+    settings = settings_of(args)
+    if settings.pgn is not None:
+        require_chess(net.game, "--pgn")
+    print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
+    session = PlaySession(net, settings, style_of(args), read_line, _write)
+    try:
+        session.run()
+    except KeyboardInterrupt:
+        print()
+        return INTERRUPTED
+    return 0
+
+
+def settings_of(args: argparse.Namespace) -> PlaySettings:
+    """What the flags ask for."""
+    from alphazero.play.session import SIDE_WORDS, PlaySettings
+    from alphazero.search.tree_search import SearchLimits
+
+    simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
+    return PlaySettings(
+        side=SIDE_WORDS.get(args.side, args.side),
+        limits=SearchLimits(nodes=simulations, seconds=args.seconds),
+        start=args.fen,
+        moves=tuple(args.moves),
+        pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
+        seed=args.seed,
+    )
+
+
+def read_line(prompt: str) -> str | None:
+    """A line that the person types, with the line editing of the terminal; None at the end of the input."""
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - input() uses it: arrows and history
+    try:
+        return input(prompt)
+    except EOFError:
+        return None
+    except UnicodeDecodeError:
+        return "?"
+
+
+def _write(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,282 @@
+"""Players of a match from the words about them: networks loaded, engines resolved.
+
+Players as they are named on the command line: `random`, `solver`, weights, or key=value words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import one_of, quoted
+from alphazero.play.matches.game import CHESS
+from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
+from alphazero.play.matches.players import (
+    SOLVED_GAME,
+    Contestant,
+    Engine,
+    InProcess,
+    Thinker,
+    random_player,
+    solver_thinker,
+    without_values,
+)
+from alphazero.settings.sections import Config, SearchConfig, load_config
+
+RANDOM = "random"
+SOLVER = "solver"
+KEYS = (
+    "name",
+    "cmd",
+    "args",
+    "dir",
+    "weights",
+    "proto",
+    "nodes",
+    "depth",
+    "tc",
+    "st",
+    "timemargin",
+    "random",
+)
+OPTION = "option."
+
+
+@dataclass(frozen=True)
+class PlayerWords:
+    """What was said of a player. kind: random, solver, weights or engine.
+
+    given: the weights' name. limit: None where nothing was said of it.
+    """
+
+    place: str
+    kind: str
+    name: str
+    given: str = ""
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    limit: Limit | None = None
+    random_share: float = 0.0
+
+
+def read_player(words: Sequence[str], flag: str) -> PlayerWords:
+    """A player from its words, or from one text of several. Raises ConfigError."""
+    if len(words) == 1 and "=" in words[0] and not Path(words[0]).exists():
+        words = _split(words[0], flag)
+    bare = "" if not words or _is_pair(words[0]) else words[0]
+    values, options = _pairs(words[1:] if bare else words, flag)
+    place = f"{flag} {values.get('name', bare or values.get('cmd', values.get('weights', '')))}".rstrip()
+    kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
+    if len(kinds) != 1:
+        raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM} and {SOLVER}")
+    share = _share(values.get("random", "0"), f"{place}, random=")
+    limit = _limit(values, place)
+    if "cmd" in values:
+        command = (*_command(values["cmd"], place), *_split(values.get("args", ""), f"{place}, args="))
+        name = values.get("name", Path(command[0]).name)
+        directory = values.get("dir", "")
+        if directory and not Path(directory).is_dir():
+            raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
+        return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
+    for key in ("args", "dir"):
+        if key in values:
+            raise ConfigError(f"{place}, {key}=: expected it with cmd=PROGRAM alone")
+    if options:
+        raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected it with cmd=PROGRAM alone")
+    kind = bare if bare in (RANDOM, SOLVER) else "weights"
+    given = values.get("weights", bare)
+    name = values.get("name", given.rstrip("/"))
+    return PlayerWords(place, kind, name, given, limit=limit, random_share=share)
+
+
+def with_own_names(players: Sequence[PlayerWords]) -> list[PlayerWords]:
+    """A number behind the second name of the same kind, so that tables and PGN tell them apart."""
+    seen: dict[str, int] = {}
+    named = []
+    for player in players:
+        seen[player.name] = seen.get(player.name, 0) + 1
+        count = seen[player.name]
+        named.append(player if count == 1 else replace(player, name=f"{player.name} ({count})"))
+    return named
+
+
+def key_values(words: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:
+    """key=value words. Raises ConfigError for other words and unknown keys."""
+    values: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"{flag} {quoted(word)}: expected key=value")
+        if key not in known:
+            raise ConfigError(f"{flag} {quoted(word)}: unknown key; {one_of(key, known)}")
+        if key in values:
+            raise ConfigError(f"{flag} {quoted(word)}: {key}= is given twice")
+        values[key] = value
+    return values
+
+
+def _is_pair(word: str) -> bool:
+    key, equals, _ = word.partition("=")
+    return bool(equals) and (key.startswith(OPTION) or key.isalpha()) and not Path(word).exists()
+
+
+def _pairs(words: Sequence[str], flag: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The keys with their values, and the engine's options with theirs."""
+    options = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
+    split = [option.partition("=") for option in options]
+    for name, equals, _ in split:
+        if not name or not equals:
+            raise ConfigError(f"{flag} {quoted(OPTION + name)}: expected {OPTION}NAME=VALUE")
+    values = key_values([word for word in words if not word.startswith(OPTION)], KEYS, flag)
+    if values.get("proto", "uci") != "uci":
+        raise ConfigError(f"{flag} proto={quoted(values['proto'])}: expected uci")
+    return values, {name: value for name, _, value in split}
+
+
+def _split(text: str, flag: str) -> list[str]:
+    """The words of a text as a shell divides them, without anything else that a shell does."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{flag} {quoted(text)}: {error}; expected words, quoted where needed") from error
+
+
+def _command(text: str, place: str) -> list[str]:
+    command = [text] if Path(text).is_file() else _split(text, f"{place}, cmd=")
+    if not command:
+        raise ConfigError(f"{place}, cmd=: expected a program")
+    return command
+
+
+def _share(text: str, place: str) -> float:
+    share = seconds(text, place)
+    if share > 1:
+        raise ConfigError(f"{place}{quoted(text)}: expected a share from 0 to 1")
+    return share
+
+
+def _limit(values: dict[str, str], place: str) -> Limit | None:
+    limit = Limit(
+        nodes=whole_number(values["nodes"], f"{place}, nodes=") if "nodes" in values else None,
+        depth=whole_number(values["depth"], f"{place}, depth=") if "depth" in values else None,
+        move_time_s=seconds(values["st"], f"{place}, st=") if "st" in values else None,
+        control=TimeControl.parse(values["tc"], f"{place}, tc=") if "tc" in values else None,
+    )
+    if "timemargin" in values:
+        limit = replace(limit, margin_s=seconds(values["timemargin"], f"{place}, timemargin=", 0.001))
+        if not limit.is_any:
+            raise ConfigError(f"{place}, timemargin=: expected it with tc= or st=")
+    return limit if limit.is_any else None
+
+
+if TYPE_CHECKING:
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+
+SOLVER_TABLE_MIB = 256
+
+
+class Lineup:
+    """Makes the contestants of one match; a network that plays twice is loaded once."""
+
+    def __init__(self, args: argparse.Namespace, limit: Limit, batch_size: int) -> None:
+        """limit: of players without one of their own. batch_size: positions per evaluation of a network."""
+        search = {entry.name for entry in fields(SearchConfig)}
+        flags = {name: value for name, value in vars(args).items() if name in search}
+        self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
+        self._args = args
+        self._limit = limit
+        self._batch_size = batch_size
+        self._evaluators: dict[str, NetworkEvaluator] = {}
+
+    def game_of(self, players: Sequence[PlayerWords]) -> str:
+        """The game that they all play. Raises ConfigError where they do not."""
+        found: dict[str, PlayerWords] = {}
+        for player in players:
+            game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
+            if player.kind == "weights":
+                game = CHESS if self._is_engine(player) else self._evaluator(player).spec.name
+            if game:
+                found.setdefault(game, player)
+        if len(found) > 1:
+            (game, player), (other, second), *_ = found.items()
+            raise ConfigError(f"{second.place}: plays {other}, {player.name} plays {game}")
+        return next(iter(found), self._config.network.game)
+
+    def contestant(self, player: PlayerWords) -> Contestant:
+        """The player, ready to play. Raises ConfigError."""
+        limit = player.limit or self._limit
+        if player.kind == "engine":
+            if not limit.is_any:
+                raise ConfigError(
+                    f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
+                    "or --nodes, --tc or --movetime for all"
+                )
+            return Engine(
+                player.name, player.command, limit, player.directory, player.options, player.random_share
+            )
+        if player.kind == RANDOM:
+            # All its moves are drawn by the match, the same ones whatever goes on beside a game.
+            return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
+        if player.kind == SOLVER:
+            from alphazero.cli.flags import make_solver
+
+            think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
+            return InProcess(player.name, think, random_share=player.random_share)
+        if self._is_engine(player):
+            return Engine(player.name, self._engine_command(player), limit, random_share=player.random_share)
+        simulations = limit.nodes or self._config.search.simulations
+        return InProcess(
+            player.name,
+            self._search(player, simulations),
+            Limit(nodes=simulations),
+            player.random_share,
+        )
+
+    def _is_engine(self, player: PlayerWords) -> bool:
+        """Whether a network plays by a clock or to a depth: our own UCI engine knows how."""
+        limit = player.limit or self._limit
+        return limit.is_timed or limit.depth is not None
+
+    def _engine_command(self, player: PlayerWords) -> tuple[str, ...]:
+        """That of `alphazero uci` with the network."""
+        flags = (
+            "--weights",
+            player.given,
+            "--device",
+            self._args.device,
+            "--precision",
+            self._args.precision,
+        )
+        return (sys.executable, "-m", "alphazero", "uci", *flags)
+
+    def _search(self, player: PlayerWords, simulations: int) -> Thinker:
+        import torch
+
+        from alphazero.play.matches.players import search_thinker
+        from alphazero.play.search_settings import search_settings
+
+        settings = search_settings(replace(self._config.search, simulations=simulations))
+        return search_thinker(self._evaluator(player), settings, num_threads=torch.get_num_threads())
+
+    def _evaluator(self, player: PlayerWords) -> NetworkEvaluator:
+        if player.given not in self._evaluators:
+            from alphazero.network.inference.evaluator import NetworkEvaluator
+            from alphazero.network.model.precision import choose_device
+            from alphazero.network.weights.open_network import open_network
+
+            args = self._args
+            device = choose_device(args.device, 0, os.environ)
+            flag = player.place.partition(" ")[0]
+            network, _ = open_network(player.given, device, flag)
+            self._evaluators[player.given] = NetworkEvaluator(
+                network, network.spec, device, args.precision, self._batch_size
+            )
+        return self._evaluators[player.given]

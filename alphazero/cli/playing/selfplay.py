@@ -1,0 +1,130 @@
+"""`alphazero selfplay`: games that a network plays against itself, into a game store."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import DataError
+from alphazero.base.section import add_flags
+from alphazero.cli.flags import add_network_flags, add_weights_flag
+from alphazero.machine.lock import DirectoryLock
+from alphazero.settings import flags as numbers
+from alphazero.settings.presets import preset_names
+from alphazero.settings.sections import Config, SearchConfig, SelfPlayConfig, load_config
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments, and the settings of search and self-play."""
+    add_weights_flag(parser)
+    parser.add_argument("--out", type=Path, required=True, help="game store to make, or to add games to")
+    parser.add_argument(
+        "--games",
+        type=numbers.count,
+        default=1000,
+        metavar="N",
+        help="play until this many games have ended (default: 1000)",
+    )
+    parser.add_argument(
+        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
+    )
+    add_network_flags(parser)
+    parser.add_argument(
+        "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
+    )
+    add_flags(parser, SECTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play, store, tell."""
+    config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
+    with sole_writer(args.out):
+        return play(args, config)
+
+
+@contextlib.contextmanager
+def sole_writer(out: Path) -> Iterator[None]:
+    """No other process writes to the store within the block, nor to the run that it belongs to.
+
+    Even opening a store to add to it clears away what a killed writer left.
+    """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: is there and no game store; expected a new or an existing store")
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
+    with contextlib.ExitStack() as held:
+        for place in (out.parent, out) if is_of_a_run else (out,):
+            lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
+            held.callback(lock.withdraw)
+        try:
+            yield
+        finally:
+            held.close()
+            if is_new:
+                with contextlib.suppress(OSError):  # not empty: games were stored
+                    out.rmdir()
+
+
+def play(args: argparse.Namespace, config: Config) -> int:
+    """Play until there are enough games or a signal comes; the exit status."""
+    import torch
+
+    from alphazero.data.store.growing import GrowingStore
+    from alphazero.network.inference.purpose import evaluator_for_self_play
+    from alphazero.network.model.precision import choose_device
+    from alphazero.network.weights.open_network import open_network
+    from alphazero.play.selfplay import Recording
+    from alphazero.show.console import showing
+    from alphazero.training.loop.stop import StopRequest
+
+    device = choose_device(args.device, 0, os.environ)
+    network, _ = open_network(args.weights, device)
+    evaluator = evaluator_for_self_play(network, device, args.precision, config.self_play.evaluation_batch)
+    store = GrowingStore(args.out, network.spec.name)
+    stop = StopRequest()
+    started = time.monotonic()
+    with showing("self-play", args.games, "game") as work:
+
+        def on_progress(ended: int) -> bool:
+            work.advance(ended)
+            return not stop.requested
+
+        recording = Recording(
+            config.search,
+            config.self_play,
+            config.training.seed,
+            config.data.history_fill,
+            network.spec.name,
+            evaluator,
+            store,
+            on_progress,
+            torch.get_num_threads(),
+        )
+        batch = recording.run(args.games)
+    report(args.out, batch, recording.evaluations, time.monotonic() - started)
+    return 128 + stop.signal if stop.requested else 0
+
+
+def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float) -> None:
+    """What was played, and how fast."""
+    from alphazero.play.selfplay import describe, figures_of
+
+    if batch.num_rows:
+        print(describe(figures_of(batch)))
+    hours = seconds / 3600
+    print(
+        f"{batch.num_rows} games in {out} | {batch.num_rows / hours:,.0f} games/hour, "
+        f"{evaluations / seconds:,.0f} evaluations/s"
+    )

@@ -1,0 +1,94 @@
+"""`alphazero uci`: a network as an engine for chess programs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from alphazero.base.errors import ConfigError, WeightsError
+from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
+from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork
+
+WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
+RUNS = Path("runs")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "--weights",
+        metavar="W",
+        help=f"{WEIGHTS_HELP}; without it ${WEIGHTS_VARIABLE}, else the only run of {RUNS}/",
+    )
+    add_network_flags(parser)
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what an option of UCI begins with, as Hash=256; may be given several times (docs/uci.md)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until `quit` or the end of stdin."""
+    from alphazero.machine.environment import version_of
+    from alphazero.play.uci import Engine
+
+    given = {}
+    for text in args.option:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--option {text}: expected NAME=VALUE")
+        given[name] = value
+    weights = args.weights or given.get("WeightsFile") or os.environ.get(WEIGHTS_VARIABLE) or only_run(RUNS)
+    engine = Engine(
+        f"alphazero {version_of('alphazero')}", weights, opener(args.device, args.precision), write, given
+    )
+    return engine.run(sys.stdin.buffer)
+
+
+def write(text: str) -> None:
+    """To the GUI, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def only_run(runs: Path) -> str:
+    """The only run of a directory. Raises WeightsError where there is none, or where there are several."""
+    expected = f"expected --weights W, ${WEIGHTS_VARIABLE}, or exactly one run in {runs}/"
+    try:
+        found = sorted(path for path in runs.iterdir() if (path / "checkpoints").is_dir())
+    except OSError:
+        found = []
+    if len(found) != 1:
+        names = ", ".join(str(path) for path in found) or "none"
+        raise WeightsError(f"uci: no --weights, and of runs there are: {names}; {expected}")
+    return str(found[0])
+
+
+def opener(asked_device: str, precision: str) -> OpenNetwork:
+    """What reads the engine's networks; torch is imported when the first one is read."""
+
+    def open_it(request: NetworkRequest) -> LoadedNetwork:
+        from alphazero.network.inference.purpose import evaluator_for_tree
+        from alphazero.network.model.precision import choose_device
+        from alphazero.network.weights.open_network import open_network
+
+        device = choose_device(asked_device, 0, os.environ)
+        network, _ = open_network(request.weights, device)
+        if network.spec.name != "chess":
+            raise WeightsError(f"--weights {request.weights}: plays {network.spec.name}; expected chess")
+        evaluator = evaluator_for_tree(
+            network, device, precision, batch_size=request.minibatch_size, num_threads=request.threads
+        )
+        config = network.config
+        return LoadedNetwork(
+            evaluator,
+            f"{request.weights}: {config.blocks}x{config.filters}, {evaluator.description}, batches of up to "
+            f"{evaluator.batch_size}",
+        )
+
+    return open_it

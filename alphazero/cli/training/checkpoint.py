@@ -1,0 +1,132 @@
+"""`alphazero checkpoint list|verify|prune`: what a run has saved, whether it is whole, what may go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from alphazero.base.errors import CheckpointError
+from alphazero.base.text import table
+from alphazero.machine.lock import DirectoryLock
+from alphazero.run import checkpoint_files as files
+from alphazero.settings import flags as numbers
+
+
+@dataclass(frozen=True)
+class Row:
+    """One checkpoint. fault: "" where it is complete. best: metrics it is marked best in."""
+
+    name: str
+    step: int
+    time_s: float
+    size_bytes: int
+    precision: str
+    world_size: int
+    figures: dict[str, float]
+    best: list[str]
+    fault: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The three actions."""
+    actions = parser.add_subparsers(dest="action", metavar="list|verify|prune", required=True)
+    texts = {
+        "list": "list the checkpoints; sizes are checked, contents are not read",
+        "verify": "read and check every byte; exit status 2 where something is damaged",
+        "prune": "remove all but the newest and the best ones",
+    }
+    for name, text in texts.items():
+        action = actions.add_parser(name, help=text, description=text)
+        action.add_argument("path", type=Path, help="a run, its checkpoints directory or one checkpoint")
+        action.add_argument("--json", action="store_true", help="print JSON")
+        if name == "prune":
+            action.add_argument(
+                "--keep",
+                type=numbers.count,
+                default=3,
+                metavar="N",
+                help="newest checkpoints to keep (default: 3)",
+            )
+            action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action."""
+    directory, paths = find(args.path)
+    if args.action == "prune":
+        removed = prune(directory, args.keep, dry_run=args.dry_run)
+        if args.json:
+            print(json.dumps([path.name for path in removed]))
+        else:
+            verb = "would remove" if args.dry_run else "removed"
+            print("\n".join(f"{verb} {path}" for path in removed) or "nothing to remove")
+        return 0
+    rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
+    if args.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        print(to_table(rows))
+    return CheckpointError.exit_code if any(row.fault for row in rows) else 0
+
+
+def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
+    """files.prune, as the one writer of the run; BusyError where another process writes to it."""
+    if dry_run:
+        return files.prune(directory, keep, dry_run=True)
+    # A run's own lock, however its checkpoints are reached.
+    place = directory.resolve()
+    if place.name == "checkpoints":
+        place = place.parent
+    with DirectoryLock.acquire(place, "checkpoint prune", lambda text: print(text, file=sys.stderr)):
+        return files.prune(directory, keep)
+
+
+def find(path: Path) -> tuple[Path, list[Path]]:
+    """The directory of checkpoints that `path` means, and those of them; CheckpointError if none."""
+    if (path / files.MANIFEST).exists():
+        return path.parent, [path]
+    directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    paths = [*files.superseded_in(directory), *files.checkpoints_in(directory)]
+    if not paths:
+        raise CheckpointError(f"{path}: holds no checkpoint; expected a run or its checkpoints directory")
+    return directory, paths
+
+
+def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
+    """What is to be said of one checkpoint."""
+    fault, precision, world_size = "", "?", 0
+    figures: dict[str, float] = {}
+    try:
+        files.verify(path, hash_files=hash_files)
+        precision, world_size, figures = files.state_in_short(path)
+    except CheckpointError as error:
+        fault = str(error)
+    contents = [file for file in path.iterdir() if file.is_file()]
+    return Row(
+        name=path.name,
+        step=files.step_of(path),
+        time_s=path.stat().st_mtime,
+        size_bytes=sum(file.stat().st_size for file in contents),
+        precision=precision,
+        world_size=world_size,
+        figures=figures,
+        best=files.pointers(directory).get(path.name, []),
+        fault=fault,
+    )
+
+
+def to_table(rows: list[Row]) -> str:
+    """One line per checkpoint."""
+    lines = [("checkpoint", "saved", "MB", "precision", "ranks", "state")]
+    for row in rows:
+        saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.time_s))
+        figures = [f"top-1 {row.figures['policy_top1']:.2%}"] if "policy_top1" in row.figures else []
+        best = [f"best {', '.join(row.best)}"] if row.best else []
+        state = row.fault or "; ".join(["complete", *figures, *best])
+        size_mb = f"{row.size_bytes / 1e6:.1f}"
+        lines.append((row.name, saved, size_mb, row.precision, str(row.world_size), state))
+    return "\n".join(table(lines, "llrlr"))

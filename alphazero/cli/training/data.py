@@ -1,0 +1,248 @@
+"""`alphazero data`: games into a game store and out of it; a store described, a store verified."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import DataError
+from alphazero.base.files import given_path
+from alphazero.base.section import add_flags, values_of_flags
+from alphazero.base.text import counted, printable
+from alphazero.settings import flags as numbers
+from alphazero.settings.sections import GameFilters, SampleFilters, chosen_filters
+
+if TYPE_CHECKING:
+    from alphazero.data.formats.importer import ImportReport
+    from alphazero.data.sampling.window import Window
+    from alphazero.data.store.store import GameStore
+    from alphazero.data.store.summary import NotedPlies, StoreSummary
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="{import,info,verify,export}")
+    importer = actions.add_parser("import", help="import PGN files or lc0 training data into a game store")
+    importer.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SRC",
+        help="PGN file (plain, .gz, .bz2, .zst), lc0 training data (.gz, .tar), or directory of such",
+    )
+    importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
+    importer.add_argument(
+        "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
+    )
+    add_flags(importer, {"games that are stored, of those read (docs/filters.md)": GameFilters})
+    info = actions.add_parser("info", help="describe what a game store holds")
+    info.add_argument("store", metavar="STORE")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    add_flags(info, {"what training would be left with (docs/filters.md)": SampleFilters})
+    verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
+    verify.add_argument("store", metavar="STORE")
+    _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))
+
+
+def _configure_export(exporter: argparse.ArgumentParser) -> None:
+    exporter.add_argument("store", metavar="STORE")
+    exporter.add_argument("--to", required=True, choices=("lc0", "pgn"), help="what to write")
+    exporter.add_argument(
+        "--out",
+        required=True,
+        metavar="PATH",
+        help="a new directory of game_*.gz (lc0), or a new file (PGN; .gz is packed)",
+    )
+    exporter.add_argument(
+        "--first", type=numbers.whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
+    )
+    exporter.add_argument(
+        "--games", type=numbers.whole(1), default=None, metavar="N", help="number of games (default: all)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do one action; returns the exit code."""
+    if args.action == "import":
+        sources = [given_path(text, "SRC") for text in args.sources]
+        return _import(
+            sources,
+            given_path(args.store, "--store"),
+            args.workers,
+            GameFilters(**values_of_flags(GameFilters, vars(args))),
+        )
+    store = given_path(args.store, "STORE")
+    if args.action == "info":
+        filters = SampleFilters(**values_of_flags(SampleFilters, vars(args)))
+        return _info(store, filters, as_json=args.json)
+    if args.action == "export":
+        return _export(store, args.to, given_path(args.out, "--out"), args.first, args.games)
+    return _verify(store)
+
+
+def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters) -> int:
+    from alphazero.data.formats.lc0 import import_lc0
+    from alphazero.data.formats.pgn import import_pgn
+    from alphazero.data.store.store import GameStore
+    from alphazero.data.store.summary import noted_plies
+    from alphazero.machine.machine import count_processors
+
+    import_games = import_lc0 if _are_lc0(sources) else import_pgn
+    try:
+        report = import_games(
+            sources, store, workers=workers or count_processors(), progress=True, filters=filters
+        )
+    except KeyboardInterrupt:
+        print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
+        raise
+    noted = noted_plies(GameStore.open(report.store))
+    print(import_text(report, noted))
+    return 0
+
+
+def _are_lc0(sources: list[Path]) -> bool:
+    """Are these lc0's training data, and not PGN? Raises DataError where they are both."""
+    from alphazero.data.formats.files import names_below
+    from alphazero.data.formats.lc0_files import is_lc0
+    from alphazero.data.formats.pgn import KIND as PGN
+
+    lc0 = [source for source in sources if is_lc0(source)]
+    others = [
+        source
+        for source in sources
+        if source not in lc0
+        or (source.is_dir() and any(PGN.is_meant(path.name.lower()) for path in names_below(source)))
+    ]
+    if lc0 and others:
+        raise DataError(
+            f"{lc0[0]} holds lc0 training data and {others[0]} PGN; expected one of them for a store"
+        )
+    return bool(lc0)
+
+
+def amount(games: int, plies: int) -> str:
+    """'1 game, 40 plies'."""
+    return f"{counted(games, 'game')}, {counted(plies, 'ply', 'plies')}"
+
+
+def import_text(report: ImportReport, noted: NotedPlies) -> str:
+    """What a person wants to know after an import. noted: what comments said."""
+    manifest, store = report.manifest, printable(report.store)
+    if report.was_there:
+        return f"{store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
+    lines = [
+        f"{store}: {amount(manifest.games, manifest.plies)}"
+        f" in {counted(len(manifest.shards), 'shard')},"
+        f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
+        f"games read {report.games_read} = imported {manifest.games}"
+        f" + quarantined {manifest.quarantine_games}"
+        + (f" + left out by filters {sum(manifest.filtered.values())}" if manifest.filters else ""),
+    ]
+    if noted.evaluations or noted.clocks:
+        lines.append(f"comments: {noted_text(noted)}")
+    lines += [f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()]
+    for kind, count in manifest.quarantined.items():
+        lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
+    return "\n".join(lines)
+
+
+def noted_text(noted: NotedPlies | StoreSummary) -> str:
+    """What comments said of the plies."""
+    return (
+        f"{counted(noted.evaluations, 'ply', 'plies')} with an evaluation,"
+        f" {counted(noted.clocks, 'ply', 'plies')} with a clock"
+    )
+
+
+def _info(path: Path, filters: SampleFilters, *, as_json: bool) -> int:
+    from alphazero.data.store.store import GameStore
+    from alphazero.data.store.summary import summarize
+
+    store = GameStore.open(path)
+    summary = summarize(store)
+    window = _filtered(store, filters) if chosen_filters(filters) else None
+    if as_json:
+        body = summary.to_json()
+        if window is not None:
+            counts = [dataclasses.asdict(count) for count in window.filtered]
+            body["filters"] = {"removed": counts, "games": window.num_games, "positions": window.num_samples}
+        print(json.dumps(body, indent=1))
+        return 0
+    print(info_text(path, summary))
+    if window is not None:
+        left = f"{counted(window.num_games, 'game')}, {counted(window.num_samples, 'position')}"
+        print("\n".join([*(f"filter        {count}" for count in window.filtered), f"left          {left}"]))
+    return 0
+
+
+def _filtered(store: GameStore, filters: SampleFilters) -> Window:
+    """What a run with these filters would train on, were nothing held out. Raises DataError."""
+    from alphazero.data.sampling.filters import for_training, with_filters
+    from alphazero.data.sampling.window import Window
+    from alphazero.machine.machine import count_processors
+
+    window = with_filters(Window.of_stores([store]), filters)
+    return for_training(window, filters, seed=0, num_threads=count_processors())
+
+
+def info_text(store: Path, summary: StoreSummary) -> str:
+    """The summary for people."""
+    results = summary.results
+    elo = f"{summary.elo_range[0]}-{summary.elo_range[1]}" if summary.elo_range else "not given"
+    lines = [
+        f"{printable(store)}: {summary.game}, {amount(summary.games, summary.plies)},"
+        f" {summary.size_bytes / 1e6:.1f} MB in {counted(summary.num_shards, 'shard')}",
+        f"mean length   {summary.mean_plies:.1f} plies",
+        f"results       1-0 {results['1-0']}, 1/2-1/2 {results['1/2-1/2']}, 0-1 {results['0-1']},"
+        f" none {results['*']}; against mate or stalemate on the board {summary.contradictions}",
+        f"searches      {summary.searched_games} games by a search, {summary.full_searches} full searches"
+        + "".join(f", {kind} {count}" for kind, count in summary.targets.items()),
+        "variants      " + ", ".join(f"{name} {count}" for name, count in summary.variants.items()),
+        f"from a FEN    {summary.from_fen}",
+        f"Elo           {elo}",
+        f"comments      {noted_text(summary)}",
+        f"quarantined   {sum(summary.quarantined.values())}"
+        + "".join(f", {kind} {count}" for kind, count in summary.quarantined.items()),
+        *(f"left out      {counted(count, 'game')} by {text}" for text, count in summary.filtered.items()),
+        f"version       {summary.version}"
+        + (f", with {', '.join(summary.columns)}" if summary.columns else ""),
+        f"manifest      {summary.manifest_sha256}",
+        f"sources       {len(summary.sources)}",
+    ]
+    lines += [
+        f"  {source.name}: {counted(source.games, 'game')}, {source.imported} imported,"
+        f" {source.num_quarantined} quarantined, {source.size_bytes} bytes"
+        for source in summary.sources
+    ]
+    return "\n".join(lines)
+
+
+def _export(path: Path, to: str, out: Path, first: int, count: int | None) -> int:
+    from alphazero.data.formats.lc0_export import export_lc0
+    from alphazero.data.formats.pgn_export import export_pgn
+    from alphazero.data.store.store import GameStore
+
+    store = GameStore.open(path)
+    if to == "pgn":
+        written = export_pgn(store, out, first=first, count=count)
+        print(f"{printable(out)}: {amount(written.games, written.plies)}")
+        return 0
+    report = export_lc0(store, out, first=first, count=count)
+    print(f"{printable(out)}: {counted(report.games, 'game')}, {counted(report.positions, 'position')}")
+    for why, number in report.left_out.items():
+        print(f"  {counted(number, 'game')} left out: {why}")
+    return 0
+
+
+def _verify(path: Path) -> int:
+    from alphazero.data.store.store import GameStore
+
+    store = GameStore.open(path)
+    store.verify()
+    print(
+        f"{printable(path)}: {amount(store.num_games, store.num_plies)}: checksums match, every move is legal"
+    )
+    return 0

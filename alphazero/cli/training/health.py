@@ -1,0 +1,49 @@
+"""`alphazero health`: GPUs and host of this machine, as a table or JSON; failures are exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to look at and how to tell it."""
+    parser.epilog = (
+        "Exit status: 0 without failures, 2 with failures (or a mistake in the command); with --strict 1 "
+        "where there are warnings."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON (docs/health.md has its keys)")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with status 1 where there are warnings, as clusters want it",
+    )
+    parser.add_argument(
+        "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="cuda: a GPU must be there; cpu: look at the host alone (default: auto)",
+    )
+    parser.add_argument(
+        "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, tell, judge."""
+    from alphazero.machine.findings import load_thresholds
+    from alphazero.machine.health import check_this_host, to_json, to_table
+
+    report = check_this_host(
+        load_thresholds(args.thresholds),
+        args.runs_dir,
+        device=args.device,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+    print(json.dumps(to_json(report, strict=args.strict), indent=1) if args.json else to_table(report))
+    return report.exit_status(strict=args.strict)

@@ -1,0 +1,380 @@
+"""`alphazero launch`: starts the ranks of a training job; flags it does not know go to the trainer.
+
+Batches, as `alphazero launch` looks at them before ranks start: how many CPU ranks suit, what idles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
+from alphazero.base.log import JSON, TEXT, write_json_lines
+from alphazero.cli.training.launch_flags import ELASTIC_IS_GONE, configure
+from alphazero.cluster.plan.launch_plan import (
+    HEAD,
+    NODE,
+    SLURM,
+    SLURM_TASK,
+    ClusterPlan,
+    HostPlan,
+    LaunchRequest,
+)
+from alphazero.run.checkpoint_files import LATEST, checkpoints_in
+from alphazero.run.find import find_resumed, find_weights
+from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.load import places
+from alphazero.settings.sections import Config
+from alphazero.show.weights_and_biases import require_package
+from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
+
+if TYPE_CHECKING:
+    from alphazero.cluster.plan.node import CpuRanks
+
+
+def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
+    """How many ranks this machine gets where it has no GPU and nobody gave a number."""
+    from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
+    from alphazero.machine.memory import HostMemory
+    from alphazero.training.ranks.batch import LEAST_MICRO_BATCH, plan_batches
+
+    config, saved = _as_resumed(config, fresh_start=fresh_start)
+    implied = 0 if saved else implied_ranks(config)
+    if 0 < implied <= num_cores:
+        return CpuRanks(implied, "as many as batch, micro-batch and accumulation ask for")
+
+    def ranks_at_work(num_ranks: int) -> float:
+        try:
+            fixed, _ = fix_batch(config, num_ranks, saved)
+            training = fixed.training
+            plan = plan_batches(training.batch_size, training.micro_batch_size, [1.0] * num_ranks, "cpu")
+        except ConfigError:  # no such plan; where there is none at all, the trainer says why
+            return 0.0
+        return num_ranks * (1 - plan.idle_share)
+
+    batch_size = saved.batch_size if saved else batch_over(config, num_cores)
+    named = config.training.micro_batch_size
+    least = LEAST_MICRO_BATCH["cpu"]
+    least = min(least, named) if named > 0 else least
+    available = HostMemory().check().available_bytes
+    return choose_cpu_ranks(num_cores, batch_size, least, config.network, available, ranks_at_work)
+
+
+def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatch | None]:
+    """For a run that goes on: `config` with what its newest checkpoint says, and the batch of that."""
+    from alphazero.run.checkpoint_files import STATE, checkpoints_in, read_json
+    from alphazero.settings.scope import kept_settings
+
+    if fresh_start:
+        return config, None
+    run = Path(config.run.runs_dir) / (config.run.run_name or config.preset or "run")
+    for path in reversed(checkpoints_in(run / "checkpoints")):
+        with contextlib.suppress(AlphaZeroError):
+            state = read_json(path / STATE)
+            batch, in_use = state.get("batch_size"), state.get("micro_batch_size")
+            if type(batch) is not int or type(in_use) is not int or min(batch, in_use) < 1:
+                continue
+            saved = state.get("config")
+            kept = kept_settings(saved, in_use, config).config if isinstance(saved, dict) else config
+            training = kept.training
+            if training.micro_batch_size <= 0 and training.batch_size == batch:
+                training = dataclasses.replace(training, micro_batch_size=in_use)
+            return dataclasses.replace(kept, training=training), SavedBatch(batch, in_use)
+    return config, None
+
+
+def check_batches(
+    plan: ClusterPlan, config: Config, places: Mapping[str, str], *, fresh_start: bool
+) -> tuple[str, ...]:
+    """Batch arithmetic: a slip is one line here, not one per rank after seconds; a line about idle ranks."""
+    from alphazero.training.ranks.batch import idle_notice, plan_batches
+
+    ranks = [host.num_processes for host in plan.hosts]
+    if plan.node is not None:
+        ranks = [count or plan.node.num_processes for count in ranks]
+    if None in ranks:
+        return ()  # the hosts will say
+    named = config.training.micro_batch_size
+    config, saved = _as_resumed(config, fresh_start=fresh_start)
+    weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
+    device = "cpu" if plan.device == "cpu" else "cuda"
+    config, _ = fix_batch(config, len(weights), saved, places)
+    training = config.training
+    batches = plan_batches(
+        training.batch_size,
+        training.micro_batch_size,
+        weights,
+        device,
+        equal_passes=training.zero_stage >= 2,
+    )
+    notice = idle_notice(batches, device, max(named, 0))
+    return (notice,) if notice else ()
+
+
+if TYPE_CHECKING:
+    from alphazero.cluster.launch.compare import JobHost
+    from alphazero.cluster.launch.remote import SshOptions
+    from alphazero.cluster.launch.supervisor import ChosenRun
+    from alphazero.machine.machine import Machine
+
+__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.command_table looks for
+
+# Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
+PASSES_ON_UNKNOWN_FLAGS = True
+
+TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
+NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, resolve, announce, start."""
+    from alphazero.cluster.launch import dry_run as launch
+    from alphazero.cluster.plan import resolve
+    from alphazero.machine.machine import (
+        addresses_of,
+        find_free_port,
+        look_at_this_machine,
+        outward_address,
+        port_is_free,
+    )
+    from alphazero.settings.cluster import read_cluster
+
+    if args.elastic is not None:
+        raise LaunchError(ELASTIC_IS_GONE)
+    ssh = _ssh_options(args)
+    trainer_arguments, config, settings, source = _trainer_arguments(args)
+    request = _request(args)
+    machine = look_at_this_machine(device=args.device)
+    if config.run.log_format == JSON:
+        write_json_lines("alphazero")
+    plan = resolve.resolve(
+        request,
+        machine,
+        os.environ,
+        # With --dry-run nothing would listen: see the notice below.
+        (lambda port: True) if args.dry_run else port_is_free,
+        find_free_port,
+        read_cluster(source),
+        # --dry-run asks no name server.
+        (lambda name: ()) if args.dry_run else addresses_of,
+        lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start="--fresh-start" in trainer_arguments),
+        lambda interface: outward_address(machine.addresses, interface),
+    )
+    if plan.device == "cuda":
+        config, settings = _settings(trainer_arguments, "cuda")
+    idle = check_batches(plan, config, places(settings), fresh_start="--fresh-start" in trainer_arguments)
+    _check_interface(plan, machine)
+    if plan.node_rank == 0:
+        require_package(config.run)
+    if args.dry_run:
+        from alphazero.cluster.launch.dry_run import dry_run_lines
+
+        words = (*_port_notices(plan, port_is_free), *_words_to_others(args, plan))
+        for notice in (*plan.notices, *idle, *words):  # the trainer says what ranks idle itself
+            launch.say(notice)
+        job = (sys.executable, _trainer(), trainer_arguments)
+        for line in dry_run_lines(plan, machine, os.environ, *job, ssh):
+            print(line)
+        return 0
+    for line in _words_to_others(args, plan):
+        launch.say_of_job(line)
+    hosts = _job_hosts(plan, machine, ssh)
+    return _start(args, machine, plan, hosts, trainer_arguments, config)
+
+
+def _port_notices(plan: ClusterPlan, port_is_free: Callable[[int], bool]) -> list[str]:
+    """Of a dry run, where a start would find its port in use."""
+    if plan.node is None or plan.node.node_rank != 0 or port_is_free(plan.master_port):
+        return []
+    return [f"port {plan.master_port} is in use here now: a start would refuse it, or take another one"]
+
+
+def _words_to_others(args: argparse.Namespace, plan: ClusterPlan) -> list[str]:
+    """What to type on the other nodes, where only node 0 knows its address."""
+    from alphazero.cli.command_table import build_parser
+    from alphazero.cluster.plan.commands import other_node_commands
+
+    if not plan.chose_address:
+        return []
+    trainer = build_parser("train").with_dashes(args.passed_on)
+    place = (plan.num_nodes, plan.master_addr, plan.master_port)
+    commands = other_node_commands(_request(args), *place, trainer)
+    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
+
+
+def _request(args: argparse.Namespace) -> LaunchRequest:
+    return LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
+
+
+def _check_interface(plan: ClusterPlan, machine: Machine) -> None:
+    names = list(dict.fromkeys(name for name, _ in machine.addresses))
+    if plan.node is not None and plan.interface and plan.interface not in names:
+        raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
+
+
+def _start(
+    args: argparse.Namespace,
+    machine: Machine,
+    plan: ClusterPlan,
+    hosts: tuple[JobHost, ...],
+    trainer_arguments: list[str],
+    config: Config,
+) -> int:
+    """Start the job and see it to its end."""
+    from alphazero.cluster.launch import dry_run as launch
+    from alphazero.cluster.launch.supervisor import Supervision, Supervisor
+    from alphazero.machine.machine import interface_towards
+
+    _require_modules()
+    if plan.role in (NODE, SLURM_TASK) and not plan.interface:
+        interface_towards(plan.master_addr, machine.addresses)  # an error where the name does not resolve
+    job = Supervision(
+        hosts=hosts,
+        trainer=_trainer(),
+        choose_run=lambda device: _choose_run(trainer_arguments, device, plan),
+        directory=str(Path.cwd()),
+        runs_directory=str(Path(config.run.runs_dir).absolute()),
+        master_addr=plan.master_addr if plan.num_nodes > 1 else "",
+        master_port=plan.master_port,
+        port_is_chosen=plan.port_is_chosen,
+        plan=plan.node,
+        device=plan.device,
+        launcher=plan.launcher,
+        interface=plan.interface,
+        max_restarts=plan.max_restarts,
+        min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
+        unfit_hosts_stay=args.no_preflight,
+        preflight=not args.no_preflight,
+        compared=_config_files(trainer_arguments),
+        limits=plan.limits,
+        data=(*config.data.data, *config.data.validation_data),
+        sync_data=args.sync_data,
+        quiet=config.run.quiet,
+    )
+    command = typed_command(sys.argv, os.environ)
+    os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
+    supervisor = Supervisor(job, sys.executable, os.environ, launch.say_of_job)
+    status = supervisor.run()
+    run = supervisor.run_directory
+    is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
+    if run is not None and is_saved and status not in (0, LaunchError.exit_code):
+        launch.say_of_job(f"continue with: {continuing(command, run.name)}")
+    return status
+
+
+def _ssh_options(args: argparse.Namespace) -> SshOptions:
+    from alphazero.cluster.launch.remote import SshOptions
+
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
+    return SshOptions(args.ssh_port, args.ssh_config)
+
+
+def _job_hosts(plan: ClusterPlan, machine: Machine, ssh: SshOptions) -> tuple[JobHost, ...]:
+    """The hosts that this process starts: all of them, or this machine alone."""
+    from alphazero.cluster.launch.compare import JobHost
+    from alphazero.cluster.launch.remote import Remote
+    from alphazero.cluster.plan.role import LOOPBACK
+
+    if plan.node is not None:
+        return (JobHost(Remote(machine.host_name), LOOPBACK, plan.node.num_processes),)
+
+    def reached(part: HostPlan) -> JobHost:
+        host, by_srun = part.host, plan.role == SLURM
+        target = host.name if by_srun or not part.is_local else ""
+        weight = part.weight if plan.has_weights else None
+        return JobHost(
+            Remote(host.address, target, by_srun, ssh), host.address, part.num_processes, weight, part.slots
+        )
+
+    return tuple(map(reached, plan.hosts))
+
+
+def _trainer() -> tuple[str, ...]:
+    return (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
+
+
+def _settings(arguments: list[str], device: str) -> tuple[Config, DeepSpeedSettings]:
+    from alphazero.cli.training import train
+
+    preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
+    return train.read_settings(_parsed(arguments), preset)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """The trainer's arguments."""
+    from alphazero.cli.command_table import build_parser
+
+    return build_parser("train").parse_args(arguments)
+
+
+def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenRun:
+    """The run's directory by name, so that a restart continues what a fresh start began.
+
+    What can be told here of a run that is in use, or of a checkpoint to resume, is told before ranks start.
+    """
+    from alphazero.cluster.launch.supervisor import ChosenRun
+    from alphazero.run.directory import choose_run_directory, require_free
+
+    fresh_start = "--fresh-start" in arguments
+    settings, _ = _settings(arguments, device)
+    # Nodes that are started by hand choose alike, as long as none of them makes the directory.
+    reserve = fresh_start and (plan.node is None or plan.num_nodes == 1)
+    run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
+    require_free(run)
+    resume, is_alone = _parsed(arguments).resume, plan.node is not None and plan.num_nodes == 1
+    has_rank_0 = plan.node is not None and plan.node.node_rank == 0
+    if has_rank_0 and settings.training.init_weights and not checkpoints_in(run.checkpoints):
+        find_weights(settings.training.init_weights, "--init-weights")
+    if resume and is_alone:
+        find_resumed(run.checkpoints, resume, lambda text: None, hash_files=False)
+    named = [argument for argument in arguments if argument != "--fresh-start"]
+    if fresh_start:
+        named += ["--run-name", run.path.name]
+    return ChosenRun(str(run.path.absolute()), tuple(named))
+
+
+def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, DeepSpeedSettings, str]:
+    """What goes to the trainer, its settings, and its --config, checked here."""
+    from alphazero.cli.command_table import build_parser
+    from alphazero.cli.training import train
+
+    parser = build_parser("train")
+    arguments = parser.with_dashes(args.passed_on)
+    if args.device != "auto":
+        arguments += ["--device", args.device]
+    if args.no_preflight:
+        arguments.append("--no-preflight")
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
+    if getattr(parsed, "log_format", TEXT) == JSON:
+        write_json_lines("alphazero")
+    config, settings = train.read_settings(parsed, train.CPU_PRESET)
+    return arguments, config, settings, str(parsed.config)
+
+
+def _config_files(arguments: list[str]) -> tuple[str, ...]:
+    """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
+    from alphazero.cli.training.train import deepspeed_config_file
+
+    parsed = _parsed(arguments)
+    return tuple(
+        name for name in (parsed.config, deepspeed_config_file(parsed)) if name and Path(name).is_file()
+    )
+
+
+def _require_modules() -> None:
+    missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LaunchError(f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` once")

@@ -1,0 +1,131 @@
+"""`alphazero report`: one run, or several side by side, as a page, a picture or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alphazero.base.errors import ConfigError
+from alphazero.settings import flags as numbers
+
+if TYPE_CHECKING:
+    from alphazero.show.report.report import Report
+
+PICTURES = (".png", ".svg", ".pdf")
+SUFFIXES = (".html", *PICTURES, ".json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, as runs/connect4")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"file to write, by its ending: {', '.join(SUFFIXES)} (default: report.html in the first run)",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--png", action="store_true", help="a picture instead of a page (report.png)")
+    form.add_argument("--json", action="store_true", help="print JSON: the data of the page")
+    form.add_argument(
+        "--watch",
+        action="store_true",
+        help="serve the page on this machine (127.0.0.1) and keep it up to date while the runs go on, until "
+        "Ctrl-C",
+    )
+    parser.add_argument(
+        "--port",
+        type=numbers.whole(0, 65535),
+        default=0,
+        metavar="N",
+        help="of --watch (default: a free one)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write, print or serve it, and say where."""
+    if (args.json or args.watch) and args.out is not None:
+        raise ConfigError(
+            f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file; expected one of the two"
+        )
+    if args.port and not args.watch:
+        raise ConfigError(f"--port {args.port}: nothing is served; expected it beside --watch")
+    out = args.out or args.runs[0] / ("report.png" if args.png else "report.html")
+    if out.suffix not in SUFFIXES:
+        raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if args.png and out.suffix not in PICTURES:
+        raise ConfigError(
+            f"--out {out}: --png makes a picture; expected a name that ends in {', '.join(PICTURES)}"
+        )
+    if args.watch:
+        return _watch(args)
+    report = _report(args.runs)
+    if args.json:
+        from alphazero.show.report.page import json_of
+
+        print(json_of(report))
+        return 0
+    _write(report, out)
+    print(out)
+    return 0
+
+
+def _report(paths: list[Path]) -> Report:
+    from alphazero.base.errors import AlphaZeroError
+    from alphazero.run.overview import overview_of
+    from alphazero.show.report.overview import Standing
+    from alphazero.show.report.report import build
+
+    standings = []
+    for path in paths:
+        try:
+            overview = overview_of(path)
+        except (AlphaZeroError, OSError):  # what cannot be read, the report itself says
+            standings.append(Standing())
+        else:
+            standings.append(Standing(overview.state.value, overview.num_steps))
+    return build(paths, standings)
+
+
+def _write(report: Report, out: Path) -> None:
+    from alphazero.base.files import replacing
+
+    if out.suffix in PICTURES:
+        from alphazero.show.report.picture import draw
+
+        figure = draw(report)
+        with _told(out), replacing(out) as file:
+            figure.savefig(file, format=out.suffix[1:], dpi=110)
+        return
+    from alphazero.show.report.page import json_of, page_of
+
+    content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
+    with _told(out), replacing(out) as file:
+        file.write(content.encode())
+
+
+@contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """Raises ConfigError where the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
+
+
+def _watch(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from alphazero.show.report.page import ReportServer, WatchedReport
+
+    watched = WatchedReport(args.runs, lambda: _report(args.runs))
+    with ReportServer(watched, args.port) as server:
+        try:
+            print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+    return 0

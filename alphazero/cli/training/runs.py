@@ -1,0 +1,100 @@
+"""`alphazero runs`: a table of the runs of a directory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from alphazero.base.files import given_path
+from alphazero.base.text import counted, printable, table
+from alphazero.run.overview import BestFigure, RunOverview, RunState, list_runs
+
+# What a row has room for: the first two that the run has, best one first.
+FIGURES = ("elo", "move_error", "policy_top1", "value_mse", "composite")
+SHOWN_FIGURES = 2
+SHARES = ("move_error", "policy_top1")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        default="runs",
+        metavar="DIR",
+        help="directory of runs, or a run (default: runs)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table."""
+    directory = given_path(args.directory, "DIR")
+    runs = list_runs(directory)
+    if args.json:
+        print(json.dumps([one.to_json() for one in runs], indent=1))
+    else:
+        print(to_table(directory, runs, time.time()))
+    return 0
+
+
+def to_table(directory: Path, runs: list[RunOverview], now_s: float) -> str:
+    """A line per run, the names first."""
+    if not runs:
+        return f"{printable(directory)}: holds no run"
+    rows = [("run", "network", "step", "best", "size", "changed", "state")]
+    for one in runs:
+        rows.append(
+            (
+                printable(one.path.name),
+                one.network,
+                _steps(one),
+                "  ".join(figure_text(name, one.best[name]) for name in shown_figures(one)),
+                size_text(one.size_bytes),
+                f"{age_text(now_s - one.changed_s)} ago",
+                state_text(one),
+            )
+        )
+    return "\n".join(table(rows, "llrlrr"))
+
+
+def shown_figures(one: RunOverview) -> list[str]:
+    """The names of the figures that a row tells."""
+    return [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]
+
+
+def state_text(one: RunOverview) -> str:
+    """'running: process 12 on gpu1, since ...', 'damaged: ...', or the state alone."""
+    if one.state is RunState.RUNNING and one.holder is not None:
+        holder = one.holder
+        doing = "" if holder.purpose == "training" else f" ({holder.purpose})"
+        return f"running{doing}: process {holder.pid} on {holder.host}, since {holder.since}"
+    return f"damaged: {one.fault}" if one.state is RunState.DAMAGED else one.state.value
+
+
+def _steps(one: RunOverview) -> str:
+    if one.step < 0:
+        return "-"
+    return f"{one.step:,}" + (f" of {one.num_steps:,}" if one.num_steps >= 0 else "")
+
+
+def figure_text(name: str, figure: BestFigure) -> str:
+    """'policy_top1 41.20% (step 2,000)'."""
+    value = f"{figure.value:.2%}" if name in SHARES else f"{figure.value:.4g}"
+    return f"{name} {value} (step {figure.step:,})"
+
+
+def size_text(size_bytes: int) -> str:
+    """'12.3 MB', '1.2 GB'."""
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def age_text(seconds: float) -> str:
+    """'12 s', '5 min', '3 h', '12 days'."""
+    if seconds < 120:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")

@@ -1,0 +1,302 @@
+"""`alphazero train`: one rank of a training job, or a whole one on this machine with --world-size."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
+from alphazero.base.files import given_path
+from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
+from alphazero.base.section import add_flags
+from alphazero.machine.machine import names_loopback
+from alphazero.run.directory import RESTART_VARIABLE
+from alphazero.run.find import check_spelling
+from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
+from alphazero.settings import flags as numbers
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
+from alphazero.settings.load import merge
+from alphazero.settings.presets import PRESET_DIRECTORY, preset_names
+from alphazero.settings.sections import SECTIONS, Config, load_config, with_named_rate
+from alphazero.show.weights_and_biases import require_package
+
+SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
+MOST_RANKS = 2**20
+LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
+WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
+MUSTER_LIMIT_S = 1800.0  # as --start-timeout of the launcher
+GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """All settings as flags, and what concerns this start only."""
+    start = parser.add_argument_group("this start")
+    start.add_argument(
+        "--config",
+        default="",
+        metavar="NAME|FILE",
+        help=f"preset ({', '.join(preset_names())}) or TOML file; "
+        f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
+    )
+    start.add_argument(
+        "--resume",
+        nargs="?",
+        const="latest",
+        default="",
+        metavar="latest|best-METRIC|STEP|PATH",
+        help="continue from a checkpoint: the newest one (default), the best by a metric, that of a step, or "
+        "a path",
+    )
+    start.add_argument(
+        "--fresh-start", action="store_true", help="begin a new run beside an existing one of this name"
+    )
+    start.add_argument(
+        "--accept-new-data", action="store_true", help="continue a run on other games than before"
+    )
+    start.add_argument(
+        "--no-preflight", action="store_true", help="warn, and go on, where nodes were told unlike things"
+    )
+    start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
+    start.add_argument(
+        "--deepspeed-config",
+        "--deepspeed_config",  # as DeepSpeed spells it
+        default="",
+        metavar="FILE",
+        help="DeepSpeed settings (default: the ds_config.json of this program)",
+    )
+    start.add_argument(
+        "--deepspeed",
+        nargs="?",
+        const="",
+        default="",
+        metavar="FILE",
+        help="the same as --deepspeed-config; without a file it changes nothing",
+    )
+    processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
+    processes.add_argument(
+        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to train on (default: auto)"
+    )
+    processes.add_argument(
+        "--backend",
+        choices=("nccl", "gloo"),
+        default="",
+        help="what carries messages between ranks (default: nccl on GPUs, gloo on CPUs)",
+    )
+    processes.add_argument(
+        *WORLD_SIZE_FLAGS,
+        type=numbers.whole(1, MOST_RANKS),
+        metavar="N",
+        help="processes of the job; without --rank all are started here",
+    )
+    processes.add_argument(
+        "--rank",
+        type=numbers.whole(0, MOST_RANKS),
+        metavar="N",
+        help="number of this process in a job started by hand",
+    )
+    processes.add_argument(
+        "--local-rank",
+        type=numbers.whole(0, MOST_RANKS),
+        metavar="N",
+        help="number of this process on its host",
+    )
+    processes.add_argument(
+        "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
+    )
+    processes.add_argument(
+        "--master-port",
+        type=numbers.whole(1, 65_535),
+        metavar="PORT",
+        help="port of rank 0 (with --rank; default: 12355)",
+    )
+    add_flags(parser, SECTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train as one rank, or start the ranks."""
+    if args.world_size and args.rank is None and "RANK" not in os.environ and args.world_size > 1:
+        return _launch_here(args.world_size)
+    return _train(args)
+
+
+def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config, DeepSpeedSettings]:
+    """All settings after preset, ds_config.json and flags; needs no torch, so that a launcher checks first.
+
+    Raises ConfigError or DataError for whatever a user got wrong in them.
+    """
+    flags = dict(vars(args))
+    if args.mixed_precision:
+        if flags.get("precision", "auto") != "auto":
+            raise ConfigError(f"--mixed-precision is --precision auto: contradicts {flags['precision']}")
+        flags["precision"] = "auto"
+    if args.resume and args.fresh_start:
+        raise ConfigError("--resume contradicts --fresh-start")
+    check_spelling(args.resume)
+    config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
+    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or SHIPPED_DEEPSPEED_CONFIG))
+    given = [(path, "--data") for path in config.data.data]
+    for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
+        if not given_path(path, flag).exists():
+            raise DataError(
+                f"{path}: no such file or directory; expected a game store, PGN file or directory"
+            )
+    return with_named_rate(merge(config, settings)), settings
+
+
+def deepspeed_config_file(args: argparse.Namespace) -> str:
+    """The file that the command line names, by either of two flags; "" where it names none."""
+    if args.deepspeed and args.deepspeed_config and args.deepspeed != args.deepspeed_config:
+        raise ConfigError(
+            f"--deepspeed {args.deepspeed}: contradicts --deepspeed-config {args.deepspeed_config}; "
+            "expected one of them"
+        )
+    return str(args.deepspeed_config or args.deepspeed)
+
+
+def _launch_here(world_size: int) -> int:
+    """Start the ranks of this machine through the launcher, with this command's own arguments."""
+    from alphazero.cli.command_table import build_parser, run_command
+
+    # Typed as `alphazero train ...` or as `train_distributed.py ...`.
+    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
+    typed = build_parser("train").with_dashes(typed)
+    for flag in WORLD_SIZE_FLAGS:
+        typed = without(typed, flag)
+    return run_command(["launch", "--gpus", str(world_size), *typed])
+
+
+def _train(args: argparse.Namespace) -> int:
+    if args.rank is not None:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
+    from alphazero.machine.machine import device_files_present
+    from alphazero.run import rank as rank_side
+    from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
+
+    rank_side.begin(os.environ)
+    if getattr(args, "log_format", TEXT) == JSON:
+        write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
+    if args.rank is not None:
+        os.environ.update(_by_hand(args, os.environ))
+    elif "RANK" not in os.environ:
+        os.environ.update(lone_process_environment())
+    else:
+        os.environ.update(_given_by_environment(args, os.environ))
+    on_cpu = args.device == "cpu" or not device_files_present()
+    try:
+        config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+    except AlphaZeroError as error:
+        error.found_by_all_ranks = True
+        raise
+    if os.environ["RANK"] == "0":
+        require_package(config.run)
+    notices = []
+    if on_cpu and not args.config:
+        notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
+        notices.append(f"the full network is --config {GPU_PRESET}")
+
+    if config.run.log_format == JSON:
+        write_json_lines(f"rank {os.environ['RANK']}")
+    if args.rank is not None:
+        _meet(os.environ)
+    elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
+        _say("starting: loading PyTorch and DeepSpeed takes some seconds")
+    with _loading(config, os.environ):
+        from alphazero.training.start.run_start import Request
+        from alphazero.training.start.train import train
+
+    runtime = read_runtime(os.environ, args.device, args.backend)
+    request = Request(
+        argv=sys.argv,
+        resume=args.resume,
+        fresh_start=args.fresh_start,
+        accept_new_data=args.accept_new_data,
+        is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
+        check=not args.no_preflight,
+        command=tuple(typed_command(sys.argv, os.environ)),
+        is_launched=COMMAND_VARIABLE in os.environ,
+        notices=tuple(notices),
+    )
+    return train(config, settings, runtime, request)
+
+
+@contextlib.contextmanager
+def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
+    """Imports that take long are told of, where no launcher does so."""
+    from alphazero.run.rank import OUTPUT_VARIABLE
+    from alphazero.show.console import Console, ConsoleStyle
+
+    speaks = environment["RANK"] == "0" and OUTPUT_VARIABLE not in environment
+    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    try:
+        with console.working("loading PyTorch and DeepSpeed"):
+            yield
+    finally:
+        console.close()
+
+
+def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Rendezvous variables of a rank that a person started; torchrun's own count where a flag is missing."""
+    world_size = args.world_size or _number(environment, "WORLD_SIZE")
+    if not world_size:
+        raise ConfigError("--rank: expected --world-size beside it")
+    address = args.master_addr or environment.get("MASTER_ADDR", "")
+    if not address and world_size > 1:
+        raise ConfigError("--rank: expected --master-addr beside it (or MASTER_ADDR)")
+    port = args.master_port or _number(environment, "MASTER_PORT") or DEFAULT_PORT
+    local = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {
+        **(local if names_loopback(address or LOOPBACK) else {}),
+        "RANK": str(args.rank),
+        "LOCAL_RANK": str(args.local_rank or 0),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": address or LOOPBACK,
+        "MASTER_PORT": str(port),
+    }
+
+
+def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """What flags add to the variables of a launcher that says RANK; LaunchError without a master."""
+    address = environment.get("MASTER_ADDR") or args.master_addr
+    if not address and environment.get("WORLD_SIZE", "1") != "1":
+        raise LaunchError(f"RANK={environment['RANK']}: expected MASTER_ADDR beside it, or --master-addr")
+    port = _number(environment, "MASTER_PORT") or args.master_port or DEFAULT_PORT
+    return {"MASTER_ADDR": address or LOOPBACK, "MASTER_PORT": str(port)}
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    """A variable's whole number, 0 where it is not set."""
+    text = environment.get(name) or "0"
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise LaunchError(f"{name}={text!r}: expected a whole number")
+    return int(text)
+
+
+def _meet(environment: Mapping[str, str]) -> None:
+    """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
+    from alphazero.machine.machine import listen_on
+    from alphazero.training.ranks import meeting as muster
+
+    rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    if count == 1 or rank >= count:
+        return
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    place = muster.Place(address, port, "rank", one_machine=True)
+    own = muster.Member(rank, count, socket.gethostname())
+    if rank == 0:
+        with listen_on(address, port) as listener:
+            muster.receive_all(listener, own, place, MUSTER_LIMIT_S, _say)
+    else:
+        muster.report_to(own, place, MUSTER_LIMIT_S, _say)
+
+
+def _say(text: str) -> None:
+    print(program_line(text), file=sys.stderr, flush=True)

@@ -1,0 +1,217 @@
+"""What a host says of itself before a job starts there: versions, space, limits, devices, addresses.
+
+`python -m alphazero.cluster.launch.probe` reads a Question as JSON from stdin and prints a Probe as JSON.
+torch is not imported: its version is read from its metadata, so that a probe takes a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphazero.base.errors import AlphaZeroError
+from alphazero.cluster.launch.sync_data import data_digest
+from alphazero.machine.environment import commit_of, version_of
+from alphazero.machine.findings import Severity, load_thresholds
+from alphazero.machine.health import check_this_host
+from alphazero.machine.machine import (
+    Device,
+    Machine,
+    find_free_port,
+    interface_towards,
+    look_at_this_machine,
+    port_is_free,
+    visible_devices,
+)
+from alphazero.machine.processes import machine_identity
+
+MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
+PACKAGES = ("torch", "deepspeed")
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the head wants to know beside the host itself.
+
+    directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
+    nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
+    whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
+    user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
+    chose it.
+    """
+
+    directory: str
+    run_directory: str
+    master_addr: str
+    master_port: int
+    is_master: bool
+    device: str
+    port_is_chosen: bool = False
+    interface: str = ""
+    data: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HealthFault:
+    """What `alphazero health` finds wrong there: a failure, or a GPU's warning."""
+
+    text: str
+    is_failure: bool
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A host's answer. Free space in bytes, -1 unknown; clock_s: seconds since the epoch, here, now.
+
+    versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
+    CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
+    free_port: one that nobody here listens on. identity: the same for two names of one host. health: faults
+    of GPUs and host. fault: what kept the host from answering in full.
+    """
+
+    machine: Machine
+    python: str
+    versions: dict[str, str]
+    commit: str
+    has_directory: bool
+    run_free_bytes: int
+    run_writable: bool
+    shm_free_bytes: int
+    visible: tuple[str, ...]
+    clock_s: float
+    master_addresses: tuple[str, ...]
+    interface: str
+    port_is_free: bool
+    free_port: int
+    data: dict[str, str]
+    health: tuple[HealthFault, ...] = ()
+    fault: str = ""
+    identity: str = ""
+
+
+def look(question: Question) -> Probe:
+    """Ask this machine."""
+    fault = ""
+    try:
+        machine = look_at_this_machine(question.device)
+        setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+        visible = visible_devices(machine.devices, setting) if machine.devices else ()
+    except AlphaZeroError as error:  # a broken driver, a wrong CUDA_VISIBLE_DEVICES
+        fault = str(error)
+        machine, visible = look_at_this_machine("cpu"), ()
+    has_directory = Path(question.directory).is_dir()
+    if has_directory:
+        os.chdir(question.directory)  # paths of stores and of the run may be relative to it
+    run = _existing_parent(Path(question.run_directory))
+    return Probe(
+        machine=machine,
+        python=sys.executable,
+        versions={"python": platform.python_version()} | {name: version_of(name) for name in PACKAGES},
+        commit=commit_of(),
+        has_directory=has_directory,
+        run_free_bytes=_free_bytes(run),
+        run_writable=os.access(run, os.W_OK),
+        shm_free_bytes=_free_bytes(SHARED_MEMORY),
+        visible=visible,
+        clock_s=time.time(),
+        master_addresses=_addresses_of(question.master_addr),
+        interface=_interface(question.master_addr, machine),
+        port_is_free=not question.is_master or port_is_free(question.master_port),
+        free_port=find_free_port(),
+        data={path: data_digest(Path(path)) for path in question.data},
+        health=_health(question, run),
+        fault=fault,
+        identity=machine_identity(),
+    )
+
+
+def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
+    """Failures, and warnings of GPUs: those of the host itself are left to `alphazero health`."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        report = check_this_host(load_thresholds(None), run, question.device, visible)
+    except AlphaZeroError as error:
+        return (HealthFault(str(error), is_failure=True),)
+    return tuple(
+        HealthFault(finding.line(), finding.severity >= Severity.FAIL)
+        for finding in report.faults()
+        if finding.device or finding.severity >= Severity.FAIL
+    )
+
+
+def _existing_parent(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _free_bytes(path: Path) -> int:
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return -1
+
+
+def _addresses_of(name: str) -> tuple[str, ...]:
+    if not name:
+        return ()
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _interface(master_addr: str, machine: Machine) -> str:
+    if not master_addr:
+        return ""
+    try:
+        return interface_towards(master_addr, machine.addresses)
+    except (AlphaZeroError, OSError):
+        return ""
+
+
+def encode(probe: Probe) -> str:
+    """A probe as its line."""
+    return MARK + json.dumps(dataclasses.asdict(probe))
+
+
+def decode(output: str) -> Probe | None:
+    """The probe in a host's output; None where there is none of this version."""
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    try:
+        table = json.loads(lines[-1][len(MARK) :])
+        machine = table["machine"]
+        devices = [
+            Device(**{**device, "mig_uuids": tuple(device["mig_uuids"])}) for device in machine["devices"]
+        ]
+        machine["devices"] = tuple(devices)
+        machine["addresses"] = tuple((name, address) for name, address in machine["addresses"])
+        table["machine"] = Machine(**machine)
+        table["health"] = tuple(HealthFault(**fault) for fault in table["health"])
+        table["visible"] = tuple(table["visible"])
+        table["master_addresses"] = tuple(table["master_addresses"])
+        return Probe(**table)
+    except (IndexError, ValueError, TypeError, KeyError):
+        return None
+
+
+def main() -> int:
+    """Answer one question."""
+    table = json.loads(sys.stdin.readline())
+    print(encode(look(Question(**table))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""The head's connections: commands on many hosts at once, and an agent on each, by ssh or here.
+
+How a command reaches another host: ssh or srun, as argument lists; no input is ever shell text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphazero.cluster.agent import protocol
+from alphazero.cluster.agent.protocol import Message, NodeJob, Output
+from alphazero.cluster.plan import commands as programs
+
+# Known hosts only, never a question, a dead connection noticed within 9 s.
+SSH = (
+    *("ssh", "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3", "-o", "ClearAllForwardings=yes"),
+    *("-o", "ControlPath=none"),
+)
+# One task on one node with all that the job has there. --overlap: a shell under `srun --pty` holds the node
+# already; --cpu-bind=none: the ranks of the node share its cores among themselves.
+SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1")
+# What srun would read as options of its own, from the wishes of the batch script: each is for many tasks.
+SRUN_REMOVED = (
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_TRES",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_CPUS_PER_TASK",
+    "SRUN_CPUS_PER_TASK",
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPU_BIND",
+    "SLURM_CPU_BIND",
+    "SLURM_DISTRIBUTION",
+    "SLURM_EXACT",
+    "SLURM_HINT",
+)
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """What a person adds to ssh: the port of all hosts, a file in the place of ~/.ssh/config."""
+
+    port: int | None = None
+    config: Path | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As arguments."""
+        config = () if self.config is None else ("-F", str(self.config))
+        return (*config, *(() if self.port is None else ("-p", str(self.port))))
+
+
+def ssh_argv(target: str, command: Sequence[str], options: SshOptions) -> list[str]:
+    """Run `command` on `target`, [user@]host; IPv6 addresses without brackets.
+
+    sshd hands the words to the login shell of that user as one text: each is quoted for a POSIX shell.
+    """
+    return [*SSH, *options.words, "--", target, shlex.join(command)]
+
+
+def srun_argv(host: str, command: Sequence[str]) -> list[str]:
+    """Run `command` on SLURM's node `host`, inside the allocation of this process; no shell is between."""
+    without = [word for name in SRUN_REMOVED for word in ("-u", name)]
+    return ["env", *without, *SRUN, f"--nodelist={host}", "--export=ALL", "--", *command]
+
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+CHUNK_BYTES = 1 << 16
+MAX_PARALLEL = 64
+# Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
+# is quoted arguments only. The interpreter is asked for after the checkout, it may lie within.
+REMOTE_SCRIPT = (
+    '[ -f "$1/alphazero/__init__.py" ] || exit 91; [ -x "$2" ] || exit 92; '
+    'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec "$@"'
+)
+NO_CHECKOUT, NO_INTERPRETER, SSH_FAILED = 91, 92, 255
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A host as the head reaches it.
+
+    name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
+    """
+
+    name: str
+    target: str = ""
+    by_srun: bool = False
+    ssh: SshOptions = field(default_factory=SshOptions)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command on a host came to; status is None where it took too long."""
+
+    remote: Remote
+    status: int | None
+    output: str
+    errors: str
+
+
+def remote_argv(
+    remote: Remote, python: str, arguments: Sequence[str], checkout: Path = CHECKOUT
+) -> list[str]:
+    """The command that runs `python ARGUMENTS` with the checkout of that host."""
+    command = ["/bin/sh", "-c", REMOTE_SCRIPT, "sh", str(checkout), python, *arguments]
+    if not remote.target:
+        return command
+    if remote.by_srun:
+        return srun_argv(remote.target, command)
+    return ssh_argv(remote.target, command, remote.ssh)
+
+
+def run_everywhere(
+    remotes: Sequence[Remote],
+    python: str,
+    arguments: Sequence[str],
+    inputs: Sequence[str],
+    timeout_s: float,
+    checkout: Path = CHECKOUT,
+) -> list[Answer]:
+    """Run a program on all hosts at once, each with its input; answers in the hosts' order."""
+
+    def ask(remote: Remote, text: str) -> Answer:
+        process = subprocess.Popen(
+            remote_argv(remote, python, arguments, checkout),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, errors = process.communicate(text, timeout=timeout_s)
+            return Answer(remote, process.returncode, output, errors)
+        except subprocess.TimeoutExpired:
+            return Answer(remote, None, "", "")
+        finally:
+            kill_group(process)
+
+    if not remotes:
+        return []
+    with ThreadPoolExecutor(min(len(remotes), MAX_PARALLEL)) as pool:
+        return list(pool.map(ask, remotes, inputs))
+
+
+def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """End a child that leads its own group, and the group."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+SSH_FAULTS = (
+    (r"Host key verification failed", "its ssh host key is not the one in known_hosts", "the known key"),
+    (r"Permission denied", "ssh login refused", "a key login that asks for no password"),
+    (r"Could not resolve hostname", "its name is not known here", "a name or address that resolves"),
+    (r"timed out|No route to host|Network is unreachable|not responding", "no answer", "a host that is up"),
+    (r"Connection refused", "no ssh server answers", "sshd on the host"),
+    (r"Connection (closed|reset)|Broken pipe", "the connection broke", "a host that is up"),
+)
+
+
+def explain_ssh(errors: str) -> str:
+    """One phrase for what ssh said when it failed: what is the matter, and what was expected."""
+    for pattern, matter, wanted in SSH_FAULTS:
+        if re.search(pattern, errors):
+            return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"
+    return f"ssh failed: {_last_line(errors) or 'it said nothing'}; expected a login without questions"
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+class AgentLink:
+    """The agent of one host: started at once, its messages read without blocking, wishes sent to it."""
+
+    def __init__(self, remote: Remote, job: NodeJob, python: str, checkout: Path = CHECKOUT) -> None:
+        self.remote = remote
+        self.job = job
+        self.heard = time.monotonic()
+        self.has_answered = False
+        self.ended: protocol.Ended | None = None
+        self.errors = ""  # what ssh, a login script or the agent printed on stderr
+        self._received = b""
+        self._sending = threading.Lock()  # beats come from a thread of their own
+        self.process = subprocess.Popen(
+            remote_argv(remote, python, ["-m", programs.NODE_AGENT], checkout),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C reaches the head alone
+        )
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        self._unsent = bytearray(protocol.encode_job(job))
+        self.send("")
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """To wait on: messages, and stderr."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        return self.process.stdout.fileno(), self.process.stderr.fileno()
+
+    def send(self, wish: str) -> None:
+        """Say something to the agent; what the connection does not take now goes with the next call."""
+        assert self.process.stdin is not None
+        with self._sending:
+            if self.process.stdin.closed:
+                return
+            if wish:
+                self._unsent += f"{wish}\n".encode()
+            try:
+                while self._unsent:
+                    del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
+            except BlockingIOError:
+                pass
+            except OSError:  # gone: seen when its end is read
+                self._unsent.clear()
+
+    def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
+        """Take what has come; False at the end of that pipe."""
+        try:
+            data = os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        if descriptor == self.descriptors[1]:
+            self.errors = (self.errors + data.decode(errors="replace"))[-CHUNK_BYTES:]
+            return True
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            message = protocol.decode(line)
+            if message is None:  # a login script of the host speaks
+                message = Output(None, line.decode(errors="replace") + "\n")
+            else:
+                self.heard = time.monotonic()
+                self.has_answered = True
+            if isinstance(message, protocol.Ended):
+                self.ended = message
+            take(message)
+        return True
+
+    def close(self) -> None:
+        """Close the connection; the agent, if it still runs, ends the job of its host."""
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        if not self.remote.target:  # not ssh: it is the agent itself, which must be let finish
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(self.job.grace_s + 10)
+        kill_group(self.process)

@@ -1,0 +1,190 @@
+"""This machine's part of a job: its devices, how many processes, the port; CUDA_VISIBLE_DEVICES respected.
+
+How many CPU ranks a machine gets where nobody gave a number, and which bound decided.
+
+One rank per core: beside other work, threads of one rank wait for the slowest of them in every layer, ranks
+of one thread once per step (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from alphazero.base.errors import LaunchError
+from alphazero.base.text import counted
+from alphazero.machine.machine import Machine, visible_devices
+from alphazero.settings.sections import NetworkConfig
+
+# Resident memory of a rank beside activations and weights: Python, torch, DeepSpeed, the loader. A rank of
+# chess_cpu held 692 MiB at its most with a micro-batch of 256 and 617 with 128 (VmHWM of 60 steps with
+# validation and checkpoints, torch 2.13); activations and weights as reckoned below are 300 and 160 of them.
+BASE_BYTES = 512 << 20
+# Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured by
+# memory_probe.bytes_per_position for 20x256, 10x128, 6x64 and 2x32.
+KEPT_TENSORS = 8
+# Weights, gradients, two moments, the reduction's bucket, a temporary, a copy for a checkpoint.
+WEIGHT_COPIES = 7
+FLOAT_BYTES = 4
+# The largest board, and planes in and out of the tower, of all games.
+SQUARES, PLANES = 64, 112 + 80
+# Positions of the largest micro-batch that is chosen unasked on a CPU.
+LARGEST_MICRO_BATCH = 256
+# Of the available memory, what ranks may take together.
+MEMORY_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class CpuRanks:
+    """A number of ranks and the bound that made it no larger, in words."""
+
+    num_ranks: int
+    bound: str
+
+
+def choose_cpu_ranks(
+    num_cores: int,
+    batch_size: int,
+    least_share: int,
+    network: NetworkConfig,
+    available_bytes: int,
+    ranks_at_work: Callable[[int], float],
+) -> CpuRanks:
+    """One rank per core, fewer where the batch or the memory does not do for so many; at least 1.
+
+    least_share: positions that each rank must get per step. ranks_at_work: of so many ranks, how many are at
+    work on the mean of a step; a number of ranks must gain something over each smaller one.
+    """
+    by_batch = max(1, batch_size // least_share)
+    most = min(num_cores, by_batch)
+    fitting = [n for n in range(1, most + 1) if _fits(n, batch_size, network, available_bytes)] or [1]
+    # Of equals the fewest: what they leave becomes threads.
+    chosen = max(fitting, key=lambda n: (round(ranks_at_work(n), 6), -n))
+    if fitting[-1] < most:
+        share = f"{available_bytes / 2**30:.1f} GiB of available memory"
+        return CpuRanks(chosen, f"as many as fit into {share}")
+    if chosen == num_cores:
+        return CpuRanks(chosen, "one per core")
+    if chosen == by_batch:
+        return CpuRanks(
+            chosen, f"batch size {batch_size}: at least {counted(least_share, 'position')} per rank"
+        )
+    return CpuRanks(chosen, f"batch size {batch_size}: more ranks would idle")
+
+
+def rank_bytes(network: NetworkConfig, micro_batch_size: int) -> int:
+    """A bound of the memory that a CPU rank holds while it trains."""
+    per_position = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters * SQUARES * FLOAT_BYTES
+    weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    return BASE_BYTES + per_position * micro_batch_size + WEIGHT_COPIES * weights * FLOAT_BYTES
+
+
+def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:
+    micro_batch_size = min(LARGEST_MICRO_BATCH, batch_size // num_ranks)
+    return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
+
+
+DEFAULT_PORT = 12355
+
+# From a number of cores.
+ChooseCpuRanks = Callable[[int], CpuRanks]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What this machine is to run.
+
+    num_processes: None for as many as there are devices (on a CPU see resolve_devices). source: who said so,
+    "" for nobody. slots: positions among the visible devices that --include or --exclude left, () for no
+    filter.
+    """
+
+    num_processes: int | None
+    source: str = ""
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeDevices:
+    """The outcome: cuda or cpu, and one CUDA_VISIBLE_DEVICES entry per process on cuda."""
+
+    device: str
+    num_processes: int
+    visible: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def resolve_devices(
+    device: str,
+    share: Share,
+    machine: Machine,
+    environment: Mapping[str, str],
+    cpu_ranks: ChooseCpuRanks | None = None,
+) -> NodeDevices:
+    """The devices and processes of this machine; `device` is auto, cuda or cpu.
+
+    cpu_ranks: chooses the number of CPU ranks where the share has none; None for 1.
+    Raises LaunchError where the machine has fewer devices than asked for.
+    """
+    setting = environment.get("CUDA_VISIBLE_DEVICES")
+    notices: list[str] = []
+    visible: tuple[str, ...] = ()
+    if device != "cpu" and machine.devices:
+        visible = visible_devices(machine.devices, setting)
+        if not visible and device == "auto":
+            notices.append(f"CUDA_VISIBLE_DEVICES={setting or ''} hides all NVIDIA devices")
+    if device == "cuda" and not visible:
+        reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
+        raise LaunchError(f"--device cuda: expected an NVIDIA device, {reason} on {machine.host_name}")
+    if not visible:
+        num_processes, source = len(share.slots) or share.num_processes or 1, share.source
+        if cpu_ranks is not None and not share.slots and share.num_processes is None:
+            choice = cpu_ranks(machine.num_cores)
+            num_processes, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
+        notices.append(_cpu_notice(device, machine, num_processes, source))
+        return NodeDevices("cpu", num_processes, (), tuple(notices))
+    needed = max(share.slots) + 1 if share.slots else share.num_processes
+    if needed is not None and needed > len(visible):
+        limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
+        raise LaunchError(
+            f"{share.source}: this machine has {len(visible)} NVIDIA devices{limit}; "
+            "expected at most as many, or --device cpu"
+        )
+    chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:needed]
+    return NodeDevices("cuda", len(chosen), chosen, tuple(notices))
+
+
+def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) -> str:
+    if device == "cpu":
+        reason = "--device cpu"
+    elif machine.devices:
+        reason = "NO VISIBLE NVIDIA DEVICE"
+    else:
+        reason = "NO NVIDIA DEVICE ON THIS MACHINE"
+    ranks = counted(num_processes, "rank")
+    source = source or "more with --gpus N"
+    return f"{reason}: training on the CPU with {ranks} ({source}; {counted(machine.num_cores, 'core')} here)"
+
+
+def resolve_port(
+    port: int,
+    chosen_by: str,
+    others_know: bool,
+    port_is_free: Callable[[int], bool],
+    find_free_port: Callable[[], int],
+) -> tuple[int, tuple[str, ...]]:
+    """The port that node 0 listens on, and what to say of it; asked on node 0 alone.
+
+    chosen_by: who said which port, "" for nobody: then another one is taken where it is in use, unless other
+    nodes have been started with it (others_know). Raises LaunchError with a free one elsewhere.
+    """
+    if port_is_free(port):
+        return port, ()
+    other = find_free_port()
+    if chosen_by:
+        raise LaunchError(f"{chosen_by}: is in use here (or not allowed); {other} is free")
+    if others_know:
+        raise LaunchError(
+            f"port {port} is in use here; {other} is free: give --master-port {other} on every node"
+        )
+    return other, (f"port {port} is in use here: taking {other}",)

@@ -1,0 +1,279 @@
+"""What SLURM says of this job through its environment: the allocation, and the task this process is, if any.
+
+Names and forms are those of sbatch(1) and srun(1). Inside an allocation only (a batch script, salloc) the
+launcher starts one agent per node by srun; inside a step with one task per node each task starts its
+node's part.
+
+Another launcher around this one: what torchrun, a cloud's job controller or MPI left in the environment.
+
+Such a launcher starts ours once per machine; its rank is then the node rank. Where it starts ours several
+times per machine, it is an error: the ranks would start ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from alphazero.base.errors import LaunchError
+
+MAX_HOSTS = 65536
+# Step numbers from here on are SLURM's own (batch script, interactive shell), no step of srun.
+FIRST_SPECIAL_STEP = 0xFFFFFFF0
+COUNTS = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
+# Jobs of one node may run side by side: each meets at a port of its own, below the ephemeral range.
+FIRST_PORT, NUM_PORTS = 15000, 15000
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """An allocation, or the step that this process belongs to.
+
+    hosts: in the order of SLURM's node ids. tasks_per_node: as asked for, () where nobody asked.
+    gpus_on_node: of this node, None where SLURM does not say. node_rank: this task's node among `hosts`,
+    None outside a step. node_name: what SLURM calls this machine, "" where it is none of its nodes.
+    source: the variable that names the hosts, for messages.
+    """
+
+    job_id: int
+    hosts: tuple[str, ...]
+    tasks_per_node: tuple[int, ...]
+    gpus_on_node: int | None
+    node_rank: int | None
+    node_name: str
+    source: str
+
+    @property
+    def in_step(self) -> bool:
+        """True where srun has started this process."""
+        return self.node_rank is not None
+
+    @property
+    def port(self) -> int:
+        """The master port that all nodes of this job work out alike."""
+        return FIRST_PORT + self.job_id % NUM_PORTS
+
+
+def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
+    """The SLURM job this process runs in, None where there is none.
+
+    Raises LaunchError naming the variable for values that SLURM does not write, that contradict each other,
+    or a step with several tasks per node.
+    """
+    if "SLURM_JOB_ID" not in environment and "SLURM_JOBID" not in environment:
+        return None
+    id_name = "SLURM_JOB_ID" if "SLURM_JOB_ID" in environment else "SLURM_JOBID"
+    in_step = _is_task(environment)
+    names, counts = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"], ["SLURM_NNODES", "SLURM_JOB_NUM_NODES"]
+    if in_step:
+        names.insert(0, "SLURM_STEP_NODELIST")
+        counts.insert(0, "SLURM_STEP_NUM_NODES")
+    source = next((name for name in names if environment.get(name)), "")
+    if not source:
+        raise LaunchError(f"{id_name}={environment[id_name]}, but no {names[0]}: expected both, or neither")
+    hosts = expand_hosts(environment[source], source)
+    job = SlurmJob(
+        job_id=_number(environment, id_name),
+        hosts=hosts,
+        tasks_per_node=_tasks_per_node(environment, len(hosts), in_step),
+        gpus_on_node=_number(environment, "SLURM_GPUS_ON_NODE")
+        if environment.get("SLURM_GPUS_ON_NODE")
+        else None,
+        node_rank=_number(environment, "SLURM_NODEID") if in_step else None,
+        node_name=environment.get("SLURMD_NODENAME", ""),
+        source=f"{source}={environment[source]}",
+    )
+    # A shell under `srun --pty` has the step's count beside the allocation's list.
+    count = next((name for name in counts if name in environment), "")
+    if count and "SLURM_PTY_PORT" not in environment and _number(environment, count) != len(hosts):
+        raise LaunchError(
+            f"{count}={environment[count]} contradicts {job.source} ({len(hosts)} nodes): expected the same"
+        )
+    if job.node_rank is not None and job.node_rank >= len(hosts):
+        raise LaunchError(f"SLURM_NODEID={job.node_rank}: expected less than {len(hosts)} ({job.source})")
+    if in_step and max(job.tasks_per_node) > 1:
+        raise LaunchError(
+            f"SLURM_STEP_TASKS_PER_NODE={environment['SLURM_STEP_TASKS_PER_NODE']}: the launcher starts the "
+            "processes of a node itself; expected one task per node (srun --ntasks-per-node=1), or no srun"
+        )
+    return job
+
+
+def _is_task(environment: Mapping[str, str]) -> bool:
+    """True in a task of srun; a batch script and a shell under `srun --pty` stand for the allocation."""
+    if "SLURM_STEP_ID" not in environment or "SLURM_PTY_PORT" in environment:
+        return False
+    if "SLURM_STEP_NUM_TASKS" not in environment or "SLURM_NODEID" not in environment:
+        return False
+    return _number(environment, "SLURM_STEP_ID") < FIRST_SPECIAL_STEP
+
+
+def _tasks_per_node(environment: Mapping[str, str], num_nodes: int, in_step: bool) -> tuple[int, ...]:
+    if in_step:
+        name = "SLURM_STEP_TASKS_PER_NODE"
+        if name not in environment:
+            return (1,) * num_nodes
+    elif "SLURM_NTASKS_PER_NODE" in environment:
+        return (_number(environment, "SLURM_NTASKS_PER_NODE"),) * num_nodes
+    elif "SLURM_NTASKS" in environment and "SLURM_TASKS_PER_NODE" in environment:
+        # Where nobody asked for a number of tasks, SLURM_TASKS_PER_NODE counts one task per core: no request.
+        name = "SLURM_TASKS_PER_NODE"
+    else:
+        return ()
+    counts = expand_counts(environment[name], name)
+    if "SLURM_PTY_PORT" not in environment and len(counts) != num_nodes:
+        raise LaunchError(f"{name}={environment[name]}: is for {len(counts)} nodes; expected {num_nodes}")
+    return counts if len(counts) == num_nodes else ()
+
+
+def expand_counts(text: str, name: str) -> tuple[int, ...]:
+    """`8(x2),4` as (8, 8, 4). Raises LaunchError calling it `name`."""
+    counts: list[int] = []
+    for part in text.split(","):
+        match = COUNTS.fullmatch(part)
+        repeat = int(match[2] or 1) if match else 0
+        if match is None or not 0 < repeat <= MAX_HOSTS - len(counts):
+            raise LaunchError(f"{name}={text!r}: expected counts as 8(x2),4")
+        counts += [int(match[1])] * repeat
+    return tuple(counts)
+
+
+def expand_hosts(text: str, name: str) -> tuple[str, ...]:
+    """`gpu[01-04,7],login1` as its host names, in order. Raises LaunchError calling it `name`."""
+    hosts: list[str] = []
+    for part in _split_list(text, name):
+        for host in _expand_part(part, text, name):
+            if len(hosts) == MAX_HOSTS:
+                raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
+            hosts.append(host)
+    if len(set(hosts)) < len(hosts):
+        raise LaunchError(f"{name}={text!r}: names a host twice; expected each once")
+    return tuple(hosts)
+
+
+def _bad_list(text: str, name: str) -> LaunchError:
+    return LaunchError(f"{name}={text!r}: expected a node list as gpu[01-04,7],login1")
+
+
+def _split_list(text: str, name: str) -> Iterator[str]:
+    """The parts between commas that no bracket encloses."""
+    depth, start = 0, 0
+    for place, letter in enumerate(text):
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if depth not in (0, 1):
+            raise _bad_list(text, name)
+        if letter == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    if depth:
+        raise _bad_list(text, name)
+    yield text[start:]
+
+
+def _expand_part(part: str, text: str, name: str) -> Iterator[str]:
+    """The names of one part; each bracket is a set of numbers, as in rack[1-2]-gpu[01-08]."""
+    pieces = re.split(r"[][]", part)  # plain text and insides of brackets by turns
+    if not part or part.startswith("-") or not all(map(PLAIN_NAME.fullmatch, pieces[::2])):
+        raise _bad_list(text, name)
+    choices = [
+        list(_expand_ranges(piece, text, name)) if place % 2 else [piece]
+        for place, piece in enumerate(pieces)
+    ]
+    return map("".join, itertools.product(*choices))
+
+
+def _expand_ranges(inside: str, text: str, name: str) -> Iterator[str]:
+    for span in inside.split(","):
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", span)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
+            raise _bad_list(text, name)
+        first, last = match[1], match[2] or match[1]
+        if int(last) - int(first) >= MAX_HOSTS:
+            raise LaunchError(f"{name}: expected at most {MAX_HOSTS} hosts")
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{len(first)}d}"
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name, "")
+    if not re.fullmatch(r"[0-9]{1,10}", text):
+        raise LaunchError(f"{name}={text!r}: expected a whole number")
+    return int(text)
+
+
+# (size, rank, processes on this machine) of Open MPI, MVAPICH2 and the Hydra family (MPICH, Intel MPI).
+MPI_VARIABLES = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
+)
+# torchrun's own defaults (Kubeflow's trainer sets them), then what it gives its ranks. PyTorchJob and other
+# controllers write WORLD_SIZE and RANK in pods, one per machine, without LOCAL_WORLD_SIZE.
+TORCH_VARIABLES = (("PET_NNODES", "PET_NODE_RANK", ""), ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"))
+ADDRESSES, PORTS = ("PET_MASTER_ADDR", "MASTER_ADDR"), ("PET_MASTER_PORT", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class OuterLauncher:
+    """The job as the outer launcher numbers it; num_nodes and node_rank with the variables they are from.
+
+    num_nodes is 1 and the variables "" where it tells nothing of other machines. by_mpi: mpirun started us.
+    """
+
+    num_nodes: int = 1
+    node_rank: int | None = None
+    size_variable: str = ""
+    rank_variable: str = ""
+    master_addr: str = ""
+    addr_variable: str = ""
+    master_port: int | None = None
+    by_mpi: bool = False
+
+
+def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
+    """What stands in `environment`.
+
+    Raises LaunchError naming the variable for values that no launcher writes, and for one that started
+    several launchers on this machine.
+    """
+    addr = next((name for name in ADDRESSES if environment.get(name)), "")
+    port = next((name for name in PORTS if environment.get(name)), "")
+    for size, rank, local_size in (*MPI_VARIABLES, *TORCH_VARIABLES):
+        if size not in environment or rank not in environment or not environment[size].isdecimal():
+            continue  # PET_NNODES may be a range, as 1:4
+        num_processes = _outer_launcher_number(environment, size)
+        if num_processes < 2:
+            continue
+        here = _outer_launcher_number(environment, local_size) if environment.get(local_size) else 1
+        if here > 1:
+            raise LaunchError(
+                f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
+                f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
+            )
+        node_rank = _outer_launcher_number(environment, rank)
+        if node_rank >= num_processes:
+            raise LaunchError(f"{rank}={node_rank}: expected less than {size}={num_processes}")
+        return OuterLauncher(
+            num_processes,
+            node_rank,
+            size,
+            rank,
+            environment.get(addr, ""),
+            addr,
+            _outer_launcher_number(environment, port) if port else None,
+            (size, rank, local_size) in MPI_VARIABLES,
+        )
+    return OuterLauncher(
+        master_addr=environment.get(addr, ""),
+        addr_variable=addr,
+        master_port=_outer_launcher_number(environment, port) if port else None,
+    )
+
+
+def _outer_launcher_number(environment: Mapping[str, str], name: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", environment[name]):
+        raise LaunchError(f"{name}={environment[name]!r}: expected a whole number")
+    return int(environment[name])

@@ -1,0 +1,211 @@
+"""Files that games are read from: found below what a user names, opened, hashed as they are read.
+
+Whatever a file holds, what is in memory at a time is bounded: packed data is unfolded piece by piece.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+from isal import igzip_lib
+
+from alphazero.base.errors import DataError
+from alphazero.base.text import printable
+
+PACKED_BLOCK_BYTES = 1 << 14
+TEXT_BLOCK_BYTES = 1 << 17  # that gzip and bzip2 may unfold at once
+# isal's stubs take this class for an instance.
+GZIP_ERROR = cast(type[Exception], igzip_lib.error)
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NoFileError(DataError):
+    """A pipe, device or the like among the games: to read from one could wait for ever."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when found. `name` is the same on any machine, and UTF-8: it goes into the store."""
+
+    path: Path
+    name: str
+    size_bytes: int
+    mtime_ns: int
+
+
+def ignore(line: str) -> None:
+    """Tells nobody."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a user may name for one format: what such files hold, and which below a directory are meant."""
+
+    what: str  # "PGN games"
+    files: str  # "PGN files"
+    expected: str  # of names below a directory
+    is_meant: Callable[[str], bool]  # by its name in lower case
+
+
+def find_files(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None] = ignore) -> list[Source]:
+    """The files behind paths: files as given, directories searched for the kind's names and sorted.
+
+    A file is named by its place below the directory given, or by its last part; where two would be named
+    alike, by their paths as given. What is below a directory and no file (a pipe, a device) is passed over,
+    and `say` told of it. Raises DataError for what cannot be read or is named twice.
+    """
+    found: list[tuple[Path, str]] = []
+    for argument in arguments:
+        if argument.is_dir():
+            inside = _files_below(argument, kind, say)
+            if not inside:
+                raise DataError(
+                    f"{argument}: no {kind.files} below this directory; expected names in {kind.expected}"
+                )
+            found += [(path, printable(path.relative_to(argument))) for path in inside]
+        else:
+            found.append((argument, printable(argument.name)))
+    names = Counter(name for _, name in found)
+    sources = []
+    seen: set[Path] = set()
+    for path, name in found:
+        resolved = path.resolve()
+        if resolved in seen:
+            raise DataError(f"{path}: given twice; its games would count double")
+        seen.add(resolved)
+        sources.append(_source(path, name if names[name] == 1 else printable(path), kind))
+    return sources
+
+
+def names_below(directory: Path) -> list[Path]:
+    """Every file, pipe and the like below a directory, sorted. Raises DataError."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename}: cannot read: {error.strerror}") from error
+
+    return sorted(
+        Path(folder) / name for folder, _, names in os.walk(directory, onerror=refuse) for name in names
+    )
+
+
+def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
+    files = []
+    for path in names_below(directory):
+        if not kind.is_meant(path.name.lower()):
+            continue
+        try:
+            open_file(path, kind.what).close()
+            files.append(path)
+        except NoFileError as error:
+            say(f"passed over: {error}")
+    return files
+
+
+def open_file(path: Path, what: str) -> io.FileIO:
+    """Open a file to read. Raises DataError, NoFileError for what is no file; it never waits."""
+    try:
+        # A pipe that nobody writes to is opened at once.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(descriptor).st_mode
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise NoFileError(f"{path}: this is no file; expected a file of {what}") from error
+        raise DataError(f"{path}: cannot read: {error.strerror}") from error
+    for is_kind, found in _KINDS:
+        if is_kind(mode):
+            os.close(descriptor)
+            raise NoFileError(f"{path}: this is {found}; expected a file of {what}")
+    return io.FileIO(descriptor, "rb")
+
+
+def _source(path: Path, name: str, kind: Kind) -> Source:
+    with open_file(path, kind.what) as file:
+        status = os.fstat(file.fileno())
+    return Source(path, name, status.st_size, status.st_mtime_ns)
+
+
+class HashingFile(io.RawIOBase):
+    """A file that hashes and counts what is read from it."""
+
+    def __init__(self, path: Path, count_bytes: Callable[[int], None], what: str) -> None:
+        self._stream = open_file(path, what)
+        self._count_bytes = count_bytes
+        self.digest = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        num_bytes = self._stream.readinto(buffer)
+        if num_bytes:
+            self.digest.update(memoryview(buffer)[:num_bytes])
+            self._count_bytes(num_bytes)
+        return num_bytes or 0
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def read_blocks(stream: IO[bytes], block_bytes: int) -> Iterator[bytes]:
+    while block := stream.read(block_bytes):
+        yield block
+
+
+class Frame(Protocol):
+    """What the decompressors of bz2, isal and zstd have in common: one frame (gzip: member) of a file."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def begin_gzip() -> Frame:
+    """A member of a gzip file."""
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+
+
+def frames(stream: IO[bytes], begin_frame: Callable[[], Frame]) -> Iterator[bytes]:
+    """The text of one frame after another; raises EOFError where the last one breaks off."""
+    frame: Frame | None = None
+    while data := stream.read(PACKED_BLOCK_BYTES):
+        while data:
+            if frame is None:
+                data = data.lstrip(b"\0")  # tape drives pad with zeros, and gzip passes over them
+                if not data:
+                    break
+                frame = begin_frame()
+            while True:
+                text = frame.decompress(data, TEXT_BLOCK_BYTES)
+                for begin in range(0, len(text), TEXT_BLOCK_BYTES):
+                    yield text[begin : begin + TEXT_BLOCK_BYTES] if len(text) > TEXT_BLOCK_BYTES else text
+                data = b""
+                if frame.eof or frame.needs_input:
+                    break
+            if frame.eof:
+                data, frame = frame.unused_data, None
+    if frame is not None:
+        raise EOFError("it breaks off in the middle")

@@ -1,0 +1,94 @@
+"""quarantine.jsonl: a line for each game that could not be imported, up to a bound, then how many more."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from alphazero.base.errors import DataError
+from alphazero.data.formats.parallel import DescribedFault, ParsedGames
+
+MOST_LINES = 100_000  # some 20 MB: what is beyond it no person reads
+LEFT_OUT = "left_out"  # key of the last line of a quarantine that is full
+
+
+class Quarantine:
+    """The open file: lines are appended, after those that it holds from before. Raises DataError."""
+
+    def __init__(self, path: Path, most_lines: int) -> None:
+        """Add to the file at `path` until it holds `most_lines`."""
+        self._path = path
+        self._most_lines = most_lines
+        try:
+            with path.open("rb") as before:
+                self._num_lines = sum(1 for _ in before)
+            self._file = path.open("ab")
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def add(
+        self, games: ParsedGames, faulty: range, source_name: str, games_before: int, lines_before: int
+    ) -> None:
+        """Lines for the games `faulty` of all that are faulty in a text, as long as there is room.
+
+        games_before, lines_before: of the source, before that text.
+        """
+        wanted = min(len(faulty), self._most_lines - self._num_lines)
+        if wanted <= 0:
+            return
+        described = games.quarantined[faulty.start : faulty.start + wanted]
+        try:
+            for game in described:
+                self._file.write(quarantine_line(game, source_name, games_before, lines_before))
+        except OSError as error:
+            raise self._fault(error) from error
+        self._num_lines += len(described)
+
+    def finish(self, num_games: int) -> None:
+        """Say in a last line how many of the `num_games` have none, and make all durable."""
+        try:
+            if num_games > self._num_lines:
+                line = {LEFT_OUT: num_games - self._num_lines}
+                self._file.write(json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            raise self._fault(error) from error
+        self.make_durable()
+
+    def make_durable(self) -> int:
+        """Bytes of the file, all of them on the disk."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._fault(error) from error
+        return self._file.tell()
+
+    def first_reason(self) -> str:
+        """What was wrong with the first game; nothing if there is none."""
+        with self._path.open("rb") as lines:
+            first = lines.readline()
+        return str(json.loads(first)["reason"]) if first else ""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: OSError) -> DataError:
+        return DataError(f"{self._path}: cannot write: {error.strerror}")
+
+
+def quarantine_line(game: DescribedFault, source_name: str, games_before: int, lines_before: int) -> bytes:
+    """A line of quarantine.jsonl. Games and lines of the source count from 1, plies are those read before."""
+    body = {
+        "source": source_name,
+        "game": games_before + game.game + 1,
+        "line": lines_before + game.line + 1,
+        "ply": game.ply,
+        "kind": game.fault.name.lower(),
+        "reason": game.reason,
+    }
+    return json.dumps(body, ensure_ascii=True).encode() + b"\n"

@@ -1,0 +1,203 @@
+"""Which rows of a store, or on their way into one, pass the filters of whole games.
+
+What a [TimeControl] header of PGN says, as one of Lichess's classes of speed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alphazero.base.text import counted
+from alphazero.settings.sections import GameFilters, chosen_filters, filter_text
+
+CORRESPONDENCE = "correspondence"
+# Seconds that 40 moves may take a player, below which a game is of the class (lichess.org/faq#time-controls).
+_BOUNDS = (("ultrabullet", 30.0), ("bullet", 180.0), ("blitz", 480.0), ("rapid", 1500.0))
+_SLOWEST = "classical"
+_TYPICAL_MOVES = 40
+
+# PGN standard, 9.6.1: fields of moves/seconds, seconds, seconds+increment or *seconds, divided by colons.
+_FIELD = re.compile(
+    r"(?:(?P<moves>[0-9]{1,4})/|\*)?(?P<base>[0-9]{1,9}(?:\.[0-9]{1,9})?)"
+    r"(?:\+(?P<increment>[0-9]{1,9}(?:\.[0-9]{1,9})?))?(?::.*)?",
+    re.ASCII | re.DOTALL,
+)
+
+
+def time_class(header: str) -> str | None:
+    """The class of a time control by its first field: its seconds and 40 increments; None if it is not known.
+
+    '-' and one move in so many seconds ('1/86400') are correspondence.
+    """
+    header = header.strip()
+    if header == "-":
+        return CORRESPONDENCE
+    found = _FIELD.fullmatch(header)
+    if found is None:
+        return None
+    if found["moves"] is not None and int(found["moves"]) <= 1:
+        return CORRESPONDENCE
+    seconds = float(found["base"]) + _TYPICAL_MOVES * float(found["increment"] or 0)
+    return next((name for name, bound in _BOUNDS if seconds < bound), _SLOWEST)
+
+
+# Shapes: G games.
+
+
+@dataclass(frozen=True)
+class FilterCount:
+    """What one filter removed of what those before it had left; `unknown` of them told nothing to judge by.
+
+    text: the filter as filter_text has it. noun: 'game' or 'position'. stayed: told nothing, and stayed.
+    seed: of what was drawn by chance.
+    """
+
+    text: str
+    noun: str
+    removed: int
+    before: int
+    unknown: int = 0
+    stayed: int = 0
+    seed: int | None = None
+
+    @property
+    def identity(self) -> list[object]:
+        """What it does, whatever it found: of a window's id."""
+        return [self.text] if self.seed is None else [self.text, self.seed]
+
+    def __str__(self) -> str:
+        notes = []
+        if self.unknown:
+            notes.append(f"{self.unknown:,} of them for want of the header")
+        if self.stayed:
+            notes.append(f"{self.stayed:,} without a clock stay")
+        told = f" ({'; '.join(notes)})" if notes else ""
+        return f"{self.text}: removed {self.removed:,} of {counted(self.before, self.noun)}{told}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one filter says of G games: bool [G] each. is_known: the game told what the filter asks for."""
+
+    passes: npt.NDArray[np.bool_]
+    is_known: npt.NDArray[np.bool_]
+
+
+def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Verdict]:
+    """What each filter that is set says of rows of a store, or of games that tell nothing (None)."""
+    told = _Told(rows, num_games)
+    return [_JUDGES[name](told, value) for name, value in game_filters_of(filters).items()]
+
+
+def game_filters_of(filters: GameFilters) -> dict[str, Any]:
+    """The filters of whole games that are set, by name. Raises ConfigError where no game can pass."""
+    return {name: value for name, value in chosen_filters(filters).items() if name in _JUDGES}
+
+
+def filter_texts(filters: GameFilters) -> list[str]:
+    """Those filters for people, in their order."""
+    return [filter_text(name, value) for name, value in game_filters_of(filters).items()]
+
+
+def first_to_remove(verdicts: list[Verdict], num_games: int) -> npt.NDArray[np.uint8]:
+    """u8 [G]: 0 for games that pass, else 1 + the place of the first filter that removes it."""
+    removed_by = np.zeros(num_games, np.uint8)
+    for place, verdict in reversed(list(enumerate(verdicts))):
+        removed_by[~verdict.passes] = place + 1
+    return removed_by
+
+
+class _Told:
+    """What games tell of themselves, column by column."""
+
+    def __init__(self, rows: pa.RecordBatch | None, num_games: int) -> None:
+        self._rows = rows
+        self.num_games = num_games
+
+    def numbers(self, name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """A column of whole numbers, and where it has one."""
+        column = self._column(name)
+        if column is None:
+            return np.zeros(self.num_games, np.int64), np.zeros(self.num_games, np.bool_)
+        is_known: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+        return pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64), is_known
+
+    def words(
+        self, name: str, passes: Callable[[str], bool | None]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Where a column of texts passes, and where it can be judged; each text is looked at once."""
+        column = self._column(name)
+        no = np.zeros(self.num_games, np.bool_)
+        if column is None:
+            return no, no
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        judged_words = [None if word is None else passes(word) for word in column.dictionary.to_pylist()]
+        # The last place is for rows without a text.
+        word_passes = np.array([*(judged is True for judged in judged_words), False])
+        word_known = np.array([*(judged is not None for judged in judged_words), False])
+        place = pc.fill_null(column.indices, len(judged_words)).to_numpy(zero_copy_only=False)
+        return word_passes[place], word_known[place]
+
+    def _column(self, name: str) -> Any:  # noqa: ANN401 - the stubs of pyarrow know no dictionary
+        return self._rows.column(name) if self._rows and name in self._rows.schema.names else None
+
+
+def _by_elo(told: _Told, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Verdict:
+    """Judged by both players' Elo; games that lack one do not pass."""
+    (white, has_white), (black, has_black) = told.numbers("white_elo"), told.numbers("black_elo")
+    is_known = has_white & has_black
+    return Verdict(is_known & passes(white, black), is_known)
+
+
+def _min_elo(told: _Told, bound: int) -> Verdict:
+    return _by_elo(told, lambda white, black: (white >= bound) & (black >= bound))
+
+
+def _max_elo(told: _Told, bound: int) -> Verdict:
+    return _by_elo(told, lambda white, black: (white <= bound) & (black <= bound))
+
+
+def _max_elo_difference(told: _Told, bound: int) -> Verdict:
+    return _by_elo(told, lambda white, black: np.abs(white - black) <= bound)
+
+
+def _time_classes(told: _Told, wanted: tuple[str, ...]) -> Verdict:
+    def passes(header: str) -> bool | None:
+        found = time_class(header)
+        return None if found is None else found in wanted
+
+    return Verdict(*told.words("time_control", passes))
+
+
+def _events(told: _Told, wanted: tuple[str, ...]) -> Verdict:
+    return Verdict(*told.words("event", lambda event: _has_one(event, wanted)))
+
+
+def _exclude_terminations(told: _Told, unwanted: tuple[str, ...]) -> Verdict:
+    """Games that tell no termination pass: nothing speaks against them."""
+    is_unwanted, _ = told.words("termination", lambda text: _has_one(text, unwanted))
+    return Verdict(~is_unwanted, np.ones(told.num_games, np.bool_))
+
+
+def _has_one(text: str, parts: tuple[str, ...]) -> bool:
+    folded = text.casefold()
+    return any(part.casefold() in folded for part in parts)
+
+
+_JUDGES: dict[str, Callable[[_Told, Any], Verdict]] = {
+    "min_elo": _min_elo,
+    "max_elo": _max_elo,
+    "max_elo_difference": _max_elo_difference,
+    "time_classes": _time_classes,
+    "events": _events,
+    "exclude_terminations": _exclude_terminations,
+}

@@ -1,0 +1,243 @@
+"""What a report of a fault needs to know of a machine: versions, devices, processor, memory, ports, git.
+
+Nothing is measured and nothing imported that takes long: torch tells its CUDA version in a file of its own.
+
+Which program this is: its commit, what differs from it, and the versions of packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
+from pathlib import Path
+
+import psutil
+
+from alphazero.base.errors import LaunchError
+from alphazero.machine.machine import (
+    count_cores,
+    count_processors,
+    device_files_present,
+    list_devices,
+    port_is_free,
+)
+from alphazero.machine.memory import HostMemory
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+UNKNOWN = "unknown"
+NOT_INSTALLED = "not installed"
+TIMEOUT_S = 10
+
+
+def version_of(package: str) -> str:
+    """Of an installed package, from its metadata: nothing is imported."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return NOT_INSTALLED
+
+
+def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
+    """What git says of the checkout, "unknown" where there is no git or no repository."""
+    command = ["git", "-C", str(checkout), "-c", f"safe.directory={checkout}", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return UNKNOWN
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def program_text(checkout: Path = CHECKOUT) -> str:
+    """What `alphazero --version` says: the version, the commit where it is known, what it runs on."""
+    commit = UNKNOWN
+    if (checkout / ".git").exists():  # not that of another repository, which this was installed below
+        commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
+    changes = git("status", "--porcelain", "--untracked-files=no", checkout=checkout)
+    changed = "" if changes in ("", UNKNOWN) else " with local changes"
+    told = "" if commit == UNKNOWN else f" (commit {commit}{changed})"
+    packages = ", ".join(f"{name} {version_of(name)}" for name in ("torch", "deepspeed", "numpy"))
+    return f"alphazero {version_of('alphazero')}{told}\nPython {platform.python_version()}, {packages}"
+
+
+def commit_of(checkout: Path = CHECKOUT) -> str:
+    """Commit and a digest of local changes; for a copy without git a digest of the Python files."""
+    head, changes = git("rev-parse", "HEAD", checkout=checkout), git("diff", "HEAD", checkout=checkout)
+    if UNKNOWN not in (head, changes):
+        return head[:12] + (f"+{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else "")
+    digest = hashlib.sha256()
+    for path in sorted((checkout / "alphazero").rglob("*.py")):
+        digest.update(str(path.relative_to(checkout)).encode() + path.read_bytes())
+    return f"files-{digest.hexdigest()[:12]}"
+
+
+DEFAULT_PORT = 12355  # of rank 0 (docs/cluster.md)
+CPU_INFORMATION = Path("/proc/cpuinfo")
+LISTENING_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENING = "0A"  # state of a socket (include/net/tcp_states.h)
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# What speeds up convolutions and the core's bit boards; a processor has many more.
+INSTRUCTIONS = (
+    *("sse4_2", "popcnt", "bmi2", "f16c", "fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw"),
+    *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
+    *("asimd", "asimdhp", "asimddp", "sve", "sve2", "bf16", "i8mm"),
+)
+
+
+def environment() -> dict[str, object]:
+    """This machine and this program, as plain tables for JSON."""
+    memory = HostMemory().check()
+    return {
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": package_versions(),
+        "cuda": cuda_versions(),
+        "devices": _devices(),
+        "processor": {
+            "name": processor_name(),
+            "cores": count_cores(),
+            "processors": count_processors(),
+            "instructions": instructions(),
+        },
+        "memory": {
+            "total_bytes": memory.total_bytes,
+            "available_bytes": memory.available_bytes,
+            "swap_bytes": psutil.swap_memory().total,
+        },
+        "ports": {
+            "default": DEFAULT_PORT,
+            "default_is_free": port_is_free(DEFAULT_PORT),
+            "listening": listening_ports(),
+            "ephemeral": _ephemeral_ports(),
+        },
+        "git": git_state(),
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Of this program and of all that it requires, by name."""
+    try:
+        required = requires("alphazero") or []
+    except PackageNotFoundError:  # a checkout that was never installed
+        required = ["torch", "deepspeed", "numpy", "pyarrow", "safetensors"]
+    found = {"alphazero": version_of("alphazero")}
+    for line in required:
+        name, version = re.split(r"[^\w.-]", line, maxsplit=1)[0], ""
+        if "extra ==" not in line:
+            version = version_of(name)
+        # What only other versions of Python need is not missing here.
+        if version and not (version == NOT_INSTALLED and ";" in line):
+            found[name] = version
+    return found
+
+
+def cuda_versions() -> dict[str, str]:
+    """What torch was built for, the driver, and packages of NVIDIA (NCCL, ...); "none" where absent."""
+    found = {"torch_built_for": _torch_cuda(), "driver": _driver()}
+    named = {
+        str(one.metadata["Name"]): one.version
+        for one in distributions()
+        if str(one.metadata["Name"]).startswith("nvidia-") and one.metadata["Name"] != "nvidia-ml-py"
+    }
+    nccl = next((version for name, version in named.items() if name.startswith("nvidia-nccl")), "none")
+    return {**found, "nccl": nccl, **dict(sorted(named.items()))}
+
+
+def _torch_cuda() -> str:
+    """`cuda` of torch/version.py, read without importing torch."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.origin:
+        return "none"
+    try:
+        tree = ast.parse((Path(spec.origin).parent / "version.py").read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return UNKNOWN
+    for node in tree.body:
+        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        value = getattr(node, "value", None)
+        is_it = any(isinstance(target, ast.Name) and target.id == "cuda" for target in targets)
+        if is_it and isinstance(value, ast.Constant):
+            return str(value.value or "none")
+    return "none"
+
+
+def _driver() -> str:
+    try:
+        import pynvml
+    except ImportError:
+        return UNKNOWN
+    try:
+        pynvml.nvmlInit()
+        try:
+            return str(pynvml.nvmlSystemGetDriverVersion())
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return "none"
+
+
+def _devices() -> list[dict[str, object]]:
+    try:
+        found = list_devices(device_files_present())
+    except LaunchError as error:
+        return [{"fault": str(error)}]
+    return [{"index": one.index, "name": one.name, "uuid": one.uuid, "mig": one.in_mig_mode} for one in found]
+
+
+def processor_name(path: Path = CPU_INFORMATION) -> str:
+    """As Linux tells it."""
+    return _cpu_information(path).get("model name", platform.machine())
+
+
+def instructions(path: Path = CPU_INFORMATION) -> list[str]:
+    """Those of INSTRUCTIONS that the processor has."""
+    told = _cpu_information(path)
+    flags = f"{told.get('flags', '')} {told.get('Features', '')}".split()
+    return [name for name in INSTRUCTIONS if name in flags]
+
+
+def _cpu_information(path: Path) -> dict[str, str]:
+    """Of the first processor."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def listening_ports(tables: tuple[Path, ...] = LISTENING_TABLES) -> list[int]:
+    """TCP ports on which something listens here, whatever the address."""
+    ports: set[int] = set()
+    for table in tables:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue  # no IPv6
+        for words in map(str.split, lines):
+            if words[3] == LISTENING:
+                ports.add(int(words[1].rpartition(":")[2], 16))
+    return sorted(ports)
+
+
+def _ephemeral_ports() -> list[int]:
+    try:
+        return [int(word) for word in EPHEMERAL_PORTS.read_text(encoding="ascii").split()]
+    except OSError:
+        return []
+
+
+def git_state() -> dict[str, object]:
+    """Commit and branch of the checkout, and the files that differ from it; "unknown" without git."""
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": git("rev-parse", "HEAD"),
+        "branch": git("rev-parse", "--abbrev-ref", "HEAD"),
+        "changed_files": [] if changes == UNKNOWN else [line.split()[-1] for line in changes.splitlines()],
+    }

@@ -1,0 +1,257 @@
+"""The health of this host as a whole: readings and findings, as a table and as JSON (docs/health.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import socket
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from alphazero.base.text import counted, table
+from alphazero.machine.findings import Finding, Severity, Thresholds, exit_status, shown, worst
+from alphazero.machine.judge import HostReading, judge_gpus, judge_host, judge_nvml, read_host
+from alphazero.machine.machine import device_files_present
+from alphazero.machine.nvml import (
+    Driver,
+    GpuReading,
+    NvmlUnusable,
+    open_nvml,
+    read_driver,
+    read_gpus,
+)
+
+FORMAT = "alphazero-health"
+VERSION = 1
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    """One host at one time (seconds since 1970).
+
+    hidden: devices CUDA_VISIBLE_DEVICES leaves out, read and not judged. gpus_asked: whether GPUs were looked
+    for at all.
+    """
+
+    host: str
+    time: float
+    driver: Driver | None
+    gpus: tuple[GpuReading, ...]
+    hidden: tuple[GpuReading, ...]
+    machine: HostReading
+    findings: tuple[Finding, ...]
+    gpus_asked: bool = True
+
+    def exit_status(self, *, strict: bool = False) -> int:
+        """2 with failures, else 0; with `strict` 1 where there are warnings."""
+        return exit_status(self.findings, strict=strict)
+
+    def faults(self) -> list[Finding]:
+        """Warnings and failures, the worst first."""
+        found = [finding for finding in self.findings if finding.severity >= Severity.WARN]
+        return sorted(found, key=lambda finding: -finding.severity)
+
+
+def check_this_host(
+    thresholds: Thresholds,
+    directory: Path,
+    device: str = "auto",
+    visible: str | None = None,
+    own_pids: Collection[int] | None = None,
+) -> HealthReport:
+    """Look at this host and judge it.
+
+    directory: where the run will be written. device: auto, cuda (a GPU must be there) or cpu (GPUs are not
+    asked). visible: CUDA_VISIBLE_DEVICES; devices it leaves out are read, but not judged. own_pids: processes
+    that may use the GPUs; by default this one, those above it and those below it.
+    """
+    host = socket.gethostname()
+    driver: Driver | None = None
+    gpus: tuple[GpuReading, ...] = ()
+    findings: list[Finding] = []
+    if device != "cpu":
+        present = device == "cuda" or device_files_present() or on_pci_bus()
+        try:
+            with open_nvml() as nvml:
+                driver, gpus = read_driver(nvml), read_gpus(nvml)
+        except NvmlUnusable as error:
+            findings.append(judge_nvml(error, host, present))
+        else:
+            findings.append(_count(host, len(gpus), present))
+    shown_gpus = tuple(gpu for gpu in gpus if is_visible(gpu, visible))
+    pids = family_of_this_process() if own_pids is None else own_pids
+    findings += judge_gpus(shown_gpus, thresholds.gpu, host, pids)
+    machine = read_host(directory)
+    findings += judge_host(machine, thresholds.host, host, len(shown_gpus))
+    hidden = tuple(gpu for gpu in gpus if gpu not in shown_gpus)
+    asked = device != "cpu"
+    return HealthReport(host, time.time(), driver, shown_gpus, hidden, machine, tuple(findings), asked)
+
+
+def _count(host: str, count: int, present: bool) -> Finding:
+    if count or not present:
+        return Finding(Severity.OK, host, "", "", "nvml", f"{count} GPUs", None, "")
+    advice = "the driver lists no device: see dmesg | grep -i nvidia, then reboot the host"
+    return Finding(Severity.FAIL, host, "", "", "nvml", "0 GPUs", "1 GPU", advice)
+
+
+def on_pci_bus() -> bool:
+    """True where the PCI bus shows an NVIDIA display or 3D controller, whether or not a driver is loaded."""
+    for device in PCI_DEVICES.glob("*"):
+        try:
+            vendor = (device / "vendor").read_text(encoding="ascii").strip()
+            kind = (device / "class").read_text(encoding="ascii").strip()
+        except OSError:
+            continue  # gone since it was listed
+        if vendor == "0x10de" and kind.startswith("0x03"):
+            return True
+    return False
+
+
+def is_visible(gpu: GpuReading, visible: str | None) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES (None: unset) lets a process use `gpu`, or a MIG device of it.
+
+    MIG UUIDs do not tell their GPU, so that they leave every device in.
+    """
+    if visible is None:
+        return True
+    entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
+    return any(
+        entry == str(gpu.index)
+        or (entry.startswith("GPU-") and gpu.uuid.startswith(entry))
+        or (entry.startswith("MIG-GPU-") and bool(gpu.uuid) and entry[4:].startswith(gpu.uuid))
+        or (entry.startswith("MIG-") and not entry.startswith("MIG-GPU-"))
+        for entry in entries
+    )
+
+
+def family_of_this_process() -> frozenset[int]:
+    """This process, those that started it and those it started."""
+    own = psutil.Process()
+    try:
+        return frozenset(process.pid for process in (own, *own.parents(), *own.children(recursive=True)))
+    except psutil.Error:  # one of them ended just now
+        return frozenset({own.pid, os.getppid()})
+
+
+def to_json(report: HealthReport, *, strict: bool = False) -> dict[str, object]:
+    """The schema of docs/health.md. strict: see HealthReport.exit_status."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "host": report.host,
+        "time": report.time,
+        "severity": worst(report.findings).word,
+        "exit_status": report.exit_status(strict=strict),
+        "kernel": platform.release(),
+        "driver": None if report.driver is None else dataclasses.asdict(report.driver),
+        "gpus": [_gpu_json(gpu, hidden=False) for gpu in report.gpus]
+        + [_gpu_json(gpu, hidden=True) for gpu in report.hidden],
+        "machine": dataclasses.asdict(report.machine),
+        "findings": [finding.to_json() for finding in report.findings],
+    }
+
+
+def _gpu_json(gpu: GpuReading, hidden: bool) -> dict[str, object]:
+    values = dataclasses.asdict(gpu)
+    return {**values, "unread": dict(gpu.unread), "lost": gpu.lost or None, "hidden": hidden}
+
+
+def to_table(report: HealthReport) -> str:
+    """For people: one line per device, the host, then what is wrong or unknown."""
+    lines = [f"{report.host}: {_verdict(report)}", ""]
+    if report.driver is not None:
+        lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")
+    if report.gpus:
+        head = ("device", "name", "util %", "memory GiB", "temp C", "power W", "links", "health")
+        lines += [*table([head, *(_gpu_row(gpu, report.findings) for gpu in report.gpus)]), ""]
+    elif report.driver is None and worst(_of_nvml(report)) is Severity.OK:
+        reason = "No NVIDIA GPU was found" if report.gpus_asked else "GPUs were not looked at (--device cpu)"
+        lines += [f"{reason}: only the host was checked.", ""]
+    if report.hidden:
+        names = ", ".join(gpu.device for gpu in report.hidden)
+        lines += [f"left out by CUDA_VISIBLE_DEVICES, read but not judged: {names}", ""]
+    lines += [_machine_line(report.machine), *_fault_lines(report)]
+    return "\n".join(lines)
+
+
+def _of_nvml(report: HealthReport) -> list[Finding]:
+    return [finding for finding in report.findings if finding.name == "nvml"]
+
+
+def _verdict(report: HealthReport) -> str:
+    severities = [finding.severity for finding in report.findings]
+    nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
+    said = ", ".join(
+        counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities
+    )
+    healthy = "not fit for training" if Severity.FAIL in severities else "fit for training"
+    return f"{healthy} ({said})" if said else healthy
+
+
+def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
+    def told(value: float | None) -> str:
+        return "?" if value is None else shown(round(value, 1))
+
+    used, total = (
+        None if size is None else size / GIB for size in (gpu.memory_used_bytes, gpu.memory_total_bytes)
+    )
+    links = "?"
+    if gpu.nvlinks is not None:
+        links = f"{sum(link.active for link in gpu.nvlinks)}/{len(gpu.nvlinks)}"
+    own = [finding for finding in findings if finding.device == gpu.device]
+    severity = worst(own)
+    return (
+        gpu.device,
+        (gpu.name or "?") + (" (MIG)" if gpu.mig_enabled else ""),
+        told(gpu.utilisation_percent),
+        f"{told(used)}/{told(total)}",
+        told(gpu.temperature_c),
+        f"{told(gpu.power_w)}/{told(gpu.power_limit_w)}",
+        links,
+        severity.word if severity >= Severity.WARN else Severity.OK.word,
+    )
+
+
+def _machine_line(machine: HostReading) -> str:
+    shm = "?" if machine.shm_free is None else f"{machine.shm_free / GIB:.1f}"
+    return (
+        f"host: {counted(machine.cores, 'core')}, load {machine.load:.1f} in the last minute; memory "
+        f"{machine.memory_available / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB available; disk of "
+        f"{machine.directory} {machine.disk_free / GIB:.1f} GiB free; /dev/shm {shm} GiB free; at most "
+        f"{counted(machine.open_files, 'open file')} per process"
+    )
+
+
+def _against_limit(finding: Finding) -> str:
+    value = "?" if finding.value is None else shown(finding.value)
+    return value if finding.threshold is None else f"{value} (limit {shown(finding.threshold)})"
+
+
+def _fault_lines(report: HealthReport) -> list[str]:
+    """Faults, one per line; unknowns one line per device."""
+    rows = [
+        (
+            finding.severity.word,
+            finding.device or "host",
+            finding.name,
+            _against_limit(finding),
+            finding.advice,
+        )
+        for finding in report.faults()
+    ]
+    unknown: dict[tuple[str, str], list[str]] = {}
+    for finding in report.findings:
+        if finding.severity is Severity.UNKNOWN:
+            unknown.setdefault((finding.device or "host", finding.advice), []).append(finding.name)
+    rows += [
+        ("unknown", device, ", ".join(names), "?", advice) for (device, advice), names in unknown.items()
+    ]
+    return ["", *table(rows)] if rows else []

@@ -1,0 +1,292 @@
+"""Who writes to a directory: one process at a time, by a lock that the kernel frees when its holder ends.
+
+The lock is flock(2) on a file of the directory, which also says who holds it. Readers need none. Where the
+file system knows no locks, the file alone is the lock: it is stale once its process is gone, which only its
+own host can tell (by boot id and pid).
+
+One import at a time: an advisory lock on a file, which the kernel frees whatever becomes of its holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from alphazero.base.errors import BusyError, DataError
+from alphazero.machine.processes import boot_id, pid_namespace, process_started
+
+LOCK_FILE = ".alphazero.lock"
+HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
+# How long a restart waits for what is left of the start before it.
+ORPHAN_WAIT_S = 60.0
+POLL_S = 0.1
+# Somebody who only looks (`holder_of`) is in the way for a moment; who has just locked has yet to sign.
+GLANCE_S = 1.0
+LARGEST_RECORD_BYTES = 4096
+# What open(2) or flock(2) says where a file system has no locks, or its lock server does not answer.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that writes to a directory.
+
+    started: its start in clock ticks since the boot, so that a pid used again is not taken for it. since: the
+    wall clock in words, for people only.
+    """
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+    purpose: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}"
+
+    def is_gone(self) -> bool:
+        """True where this host can tell that the process has ended."""
+        if self.host != socket.gethostname() or (
+            self.boot == boot_id() and self.namespace != pid_namespace()
+        ):
+            return False
+        return self.boot != boot_id() or process_started(self.pid) != self.started
+
+
+# Of a lock that is held and does not say by whom.
+UNKNOWN = Holder("an unknown host", "", "", 0, 0, "writing", "an unknown time")
+
+
+def this_process(purpose: str) -> Holder:
+    """The Holder that this process is."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    started = process_started(os.getpid())
+    return Holder(socket.gethostname(), boot_id(), pid_namespace(), os.getpid(), started, purpose, since)
+
+
+class DirectoryLock:
+    """Held from acquire() to release() or the end of the process."""
+
+    def __init__(self, directory: Path, descriptor: int, held: Path | None) -> None:
+        self.directory = directory
+        self._descriptor = descriptor
+        self._held = held
+
+    @classmethod
+    def acquire(cls, directory: Path, purpose: str, say: Say, wait_s: float = 0.0) -> DirectoryLock:
+        """Lock `directory`, which exists; wait `wait_s` at most for another process to let go.
+
+        purpose: what this process does there, as others are told ("training"). say: told when it waits, and
+        when the file system has no locks. Raises BusyError naming the process that holds it; OSError where
+        the directory cannot be written.
+        """
+        started = time.monotonic()
+        told = False
+        while True:
+            lock = cls._try(directory, purpose, say)
+            if lock is not None:
+                return lock
+            holder = holder_of(directory)
+            waited_s = time.monotonic() - started
+            if holder in (None, UNKNOWN) and waited_s < GLANCE_S:
+                time.sleep(POLL_S / 10)
+                continue
+            who = str(holder) if holder else "another process"
+            if waited_s >= wait_s:
+                raise BusyError(
+                    f"{directory}: in use ({who}); expected one writer: wait for it to end, or use "
+                    "another directory"
+                )
+            if not told:
+                say(f"{directory}: waiting up to {wait_s:.0f} s for {who} to end")
+                told = True
+            time.sleep(POLL_S)
+
+    @classmethod
+    def _try(cls, directory: Path, purpose: str, say: Say) -> DirectoryLock | None:
+        path = directory / LOCK_FILE
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in NO_LOCKS:
+                raise
+            return cls._try_without_locks(directory, purpose, say)
+        if not _has_the_name(descriptor, path):  # withdrawn between our two calls: it would hold off nobody
+            os.close(descriptor)
+            return cls._try(directory, purpose, say)
+        content = record_of(purpose)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, content, 0)
+        return cls(directory, descriptor, None)
+
+    @classmethod
+    def _try_without_locks(cls, directory: Path, purpose: str, say: Say) -> DirectoryLock | None:
+        """A file that only one process can make; left by one that is gone, it is taken away first."""
+        path = directory / HELD_FILE
+        _take_away_if_stale(path)
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return None
+        os.write(descriptor, record_of(purpose))
+        os.close(descriptor)
+        say(
+            f"{directory}: its file system has no locks; {HELD_FILE} stands for one: remove it if its "
+            "process on another host has died"
+        )
+        return cls(directory, -1, path)
+
+    def withdraw(self) -> None:
+        """Let go and remove the lock's file, so that nothing tells of a start that came to nothing."""
+        if self._descriptor >= 0:
+            (self.directory / LOCK_FILE).unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let go; the file stays."""
+        if self._held is not None:
+            self._held.unlink(missing_ok=True)
+            self._held = None
+        if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> DirectoryLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def holder_of(directory: Path) -> Holder | None:
+    """Who holds the lock of `directory` now, None where nobody does or it cannot be told."""
+    held = read_holder(directory / HELD_FILE)
+    if held is not None and not held.is_gone():
+        return held
+    path = directory / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # A shared lock of a moment: it only fails where somebody holds the exclusive one.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return read_holder(path) or UNKNOWN
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _take_away_if_stale(path: Path) -> None:
+    """Remove what a dead process left. Two may try at a time: what one moves aside, it looks at again."""
+    holder = read_holder(path)
+    if holder is None or not holder.is_gone():
+        return
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError, FileExistsError):
+        path.rename(aside)
+        if read_holder(aside) != holder:  # another process was faster, and this is its new lock
+            os.link(aside, path)
+    aside.unlink(missing_ok=True)
+
+
+def _has_the_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def record_of(purpose: str) -> bytes:
+    """This process as a lock file names it, for `read_holder`."""
+    return (json.dumps(asdict(this_process(purpose))) + "\n").encode()
+
+
+def read_holder(path: Path) -> Holder | None:
+    """The process that a file names; None where there is no such file, or nothing of ours in it."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(LARGEST_RECORD_BYTES))
+        numbers = {name: int(told[name]) for name in ("pid", "started")}
+        words = {name: str(told[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}
+        return Holder(**numbers, **words)  # type: ignore[arg-type]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):  # of anybody
+        return None
+
+
+class ImportLock:
+    """Held while its block runs. Without `wait`, raises DataError where another process holds it."""
+
+    def __init__(self, path: Path, *, wait: bool, marker: bytes = b"") -> None:
+        """marker: content of the file, which says whose it is."""
+        self._path = path
+        self._marker = marker
+        self._wait = wait
+        self._descriptor = -1
+
+    def __enter__(self) -> ImportLock:
+        try:
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o666)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if self._wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            self._close()
+            raise DataError(f"{self._path.parent}: another import is at work here") from error
+        except FileNotFoundError:
+            self._close()  # the other import finished just now: is_current() says so
+        except OSError as error:
+            self._close()
+            raise DataError(f"{self._path}: cannot lock: {error.strerror}") from error
+        self._mark()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def is_current(self) -> bool:
+        """False if the file was removed while this process waited: then the lock holds off nobody."""
+        if self._descriptor < 0:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _mark(self) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            os.pwrite(self._descriptor, self._marker, 0)
+        except OSError as error:
+            self._close()
+            raise DataError(f"{self._path}: cannot write: {error.strerror}") from error
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,195 @@
+"""Memory of this host as a training process may use it: what is left, and whether that is little.
+
+Where freed memory goes: back to the kernel, or to the process's next allocation.
+
+Control groups: what the kernel allows this process of memory and processors (versions 1 and 2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path("/")
+# A group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
+NO_LIMIT = 1 << 60
+
+
+def memory_limits(root: Path = ROOT) -> Iterator[tuple[int, int]]:
+    """(limit, used) in bytes of every group with a limit of memory that holds this process.
+
+    Files that the kernel keeps in memory do not count as used. root: where /proc and /sys are found.
+    """
+    for path in _groups("memory", root):
+        v2 = (path / "memory.max").exists()
+        names = ("memory.max", "memory.current") if v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        limit, used = (_read_number(path / name) for name in names)
+        if limit is not None and used is not None and limit < NO_LIMIT:
+            yield limit, max(0, used - _page_cache(path / "memory.stat", "" if v2 else "total_"))
+
+
+def processor_quota(root: Path = ROOT) -> float | None:
+    """Processors that this process may keep busy by the tightest of its groups, None without a limit."""
+    quotas = [quota for path in _groups("cpu", root) if (quota := _quota_of(path)) is not None]
+    return min(quotas, default=None)
+
+
+def _quota_of(group: Path) -> float | None:
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota_us, period_us = (_read_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    # Version 1 says -1 where there is no limit.
+    return quota_us / period_us if quota_us and period_us and quota_us > 0 else None
+
+
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """Directories of the groups that hold this process, from its own up to the outermost.
+
+    In a container the path of /proc/self/cgroup may be the host's and not be mounted: then the mount
+    itself is the container's own group.
+    """
+    mount = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" and not controllers:
+                # Beside groups of version 1, version 2 has a mount of its own.
+                top = mount / "unified" if (mount / "unified").is_dir() else mount
+            elif controller in controllers.split(","):
+                top = next(
+                    (mount / name for name in (controller, controllers) if (mount / name).is_dir()), mount
+                )
+            else:
+                continue
+            inside = top / path.lstrip("/")
+            yield from (group for group in (inside, *inside.parents) if group.is_relative_to(top))
+
+
+def _page_cache(stat: Path, prefix: str) -> int:
+    """Bytes of files kept in memory: the kernel gives them back when asked (as MemAvailable counts)."""
+    kept = (f"{prefix}active_file", f"{prefix}inactive_file")
+    with contextlib.suppress(OSError, ValueError):
+        pairs = (line.split(" ", 1) for line in stat.read_text(encoding="ascii").splitlines())
+        return sum(int(value) for name, value in pairs if name in kept)
+    return 0
+
+
+def _read_number(path: Path) -> int | None:
+    """The number a file of the kernel holds; None where it holds none ("max") or is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+# Below this share of the total, allocations begin to push out the page cache that feeds the loader.
+LOW_SHARE = 0.10
+# Below this the kernel is about to end a process, most likely a rank.
+CRITICAL_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class MemoryState:
+    """Memory of a host at one moment, in bytes; total and available as the tightest limit allows."""
+
+    host: str
+    available_bytes: int
+    total_bytes: int
+    rss_bytes: int
+    low_share: float = LOW_SHARE
+    critical_share: float = CRITICAL_SHARE
+
+    @property
+    def is_low(self) -> bool:
+        """True below low_share of the total."""
+        return self.available_bytes < self.low_share * self.total_bytes
+
+    @property
+    def is_critical(self) -> bool:
+        """True below critical_share of the total."""
+        return self.available_bytes < self.critical_share * self.total_bytes
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """For the metrics."""
+        return {"available_bytes": float(self.available_bytes), "rss_bytes": float(self.rss_bytes)}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.host}: {_gib(self.available_bytes)} of {_gib(self.total_bytes)} host memory available, "
+            f"this rank holds {_gib(self.rss_bytes)}"
+        )
+
+
+class HostMemory:
+    """Watches the memory of the host and of the control groups this process is in.
+
+    root: where /proc and /sys are found. virtual_memory: psutil's, for `available` and `total`.
+    rss_bytes: resident memory of this process. low_share, critical_share: see MemoryState.
+    """
+
+    def __init__(
+        self,
+        root: Path = ROOT,
+        virtual_memory: Callable[[], Any] = psutil.virtual_memory,
+        rss_bytes: Callable[[], int] | None = None,
+        host: str = "",
+        low_share: float = LOW_SHARE,
+        critical_share: float = CRITICAL_SHARE,
+    ) -> None:
+        self._root = root
+        self._virtual_memory = virtual_memory
+        self._rss_bytes = rss_bytes or resident_bytes
+        self._host = host or socket.gethostname()
+        self._low_share = low_share
+        self._critical_share = critical_share
+
+    def check(self) -> MemoryState:
+        """The state now; reads a few files of the kernel, well under a millisecond."""
+        memory = self._virtual_memory()
+        available, total = int(memory.available), int(memory.total)
+        for limit, used in memory_limits(self._root):
+            total = min(total, limit)
+            available = min(available, max(0, limit - used))
+        return MemoryState(
+            self._host, available, total, self._rss_bytes(), self._low_share, self._critical_share
+        )
+
+
+def resident_bytes() -> int:
+    """Memory of this process that lies in RAM."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+LARGEST_MAPPED = 32 << 20  # the most that every glibc takes as M_MMAP_THRESHOLD
+NEVER = -1
+
+
+def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
+    """Have glibc keep blocks of up to 32 MiB that are freed, for what is allocated next.
+
+    A training step on a CPU frees its tensors and allocates the same ones in the next step. The kernel would
+    map and zero their pages each time, which is up to a fifth of the step (docs/performance.md). False where
+    the C library is another one, or `environment` has settings of malloc: those are left alone.
+    """
+    if any(name.startswith("MALLOC_") for name in environment) or "malloc" in environment.get(
+        "GLIBC_TUNABLES", ""
+    ):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST_MAPPED)) and bool(mallopt(M_TRIM_THRESHOLD, NEVER))

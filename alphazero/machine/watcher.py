@@ -1,0 +1,390 @@
+"""Health during training: figures for metrics, faults to the log once each, on a thread of its own.
+
+How the GPUs of this host are used, added up from readings by what the job was doing meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from alphazero.machine.findings import Finding, Severity, Thresholds
+from alphazero.machine.health import is_visible, on_pci_bus
+from alphazero.machine.judge import (
+    MIB,
+    HostReading,
+    Judge,
+    describe,
+    judge_host,
+    judge_nvml,
+    judge_state,
+    judge_xid,
+    read_host,
+)
+from alphazero.machine.machine import device_files_present
+from alphazero.machine.nvml import GpuReading, NvmlUnusable, open_nvml, read_gpus, read_usage
+
+GIB = 1 << 30
+MOST_READINGS = 3600  # kept per GPU until they are taken: an hour at one per second
+
+
+class Doing(Enum):
+    """What the readings are kept apart by. OTHER: nothing that a GPU has to be busy for."""
+
+    TRAINING = "training"
+    SELF_PLAY = "self-play"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class GpuUsage:
+    """One GPU over a stretch of time; a figure is nan where the driver did not tell it.
+
+    utilisation_percent and power_w are means of the readings, memory_used_gib and temperature_c the largest.
+    """
+
+    index: int
+    uuid: str
+    utilisation_percent: float
+    memory_used_gib: float
+    temperature_c: float
+    power_w: float
+
+
+class UsageMeter:
+    """Takes readings from the thread that watches the host and gives their sums to the one that trains."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._doing = Doing.TRAINING
+        self._readings: dict[Doing, dict[int, deque[GpuReading]]] = {doing: {} for doing in Doing}
+
+    @contextlib.contextmanager
+    def doing(self, what: Doing) -> Iterator[None]:
+        """Readings made within the block are those of `what`."""
+        before, self._doing = self._doing, what
+        try:
+            yield
+        finally:
+            self._doing = before
+
+    def add(self, gpus: Iterable[GpuReading]) -> None:
+        """One reading of each GPU; those that do not answer count for nothing."""
+        doing = self._doing
+        if doing is Doing.OTHER:
+            return
+        with self._lock:
+            for gpu in gpus:
+                if not gpu.lost:
+                    kept = self._readings[doing].setdefault(gpu.index, deque(maxlen=MOST_READINGS))
+                    kept.append(gpu)
+
+    def take(self, what: Doing) -> tuple[GpuUsage, ...]:
+        """The GPUs read since the last call for `what`, by index; none where no reading was made."""
+        with self._lock:
+            readings, self._readings[what] = self._readings[what], {}
+        return tuple(_usage(list(readings[index])) for index in sorted(readings))
+
+
+def _usage(readings: list[GpuReading]) -> GpuUsage:
+    def told(values: Iterable[float | None]) -> list[float]:
+        return [float(value) for value in values if value is not None] or [math.nan]
+
+    utilisation = told(gpu.utilisation_percent for gpu in readings)
+    power = told(gpu.power_w for gpu in readings)
+    return GpuUsage(
+        index=readings[-1].index,
+        uuid=readings[-1].uuid,
+        utilisation_percent=sum(utilisation) / len(utilisation),
+        memory_used_gib=max(told(gpu.memory_used_bytes for gpu in readings)) / GIB,
+        temperature_c=max(told(gpu.temperature_c for gpu in readings)),
+        power_w=sum(power) / len(power),
+    )
+
+
+# By name as TensorBoard shows it: gpu0/temperature_c, host/memory_available_gib.
+Figures = Mapping[str, float]
+
+EVENT_WAIT_MS = 250
+STOP_S = 5.0
+# Findings of a host that a running job makes itself: it is what loads the cores and takes the memory.
+OWN_DOING = ("load_per_core", "cores_per_gpu", "clock")
+# Little of these is a warning before a start. During one the alarms of all hosts judge how it develops
+# (training/alarms), and what is left here are failures.
+JUDGED_BY_ALARMS = ("disk_free_mib", "memory_available_mib")
+
+
+class HealthWatcher:
+    """Looks at this host every `interval_s` while a job runs; one per host, on local rank 0.
+
+    report: gets the figures of each look, called on the watcher's thread. say: gets each fault
+    once. device and visible as in check_this_host. meter: gets how the GPUs are used at each look,
+    and every `usage_interval_s` in between. Whatever goes wrong here is such a line too and never reaches
+    the job.
+    """
+
+    def __init__(
+        self,
+        interval_s: float,
+        report: Callable[[Figures], None],
+        say: Callable[[Finding], None],
+        *,
+        thresholds: Thresholds,
+        directory: Path,
+        device: str = "auto",
+        visible: str | None = None,
+        meter: UsageMeter | None = None,
+        usage_interval_s: float = 1.0,
+    ) -> None:
+        self._meter = meter
+        self._usage_interval_s = usage_interval_s
+        self._interval_s = interval_s
+        self._report = report
+        self._say = say
+        self._thresholds = thresholds
+        self._directory = directory
+        self._device = device
+        self._visible = visible
+        self._host = socket.gethostname()
+        self._said: set[tuple[str, str, Severity]] = set()
+        self._known: dict[int, GpuReading] = {}
+        self._replays: dict[int, tuple[float, int]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with a first look at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that hangs in the driver is left behind (the thread is a daemon)."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def _run(self) -> None:
+        try:
+            with ExitStack() as stack:
+                nvml = self._open(stack)
+                events = _XidEvents(nvml, stack) if nvml is not None else None
+                while not self._stopping.is_set():
+                    self._guarded(lambda: self._look(nvml))
+                    self._wait(nvml, events)
+        except Exception as error:
+            self._tell(self._of_watcher(error))
+
+    def _open(self, stack: ExitStack) -> Any:  # noqa: ANN401 - pynvml has no types
+        """NVML, or None on a host without a GPU."""
+        if self._device == "cpu":
+            return None
+        try:
+            return stack.enter_context(open_nvml())
+        except NvmlUnusable as error:
+            present = self._device == "cuda" or device_files_present() or on_pci_bus()
+            self._tell(judge_nvml(error, self._host, present))
+            return None
+
+    def _look(self, nvml: Any) -> None:  # noqa: ANN401
+        gpus = read_gpus(nvml) if nvml is not None else ()
+        gpus = tuple(self._with_identity(gpu) for gpu in gpus)
+        gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self._visible))
+        machine = read_host(self._directory)
+        for finding in self._judge(gpus, machine):
+            self._tell(finding)
+        if self._meter:
+            self._meter.add(gpus)
+        self._report(figures_of(gpus, machine))
+
+    def _read_usage(self, nvml: Any, meter: UsageMeter) -> None:  # noqa: ANN401
+        known = [gpu for gpu in self._known.values() if is_visible(gpu, self._visible)]
+        meter.add([replace(read_usage(nvml, gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
+
+    def _with_identity(self, gpu: GpuReading) -> GpuReading:
+        """A lost device with the UUID and name it had."""
+        known = self._known.get(gpu.index)
+        if known is None or gpu.uuid:
+            self._known[gpu.index] = known = gpu
+        return replace(gpu, uuid=gpu.uuid or known.uuid, name=gpu.name or known.name)
+
+    def _judge(self, gpus: tuple[GpuReading, ...], machine: HostReading) -> list[Finding]:
+        findings = judge_host(machine, self._thresholds.host, self._host, num_gpus=0)
+        findings = [finding for finding in findings if finding.name not in OWN_DOING]
+        findings = [
+            finding
+            for finding in findings
+            if finding.name not in JUDGED_BY_ALARMS or finding.severity >= Severity.FAIL
+        ]
+        any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
+        family = _job_of_this_process()
+        for gpu in gpus:
+            judge = Judge(gpu, self._host)
+            if judge_state(judge, gpu, self._thresholds.gpu, any_link):
+                self._judge_replays(judge, gpu)
+                self._judge_foreign(judge, gpu, family)
+            findings += judge.findings
+        return findings
+
+    def _judge_replays(self, judge: Judge, gpu: GpuReading) -> None:
+        if gpu.pcie_replays is None:
+            return
+        now = time.monotonic()
+        since, before = self._replays.setdefault(gpu.index, (now, gpu.pcie_replays))
+        if now - since < 60:
+            return
+        self._replays[gpu.index] = (now, gpu.pcie_replays)
+        judge.at_most(
+            "pcie_replays_per_minute",
+            round((gpu.pcie_replays - before) * 60 / (now - since), 1),
+            self._thresholds.gpu.pcie_replays_per_minute_warn,
+            Severity.WARN,
+            "the PCIe link is noisy: reseat the device, check risers",
+        )
+
+    def _judge_foreign(self, judge: Judge, gpu: GpuReading, family: frozenset[int]) -> None:
+        """Processes beside the job. One we cannot see may be a rank itself: PIDs of another namespace."""
+        foreign = [process for process in gpu.processes or () if process.name and process.pid not in family]
+        judge.at_most(
+            "others_memory_mib",
+            sum(process.memory_bytes or 0 for process in foreign) // MIB,
+            self._thresholds.gpu.others_memory_mib_warn,
+            Severity.WARN,
+            f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
+        )
+
+    def _wait(self, nvml: Any, events: _XidEvents | None) -> None:  # noqa: ANN401
+        """Until the next look; Xid events that arrive are told at once, and usage is read meanwhile."""
+        meter = self._meter if nvml is not None else None
+        until = time.monotonic() + self._interval_s
+        next_usage = time.monotonic() + self._usage_interval_s
+        while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
+            if meter and (left := min(left, next_usage - time.monotonic())) <= 0:
+                self._guarded(lambda: self._read_usage(nvml, meter))
+                next_usage = time.monotonic() + self._usage_interval_s
+            elif events is None or not events.open:
+                self._stopping.wait(left)
+            else:
+                self._guarded(lambda: self._take_event(events, left))
+
+    def _take_event(self, events: _XidEvents, left_s: float) -> None:
+        event = events.next(min(EVENT_WAIT_MS, int(left_s * 1000) + 1))
+        if event is not None:
+            index, xid = event
+            gpu = self._known.get(index, GpuReading(index))
+            if is_visible(gpu, self._visible):
+                self._tell(judge_xid(xid, gpu, self._thresholds.gpu, self._host))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Do it; an exception becomes one finding."""
+        try:
+            action()
+        except Exception as error:
+            self._tell(self._of_watcher(error))
+            self._stopping.wait(EVENT_WAIT_MS / 1000)  # a fault that comes at once must not spin
+
+    def _of_watcher(self, error: Exception) -> Finding:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        advice = "health is not fully watched; the job goes on"
+        return Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice)
+
+    def _tell(self, finding: Finding) -> None:
+        """Faults, and what keeps the watcher from watching, once each."""
+        if finding.severity < Severity.WARN and finding.name not in ("watcher", "nvml"):
+            return
+        key = (finding.device, finding.name, finding.severity)
+        if finding.severity is Severity.OK or key in self._said:
+            return
+        self._said.add(key)
+        try:
+            self._say(finding)
+        except Exception:
+            # Nobody is left to tell: without a log the watcher ends, the job goes on.
+            self._stopping.set()
+
+
+class _XidEvents:
+    """Xid events of all GPUs; `open` is False where the driver does not offer them."""
+
+    def __init__(self, nvml: Any, stack: ExitStack) -> None:  # noqa: ANN401
+        self._nvml = nvml
+        self._index_of: dict[int | None, int] = {}
+        self.open = False
+        try:
+            self._events = nvml.nvmlEventSetCreate()
+            stack.callback(nvml.nvmlEventSetFree, self._events)
+            for index in range(nvml.nvmlDeviceGetCount()):
+                self._register(index)
+        except nvml.NVMLError:
+            return  # without events the figures are still watched
+
+    def _register(self, index: int) -> None:
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
+                return
+            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
+        except nvml.NVMLError:
+            return  # this device offers none (MIG, old devices), or is lost and told as such
+        self._index_of[_address(handle)] = index
+        self.open = True
+
+    def next(self, timeout_ms: int) -> tuple[int, int] | None:
+        """(GPU index, Xid) of an event, or None after `timeout_ms`."""
+        nvml = self._nvml
+        try:
+            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
+        except nvml.NVMLError_Timeout:
+            return None
+        except nvml.NVMLError:
+            self.open = False
+            raise
+        return self._index_of.get(_address(data.device), -1), int(data.eventData)
+
+
+def _address(handle: Any) -> int | None:  # noqa: ANN401
+    """Where a handle points; handles of one device are equal pointers."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _job_of_this_process() -> frozenset[int]:
+    """The processes of this job here: those our parent (the agent) started, and all above us."""
+    own = psutil.Process()
+    try:
+        above = own.parents()
+        siblings = above[0].children(recursive=True) if above else own.children(recursive=True)
+        return frozenset(process.pid for process in (own, *above, *siblings))
+    except psutil.Error:
+        return frozenset({own.pid})
+
+
+def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:
+    """What is told of a look: gpuN/... for each GPU, host/...; what was not read is left out."""
+    figures: dict[str, float] = {
+        "host/memory_available_gib": machine.memory_available / GIB,
+        "host/swap_used_gib": machine.swap_used / GIB,
+        "host/load": machine.load,
+        "host/disk_free_gib": machine.disk_free / GIB,
+    }
+    for gpu in gpus:
+        used = gpu.memory_used_bytes
+        told = {
+            "utilisation_percent": gpu.utilisation_percent,
+            "memory_used_gib": None if used is None else used / GIB,
+            "temperature_c": gpu.temperature_c,
+            "power_w": gpu.power_w,
+        }
+        figures |= {f"{gpu.device}/{name}": float(value) for name, value in told.items() if value is not None}
+    return figures

@@ -1,0 +1,113 @@
+"""A match of two players of this process: batched, from many openings, each opening with either side.
+
+The results of a match so far: of each two players, by pairs of games.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from alphazero.measure.elo import MatchScore, Sprt
+from alphazero.play.matches.conduct import Conditions, Conductor
+from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.openings import Opening
+from alphazero.play.matches.players import InProcess, Player, without_values
+
+
+class Scoreboard:
+    """Takes in games in any order."""
+
+    def __init__(self) -> None:
+        # By (lower, higher) player and pair: 1, 0, -1 for each game that the lower one won, drew, lost.
+        self._results: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._endings: Counter[tuple[int, str]] = Counter()
+        self.games = 0
+
+    def add(self, game: FinishedGame) -> None:
+        """Count a game."""
+        pairing = game.pairing
+        for_first = round(2 * game.points) - 1
+        low, high = sorted((pairing.first, pairing.second))
+        self._results[low, high][pairing.pair].append(for_first if pairing.first == low else -for_first)
+        self.games += 1
+        if game.points != 0.5:
+            loser = pairing.second if game.points else pairing.first
+            self._endings[loser, game.ending.value] += 1
+
+    @property
+    def met(self) -> list[tuple[int, int]]:
+        """Who has met whom, the lower number first."""
+        return sorted(self._results)
+
+    def losses(self, player: int) -> dict[str, int]:
+        """How often the player lost by each ending."""
+        return {ending: count for (loser, ending), count in self._endings.items() if loser == player}
+
+    def score(self, player: int, other: int) -> MatchScore:
+        """All games of the two, for `player`."""
+        score = _score(self._results[min(player, other), max(player, other)].values())
+        return score if player < other else score.reversed()
+
+    def total(self, player: int) -> MatchScore:
+        """All games of the player."""
+        total = MatchScore(0, 0, 0)
+        for low, high in self.met:
+            if player in (low, high):
+                total += self.score(player, high if player == low else low)
+        return total
+
+    def in_order(self, player: int, other: int) -> MatchScore:
+        """The pairs that are complete, up to the first one that is not.
+
+        A test that looked at whatever ends first would see short games first, and those are no fair sample.
+        """
+        pairs = self._results[min(player, other), max(player, other)]
+        complete: list[list[int]] = []
+        while len(pairs.get(len(complete), ())) == 2:
+            complete.append(pairs[len(complete)])
+        score = _score(complete)
+        return score if player < other else score.reversed()
+
+
+def _score(pairs: Iterable[list[int]]) -> MatchScore:
+    """Of games by pairs; a pair of one game counts as a game alone."""
+    games: Counter[int] = Counter()
+    points: Counter[int] = Counter()  # -2 to 2
+    for results in pairs:
+        games.update(results)
+        if len(results) == 2:
+            points[sum(results)] += 1
+    return MatchScore(
+        games[1], games[0], games[-1], (points[-2], points[-1], points[0], points[1], points[2])
+    )
+
+
+LANES_OF_TEST = 64  # more games side by side would be played in vain when the test is decided
+
+
+def play_match(
+    game: str,
+    first: Player,
+    second: Player,
+    openings: Sequence[Opening],
+    *,
+    max_plies: int = 512,
+    test: Sprt | None = None,
+) -> MatchScore:
+    """Both players from every opening with either side: two games per opening, until `test` is decided.
+
+    Games are played side by side, so that their positions share batches: all at once, with a test
+    LANES_OF_TEST of them. Games longer than max_plies are drawn.
+    """
+    board = Scoreboard()
+
+    def on_game(over: FinishedGame) -> bool:
+        board.add(over)
+        return test is None or test.decide(board.in_order(0, 1).pairs) == "continue"
+
+    lanes = LANES_OF_TEST if test else max(1, 2 * len(openings))
+    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=lanes)
+    players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
+    Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
+    return board.in_order(0, 1) if test else board.score(0, 1)

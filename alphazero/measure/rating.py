@@ -1,0 +1,339 @@
+"""Ratings of all players of a tournament from their games: Bradley-Terry, a draw being half a win.
+
+The expected points of i against j are 1 / (1 + 10^((r_j - r_i) / 400)); the ratings are those of maximum
+likelihood (Bradley and Terry 1952; Hunter 2004) with a wide normal prior around the mean of the field, which
+keeps those finite who won or lost every game. Intervals are those of the likelihood's curvature, scaled by
+how much the points of pairs really vary (quasi-likelihood: McCullagh and Nelder 1989, 9.2): draws and
+reversed pairs vary less than coins.
+
+The rating of one player by games against opponents of known ratings, chosen near the present estimate.
+
+The ladder: fixed opponents of known ratings, and where each is found on this machine.
+
+Ratings of a run's checkpoints, in its ratings.jsonl, a JSON object a line; the best is marked best-elo.
+
+`alphazero rate RUN --checkpoints` makes them, on one ladder for all; training itself measures no Elo.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from alphazero.base.errors import CheckpointError
+from alphazero.base.files import cut_unfinished_line
+from alphazero.base.section import read_toml
+from alphazero.measure.elo import ENOUGH_PAIRS, Z_95, MatchScore
+from alphazero.network.weights.open_network import weights_of_checkpoint
+from alphazero.network.weights.weights import best_weights_file_name, write_weights
+from alphazero.run import checkpoint_files as files
+from alphazero.run.directory import RunDirectory
+
+# Shapes: P players, K meetings of two players.
+
+ELO_PER_UNIT = 400 / math.log(10)
+PRIOR_ELO = 1000.0  # standard deviation
+ROUNDS = 200  # of Newton's method, which needs some ten
+LONGEST_STEP = 2.0  # in natural units (347 Elo): far from the solution the method would jump
+CLOSE_ENOUGH = 1e-9
+DISPERSION = (0.2, 2.0)  # what is believed of an estimate from few surprising games
+
+
+@dataclass(frozen=True)
+class Rating:
+    """Elo above the mean of the field, with the ends of its 95 % interval."""
+
+    elo: float
+    low: float
+    high: float
+
+
+def ratings(num_players: int, scores: Mapping[tuple[int, int], MatchScore]) -> list[Rating]:
+    """scores: of the first of each two players who met."""
+    met = [pair for pair, score in scores.items() if score.games]
+    sides_KP = np.zeros((len(met), num_players))
+    for row, (first, second) in enumerate(met):
+        sides_KP[row, first], sides_KP[row, second] = 1, -1
+    games_K = np.array([scores[pair].games for pair in met], np.float64)
+    points_K = np.array([scores[pair].share * scores[pair].games for pair in met])
+    strength_P = np.zeros(num_players)
+    for _ in range(ROUNDS):
+        slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+        step_P = np.linalg.solve(curve_PP, slope_P)
+        strength_P += np.clip(step_P, -LONGEST_STEP, LONGEST_STEP)
+        if np.abs(step_P).max() < CLOSE_ENOUGH:
+            break
+    _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+    from_mean_PP = np.eye(num_players) - 1 / num_players
+    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
+    spread = _dispersion([scores[pair] for pair in met], expected_K, num_players)
+    variance_P = spread * np.diag(from_mean_PP @ np.linalg.inv(curve_PP) @ from_mean_PP)
+    elo_P, half_P = ELO_PER_UNIT * strength_P, ELO_PER_UNIT * Z_95 * np.sqrt(variance_P)
+    return [
+        Rating(float(elo), float(elo - half), float(elo + half))
+        for elo, half in zip(elo_P, half_P, strict=True)
+    ]
+
+
+def _likelihood(
+    strength_P: npt.NDArray[np.float64],
+    sides_KP: npt.NDArray[np.float64],
+    games_K: npt.NDArray[np.float64],
+    points_K: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
+    precision = (ELO_PER_UNIT / PRIOR_ELO) ** 2
+    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
+    slope_P = sides_KP.T @ (points_K - games_K * expected_K) - precision * strength_P
+    weight_K = games_K * expected_K * (1 - expected_K)
+    curve_PP = (sides_KP.T * weight_K) @ sides_KP + precision * np.eye(len(strength_P))
+    return slope_P, curve_PP
+
+
+def _dispersion(met: list[MatchScore], expected_K: npt.NDArray[np.float64], num_players: int) -> float:
+    """The pairs' variance as a share of that of two coins each; 1 while there are few pairs."""
+    pairs = sum(sum(score.pairs) for score in met)
+    if pairs < ENOUGH_PAIRS + num_players:
+        return 1.0
+    squares = 0.0
+    for score, expected in zip(met, expected_K, strict=True):
+        for place, count in enumerate(score.pairs):
+            squares += count * (place / 2 - 2 * expected) ** 2 / (2 * expected * (1 - expected))
+    low, high = DISPERSION
+    return float(min(high, max(low, squares / (pairs - num_players + 1))))
+
+
+PAIRS_AT_ONCE = 8  # of games between two looks at the estimate
+BEYOND = 800.0  # Elo below the lowest and above the highest opponent, where estimates end
+STEP = 1.0  # Elo
+TAIL = 0.025
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """One rung of the ladder."""
+
+    name: str
+    rating: float
+
+
+@dataclass(frozen=True)
+class Met:
+    """All games against one opponent, for the player who is rated."""
+
+    opponent: Opponent
+    score: MatchScore
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rating with its 95 % interval, and the games that it comes from."""
+
+    elo: float
+    low: float
+    high: float
+    met: tuple[Met, ...]
+
+    @property
+    def games(self) -> int:
+        """All games."""
+        return sum(met.score.games for met in self.met)
+
+    @property
+    def is_beyond(self) -> str:
+        """'above' or 'below' where the player won or lost all its games: the ladder has no end there."""
+        wins, draws, losses = (
+            sum(getattr(met.score, name) for met in self.met) for name in ("wins", "draws", "losses")
+        )
+        if draws or (wins and losses):
+            return ""
+        return "above" if wins else "below"
+
+
+def estimate(met: Sequence[Met], ladder: Sequence[Opponent]) -> Estimate:
+    """Median and quantiles of the rating given the results (Bradley-Terry), all in reach as likely before.
+
+    A draw counts as half a win and half a loss: the interval is wider than it need be, never narrower.
+    """
+    ratings = [opponent.rating for opponent in ladder]
+    grid = np.arange(min(ratings) - BEYOND, max(ratings) + BEYOND + STEP, STEP)
+    likelihood = np.zeros(len(grid))
+    for result in met:
+        points = result.score.wins + 0.5 * result.score.draws
+        distance = (grid - result.opponent.rating) * np.log(10) / 400
+        likelihood -= points * np.logaddexp(0, -distance)
+        likelihood -= (result.score.games - points) * np.logaddexp(0, distance)
+    weight = np.exp(likelihood - likelihood.max())
+    reached = np.cumsum(weight) / weight.sum()
+    low, middle, high = (float(grid[np.searchsorted(reached, at)]) for at in (TAIL, 0.5, 1 - TAIL))
+    return Estimate(middle, low, high, tuple(met))
+
+
+def rate(
+    ladder: Sequence[Opponent],
+    play: Callable[[int, int, int], MatchScore],
+    *,
+    most_games: int,
+    width: float,
+    start: float | None = None,
+    told: Callable[[Estimate], None] = lambda found: None,
+) -> Estimate:
+    """Play until the interval is at most `width` Elo wide or most_games are played.
+
+    play(opponent, first_pair, pairs): the score of pairs numbered from first_pair against ladder[opponent].
+    start: where the rating is looked for first, by default the middle of the ladder.
+    """
+    scores = [MatchScore(0, 0, 0)] * len(ladder)
+    by_rating = sorted(range(len(ladder)), key=lambda index: ladder[index].rating)
+    here = ladder[by_rating[len(ladder) // 2]].rating if start is None else start
+    played = 0
+    while True:
+        nearest = min(by_rating, key=lambda index: abs(ladder[index].rating - here))
+        pairs = min(PAIRS_AT_ONCE, (most_games - played) // 2)
+        scores[nearest] += play(nearest, played // 2, pairs)
+        played += 2 * pairs
+        met = [Met(ladder[index], scores[index]) for index in by_rating if scores[index].games]
+        found = estimate(met, ladder)
+        told(found)
+        if found.high - found.low <= width or played + 2 > most_games:
+            return found
+        here = found.elo
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+LADDER = PACKAGE / "assets" / "ladder.toml"
+# A directory with the networks that the ladder names.
+DIRECTORY_VARIABLE = "ALPHAZERO_LADDER"
+# Where they lie beside a checkout of this project.
+REFERENCE = PACKAGE.parents[1] / "shared" / "data" / "lc0"
+STOCKFISH = "stockfish"
+# Where Debian keeps programs that are games: not on every user's PATH.
+GAMES = "/usr/games"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """An opponent, its rating on the ladder's scale, and how it plays.
+
+    kind: random, weights (then file, and nodes), or stockfish (then nodes). random_share: of its moves.
+    """
+
+    name: str
+    kind: str
+    rating: float
+    nodes: int = 0
+    file: str = ""
+    random_share: float = 0.0
+
+    @property
+    def opponent(self) -> Opponent:
+        """Name and rating alone."""
+        return Opponent(self.name, self.rating)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rung's network or program is; "" for random."""
+
+    rung: Rung
+    path: str
+
+
+def read_ladder(path: Path = LADDER) -> list[Rung]:
+    """All rungs, from the lowest."""
+    rungs: list[dict[str, Any]] = read_toml(path).table["rung"]
+    return sorted((Rung(**rung) for rung in rungs), key=lambda rung: rung.rating)
+
+
+def find_rungs(rungs: list[Rung], directory: Path | None) -> tuple[list[Place], list[str]]:
+    """The rungs that this machine has, and a line for each thing that others lack.
+
+    directory: of networks, as the user gave it; else the variable, else the reference data.
+    """
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    networks = directory or (Path(given) if given else REFERENCE)
+    stockfish = shutil.which(STOCKFISH) or shutil.which(STOCKFISH, path=GAMES)
+    places: list[Place] = []
+    for rung in rungs:
+        path = {"random": "", "stockfish": stockfish, "weights": str(networks / rung.file)}[rung.kind]
+        if path is not None and (rung.kind != "weights" or Path(path).is_file()):
+            places.append(Place(rung, path))
+    return places, list(_told(rungs, places, networks))
+
+
+def _told(rungs: list[Rung], places: list[Place], networks: Path) -> Iterator[str]:
+    """One line for each file or program that is not here."""
+    found = {place.rung.name for place in places}
+    files = sorted({rung.file for rung in rungs if rung.kind == "weights" and rung.name not in found})
+    if files:
+        yield f"left out of the ladder: {', '.join(files)}, not in {networks} (--ladder DIR)"
+    if any(rung.kind == "stockfish" and rung.name not in found for rung in rungs):
+        yield "left out of the ladder: Stockfish, no program `stockfish` on PATH"
+
+
+RATINGS = "ratings.jsonl"
+METRIC = "elo"
+
+
+def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
+    """Append the rating of a checkpoint: `step`, `elo`, `limit` (how it played), and anything else."""
+    file = run / RATINGS
+    cut_unfinished_line(file)
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(dict(rating)) + "\n")
+
+
+def mark_best_rated(run: Path) -> tuple[Path, float] | None:
+    """Mark the strongest checkpoint best-elo and write its weights as a file; that checkpoint and its Elo.
+
+    Of a checkpoint the newest rating counts, and only those at the limit of the newest one of all: others
+    are not comparable. None where no checkpoint that stands has a rating.
+    """
+    ratings = list(_ratings_in(run / RATINGS))
+    of_steps = {each["step"]: each["elo"] for each in ratings if each["limit"] == ratings[-1]["limit"]}
+    directory = RunDirectory(run).checkpoints
+    standing = {
+        path: of_steps[step] for path in _complete(directory) if (step := files.step_of(path)) in of_steps
+    }
+    if not standing:
+        return None
+    best = max(standing, key=standing.__getitem__)
+    files.point_at(directory, METRIC, best, standing[best])
+    weights = weights_of_checkpoint(best)
+    write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
+    return best, standing[best]
+
+
+def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
+    """Lines that are whole."""
+    if not file.exists():
+        return
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            rating = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(rating, dict) and all(_is_finite(rating.get(name)) for name in ("step", METRIC)):
+            yield {"limit": None, **rating}
+
+
+def _is_finite(value: object) -> bool:
+    return files.is_number(value) and math.isfinite(value)
+
+
+def _complete(directory: Path) -> Iterator[Path]:
+    for path in files.checkpoints_in(directory) if directory.is_dir() else []:
+        try:
+            files.verify(path, hash_files=False)
+        except CheckpointError:
+            continue
+        yield path

@@ -1,0 +1,222 @@
+"""Games of self-play as Arrow: whole with all that goes on from them, and as rows of the game store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alphazero import _core
+from alphazero.base.errors import DataError
+from alphazero.base.text import reason
+from alphazero.data.store.columns import TRAINED_ON
+from alphazero.data.store.writer import row_schema
+
+# Arrays of a _core.SelfPlayGame, with their element types.
+_ARRAYS: dict[str, pa.DataType] = {
+    "moves": pa.uint16(),
+    "flags": pa.uint8(),
+    "root_q": pa.float32(),
+    "root_d": pa.float32(),
+    "best_q": pa.float32(),
+    "best_d": pa.float32(),
+    "orig_q": pa.float32(),
+    "orig_d": pa.float32(),
+    "visits": pa.uint32(),
+    "policy_offset": pa.uint32(),
+    "policy_move": pa.uint16(),
+    "policy_prob": pa.uint16(),
+}
+_NUMBERS: dict[str, pa.DataType] = {
+    "lane": pa.uint64(),
+    "number": pa.uint64(),
+    "result": pa.int8(),
+    "plays_through": pa.bool_(),
+    "resign_ply": pa.int32(),
+}
+# A game as the core has it, over or under way.
+GAME_SCHEMA = pa.schema(
+    [pa.field(name, kind, nullable=False) for name, kind in _NUMBERS.items()]
+    + [pa.field(name, pa.utf8(), nullable=False) for name in ("end", "termination")]
+    + [
+        pa.field(name, pa.list_(pa.field("item", kind, nullable=False)), nullable=False)
+        for name, kind in _ARRAYS.items()
+    ]
+)
+# Columns that games did not have at first; where they are not known they are NaN.
+_LATER = ("best_d", "orig_q", "orig_d")
+# Of them those that the store has beside ROW_SCHEMA.
+STORE_SCHEMA = row_schema(_LATER)
+_TARGETS = {"puct": "visits", "gumbel": "completed_q"}
+
+
+def to_batch(games: Sequence[_core.SelfPlayGame]) -> pa.RecordBatch:
+    """Games as rows of GAME_SCHEMA, in this order."""
+    columns: list[pa.Array[Any]] = []
+    for field in GAME_SCHEMA:
+        if field.name in _ARRAYS:
+            columns.append(_lists(field, [getattr(game, field.name) for game in games]))
+        elif field.name in _NUMBERS:
+            columns.append(pa.array([getattr(game, field.name) for game in games], field.type))
+        else:
+            columns.append(pa.array([getattr(game, field.name).name for game in games], field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
+
+
+def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
+    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int32)
+    kind = _ARRAYS[field.name]
+    values: Any = pa.array(np.concatenate([np.zeros(0, kind.to_pandas_dtype()), *arrays]), kind)
+    list_array: Any = pa.ListArray  # its stubs know no `type` beside arrays
+    whole: pa.Array[Any] = list_array.from_arrays(pa.array(offsets, pa.int32()), values, type=field.type)
+    return whole
+
+
+def from_batch(
+    batch: pa.RecordBatch, what: str = "games of self-play", *, under_way: bool = False
+) -> list[_core.SelfPlayGame]:
+    """The games of `to_batch`; under_way: none of them may be over.
+
+    Raises DataError, which begins with `what`, where columns are others or do not fit together.
+    """
+    if not batch.schema.equals(GAME_SCHEMA):
+        raise DataError(f"{what}: columns are not those of this version")
+    _check_fit(batch, what)
+    values: dict[str, list[Any]] = {
+        name: batch.column(name).to_pylist() for name in (*_NUMBERS, "end", "termination")
+    }
+    games = []
+    for row in range(batch.num_rows):
+        game = _core.SelfPlayGame()
+        for name in _NUMBERS:
+            setattr(game, name, values[name][row])
+        try:
+            game.end = _core.GameEnd[values["end"][row]]
+            game.termination = _core.Termination[values["termination"][row]]
+        except KeyError as error:
+            raise DataError(f"{what}: row {row}: {error.args[0]!r} ends no game") from error
+        if under_way and game.end is not _core.GameEnd.NONE:
+            raise DataError(f"{what}: row {row}: the game ended by {game.end.name}; expected one under way")
+        for name in _ARRAYS:
+            setattr(game, name, np.array(batch.column(name)[row].values))
+        games.append(game)
+    return games
+
+
+def _check_fit(batch: pa.RecordBatch, what: str) -> None:
+    """Raises DataError unless each game has an entry a ply, an offset more, and policies that these span."""
+    for field, column in zip(GAME_SCHEMA, batch.columns, strict=True):
+        values: Any = column
+        if column.null_count or (field.name in _ARRAYS and values.flatten().null_count):
+            raise DataError(f"{what}: column {field.name} has null entries")
+    lengths: dict[str, npt.NDArray[np.int64]] = {
+        name: pc.list_value_length(batch.column(name)).to_numpy(zero_copy_only=False) for name in _ARRAYS
+    }
+    plies = lengths["moves"]
+    expected = dict.fromkeys(("flags", "root_q", "root_d", "best_q", *_LATER, "visits"), plies)
+    expected |= {"policy_offset": plies + 1, "policy_prob": lengths["policy_move"]}
+    for name, wanted in expected.items():
+        wrong = np.flatnonzero(lengths[name] != wanted)
+        if len(wrong):
+            row = wrong[0]
+            raise DataError(
+                f"{what}: row {row}: {lengths[name][row]} entries of {name}; expected {wanted[row]}"
+            )
+    offsets: Any = batch.column("policy_offset")
+    for row in range(batch.num_rows):
+        offset = offsets[row].values.to_numpy().astype(np.int64)
+        if offset[0] != 0 or offset[-1] != lengths["policy_move"][row] or np.any(np.diff(offset) < 0):
+            raise DataError(f"{what}: row {row}: policy offsets do not fit its policies")
+
+
+def to_bytes(batch: pa.RecordBatch) -> bytes:
+    """An Arrow IPC file in memory; equal games make equal bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
+    """The batch of `to_bytes`, of this version or an earlier one.
+
+    `what` names it in the DataError of damaged bytes.
+    """
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(content))
+        if reader.num_record_batches != 1:
+            raise DataError(f"{what}: {reader.num_record_batches} record batches; expected 1")
+        batch = reader.get_batch(0)
+        batch.validate(full=True)
+        return _of_this_version(batch)
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise DataError(f"{what}: {reason(error)}") from error
+
+
+def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Games of an earlier version with what it did not keep as unknown; others as they are."""
+    earlier = pa.schema([field for field in GAME_SCHEMA if field.name not in _LATER])
+    if not batch.schema.equals(earlier) or any(column.null_count for column in batch.columns):
+        return batch
+    plies: Any = pc.list_value_length(batch.column("moves"))
+    unknown = [np.full(length, np.nan, np.float32) for length in plies.to_pylist()]
+    columns = [
+        _lists(field, unknown) if field.name in _LATER else batch.column(field.name) for field in GAME_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
+
+
+def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all, by lane and number of the game: the same whoever played which."""
+    table = pa.Table.from_batches(list(batches), GAME_SCHEMA).sort_by(
+        [("lane", "ascending"), ("number", "ascending")]
+    )
+    whole = table.combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], GAME_SCHEMA)
+
+
+def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
+    """Finished games as rows for the game store (STORE_SCHEMA). event: what they were played for."""
+    num_rows = batch.num_rows
+    columns: dict[str, pa.Array[Any]] = {
+        "game": pa.repeat(game_name, num_rows),
+        "variant": pa.repeat("standard", num_rows),
+        "result": batch.column("result"),
+        "termination": pa.array(
+            [
+                str(termination if end == "RULES" else end).lower()
+                for end, termination in zip(
+                    batch.column("end").to_pylist(), batch.column("termination").to_pylist(), strict=True
+                )
+            ],
+            pa.utf8(),
+        ),
+        "event": pa.repeat(event, num_rows),
+        "source": pa.repeat("self-play", num_rows),
+        "policy_offsets": batch.column("policy_offset"),
+        "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
+    }
+    searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
+    for name in ("moves", *searched):
+        columns[name] = batch.column(name)
+    in_order = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
+        for field in STORE_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(in_order, schema=STORE_SCHEMA)
+
+
+def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """bool [plies of all games]: did the ply get a full search?"""
+    flags: Any = batch.column("flags")
+    trained: npt.NDArray[np.bool_] = (flags.flatten().to_numpy(zero_copy_only=False) & TRAINED_ON) != 0
+    return trained
+
+
+def num_trained_positions(batch: pa.RecordBatch) -> int:
+    """Plies with a full search over all games."""
+    return int(np.count_nonzero(is_trained_on(batch)))

@@ -1,0 +1,218 @@
+"""Plays the games of a match: players in this process answer in batches, engines think beside them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+import chess.engine
+
+from alphazero.base.errors import PlayerError
+from alphazero.base.text import counted
+from alphazero.play.matches.engines import EngineRoom, ForfeitError, Question
+from alphazero.play.matches.game import (
+    Adjudication,
+    Decision,
+    Ending,
+    FinishedGame,
+    LiveGame,
+    Pairing,
+    score_of_value,
+)
+from alphazero.play.matches.players import Contestant, Engine, InProcess
+
+FAULTS_IN_A_ROW = 3  # of an engine, which end the match
+LATE_S = 1.0  # beyond its clock and margin an engine is waited for no longer than this
+ENGINE_TIMEOUT_S = 120.0  # without a clock
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What holds for all games. lanes: games side by side; concurrency: those of them with an engine.
+
+    engine_timeout_s: after which an engine without a clock is given up. seed: of moves drawn at random.
+    """
+
+    game: str
+    rules: Adjudication
+    lanes: int = 256
+    concurrency: int = 1
+    engine_timeout_s: float = ENGINE_TIMEOUT_S
+    seed: int = 0
+
+
+class Conductor:
+    """One match. on_game is told of each game that is over, says whether to go on; say: lines for people."""
+
+    def __init__(
+        self,
+        contestants: Sequence[Contestant],
+        conditions: Conditions,
+        *,
+        engines: EngineRoom | None,
+        on_game: Callable[[FinishedGame], bool],
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._contestants = contestants
+        self._conditions = conditions
+        self._engines = engines
+        self._on_game = on_game
+        self._say = say
+        self._live: dict[int, LiveGame] = {}
+        self._asked: dict[Future[Decision], LiveGame] = {}
+        self._faults: Counter[str] = Counter()  # in a row
+        self._goes_on = True
+
+    def play(self, pairings: Iterable[Pairing]) -> None:
+        """Play the games in their order, many side by side. Raises PlayerError: a player keeps failing."""
+        waiting = iter(pairings)
+        upcoming = next(waiting, None)
+        while self._goes_on:
+            while upcoming is not None and self._has_room_for(upcoming):
+                self._begin(upcoming)
+                upcoming = next(waiting, None)
+            if not self._live:
+                return
+            self._ask_engines()
+            has_thought = self._think()
+            if self._asked and self._goes_on:
+                self._take_answers(None if not has_thought else 0.0)
+
+    def _has_room_for(self, pairing: Pairing) -> bool:
+        if len(self._live) >= self._conditions.lanes:
+            return False
+        with_engines = sum(self._has_engine(game.pairing) for game in self._live.values())
+        return not self._has_engine(pairing) or with_engines < self._conditions.concurrency
+
+    def _has_engine(self, pairing: Pairing) -> bool:
+        players = (self._contestants[pairing.first], self._contestants[pairing.second])
+        return any(isinstance(player, Engine) for player in players)
+
+    def _begin(self, pairing: Pairing) -> None:
+        limits = (self._contestants[pairing.first].limit, self._contestants[pairing.second].limit)
+        game = LiveGame.begin(self._conditions.game, pairing, self._conditions.rules, limits)
+        self._live[pairing.number] = game
+
+    def _ask_engines(self) -> None:
+        for game in self._live.values():
+            player = self._contestants[game.to_move]
+            if not isinstance(player, Engine) or game.is_waiting or self._plays_at_random(game, player):
+                continue
+            assert self._engines is not None
+            future = self._engines.ask(player, self._question(game, player))
+            game.is_waiting = True
+            self._asked[future] = game
+
+    def _question(self, game: LiveGame, player: Engine) -> Question:
+        limit, clock = player.limit, game.clock
+        clocks: dict[str, Any] = {}
+        if limit.control is not None:
+            for is_first, colour in ((True, "white"), (False, "black")):
+                side = self._contestants[
+                    game.pairing.first if is_first else game.pairing.second
+                ].limit.control
+                if side is not None:
+                    clocks[f"{colour}_clock"] = game.clocks[is_first].left_s
+                    clocks[f"{colour}_inc"] = side.increment_s
+        timeout_s, ending, told = self._conditions.engine_timeout_s, Ending.ABANDONED, "falls silent"
+        if limit.is_timed:
+            timeout_s, ending = clock.deadline_s + LATE_S, Ending.TIME
+            told = "loses on time, without an answer"
+        elif limit.nodes is not None or limit.depth is not None:
+            told = f"falls silent for {timeout_s:g} s"
+        return Question(
+            game.pairing.number,
+            game.board().copy(),
+            chess.engine.Limit(
+                nodes=limit.nodes,
+                depth=limit.depth,
+                time=limit.move_time_s,
+                remaining_moves=clock.moves_to_go or None,
+                **clocks,
+            ),
+            timeout_s,
+            ending,
+            told,
+        )
+
+    def _plays_at_random(self, game: LiveGame, player: Contestant) -> bool:
+        """Drawn anew for each move, the same for the same seed whatever goes on beside it."""
+        if not player.random_share:
+            return False
+        return self._dice(game, "mistake").random() < player.random_share
+
+    def _dice(self, game: LiveGame, purpose: str) -> random.Random:
+        return random.Random(f"{self._conditions.seed}/{game.pairing.number}/{game.line.num_plies}/{purpose}")
+
+    def _think(self) -> bool:
+        """One move in every game whose player is of this process, or draws its move; whether any was."""
+        has_thought = False
+        for index, player in enumerate(self._contestants):
+            games = [game for game in self._live.values() if game.to_move == index and not game.is_waiting]
+            drawn = [game for game in games if self._plays_at_random(game, player)]
+            for game in drawn:
+                move = self._dice(game, "move").choice(game.line.legal())
+                self._play(game, Decision(game.line.move_to_text(move)))
+            thinking = [game for game in games if game not in drawn] if drawn else games
+            if isinstance(player, InProcess) and thinking and self._goes_on:
+                self._think_of(player, thinking)
+            has_thought = has_thought or bool(games)
+        return has_thought
+
+    def _think_of(self, player: InProcess, games: list[LiveGame]) -> None:
+        started_s = time.monotonic()
+        thoughts = player.think([game.line for game in games])
+        share_s = (time.monotonic() - started_s) / len(games)
+        for game, thought in zip(games, thoughts, strict=True):
+            score = None if thought.value is None else score_of_value(thought.value)
+            text = game.line.move_to_text(thought.move)
+            self._play(game, Decision(text, score, 0, thought.nodes, share_s))
+
+    def _take_answers(self, timeout_s: float | None) -> None:
+        done, _ = wait(self._asked, timeout_s, FIRST_COMPLETED)
+        for future in done:
+            game = self._asked.pop(future)
+            game.is_waiting = False
+            if self._goes_on:
+                self._take(game, future)
+
+    def _take(self, game: LiveGame, future: Future[Decision]) -> None:
+        player = self._contestants[game.to_move]
+        try:
+            decision = future.result()
+        except ForfeitError as fault:
+            self._finish(game, game.forfeit(fault.ending, fault.told))
+            self._note_fault(player.name, game, fault.told)
+            return
+        self._faults[player.name] = 0
+        late_s = game.clock.spend(decision.time_s)
+        if player.limit.is_timed and late_s:
+            told = f"loses on time ({1000 * late_s:.0f}ms overrun)"
+            self._say(f"game {game.pairing.number}: {player.name} {told}")
+            self._finish(game, game.forfeit(Ending.TIME, told))
+            return
+        self._play(game, decision)
+
+    def _note_fault(self, name: str, game: LiveGame, told: str) -> None:
+        self._say(f"game {game.pairing.number}: {name} {told}; the game is lost")
+        self._faults[name] += 1
+        if self._faults[name] == FAULTS_IN_A_ROW:
+            games = counted(FAULTS_IN_A_ROW, "game")
+            raise PlayerError(f"player {name!r} failed in {games} in a row, in the last one it {told}")
+
+    def _play(self, game: LiveGame, decision: Decision) -> None:
+        over = game.play(decision)
+        if over is not None:
+            self._finish(game, over)
+
+    def _finish(self, game: LiveGame, over: FinishedGame) -> None:
+        del self._live[game.pairing.number]
+        if self._engines is not None:
+            self._engines.leave(game.pairing.number)
+        if self._goes_on:
+            self._goes_on = self._on_game(over)

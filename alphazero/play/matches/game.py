@@ -1,0 +1,287 @@
+"""One game of a match: under way, and over.
+
+Games ended early: drawn or lost by their players' scores, or too long; names as in fastchess.
+
+Which games a match or tournament has, in their order: pairs from the same opening with sides reversed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import chess
+
+from alphazero import _core
+from alphazero.games.core_types import Line
+from alphazero.play.matches.limits import Clock, Limit
+from alphazero.play.matches.openings import Opening
+
+MOST_MATE = 1000  # moves
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a player says of its position: centipawns, or moves to mate (negative: it is mated)."""
+
+    cp: int = 0
+    mate: int | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the player sees itself behind."""
+        return self.mate <= 0 if self.mate is not None else self.cp < 0
+
+    def __str__(self) -> str:
+        """As fastchess writes it in PGN: +0.35, -M5."""
+        if self.mate is not None:
+            return f"{'-' if self.mate <= 0 else '+'}M{abs(self.mate)}"
+        return f"{self.cp / 100:+.2f}"
+
+
+def score_of_value(value: float) -> Score:
+    """Centipawns of a network's value, -1 to 1, by lc0's formula."""
+    return Score(round(90 * math.tan(1.5637541897 * value)))
+
+
+@dataclass(frozen=True)
+class DrawRule:
+    """Drawn once movenumber moves are over and 2 * movecount scores in turn are within `score`."""
+
+    movenumber: int
+    movecount: int
+    score: int
+
+
+@dataclass(frozen=True)
+class ResignRule:
+    """Lost once a player's movecount scores in turn are `score` or more behind; twosided: both must agree."""
+
+    movecount: int
+    score: int
+    twosided: bool = False
+
+
+@dataclass(frozen=True)
+class Adjudication:
+    """max_plies: a game that long is drawn."""
+
+    draw: DrawRule | None = None
+    resign: ResignRule | None = None
+    max_plies: int = 512
+
+
+class Judge:
+    """Watches the scores of one game."""
+
+    def __init__(self, rules: Adjudication) -> None:
+        self._rules = rules
+        self._quiet = 0
+        self._behind = {True: 0, False: 0}
+        self._decided = 0
+
+    @property
+    def asks_for_scores(self) -> bool:
+        """Whether note() need be called at all."""
+        return self._rules.draw is not None or self._rules.resign is not None
+
+    def note(self, score: Score | None, by_white: bool, *, resets_clock: bool) -> None:
+        """Take in a move's score. resets_clock: it was a capture or a pawn's move."""
+        draw, resign = self._rules.draw, self._rules.resign
+        if draw:
+            if resets_clock:
+                self._quiet = 0
+            is_quiet = score is not None and score.mate is None and abs(score.cp) <= draw.score
+            self._quiet = self._quiet + 1 if is_quiet else 0
+        if resign:
+            is_clear = score is not None and (score.mate is not None or abs(score.cp) >= resign.score)
+            is_lost = is_clear and score is not None and score.is_bad
+            self._behind[by_white] = self._behind[by_white] + 1 if is_lost else 0
+            self._decided = self._decided + 1 if is_clear else 0
+
+    def result(self, score: Score | None, moved_white: bool, move_number: int) -> float | None:
+        """White's points where the rules end the game, else None.
+
+        score, moved_white: of the last move. move_number: moves that are over.
+        """
+        draw, resign = self._rules.draw, self._rules.resign
+        if resign and score is not None and score.is_bad:
+            count = self._decided if resign.twosided else self._behind[moved_white]
+            if count >= resign.movecount * (2 if resign.twosided else 1):
+                return 0.0 if moved_white else 1.0
+        if draw and move_number >= draw.movenumber and self._quiet >= 2 * draw.movecount:
+            return 0.5
+        return None
+
+
+CHESS = "chess"
+
+
+class Ending(Enum):
+    """PGN's Termination, in fastchess's words."""
+
+    NORMAL = "normal"
+    ADJUDICATION = "adjudication"
+    TIME = "time forfeit"
+    ILLEGAL = "illegal move"
+    ABANDONED = "abandoned"  # a player crashed or fell silent
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A move as its player gave it; nodes and depth are 0 where it did not say."""
+
+    move: str
+    score: Score | None = None
+    depth: int = 0
+    nodes: int = 0
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A game to be played. first: the contestant who has the first move of the game's rules (white).
+
+    pair: games of the same number and players make a pair; number: counted from 1.
+    """
+
+    number: int
+    pair: int
+    first: int
+    second: int
+    opening: Opening
+
+
+@dataclass(frozen=True)
+class FinishedGame:
+    """points: those of the pairing's first player. decisions: the moves after the opening's."""
+
+    pairing: Pairing
+    points: float
+    ending: Ending
+    reason: str
+    decisions: tuple[Decision, ...]
+    seconds: float
+
+
+@dataclass
+class LiveGame:
+    """A game under way."""
+
+    game: str
+    pairing: Pairing
+    rules: Adjudication
+    line: Line
+    clocks: dict[bool, Clock]  # by whether it is the first player's
+    judge: Judge
+    decisions: list[Decision] = field(default_factory=list)
+    started_s: float = field(default_factory=time.monotonic)
+    is_waiting: bool = False  # for an engine's move
+    _board: chess.Board | None = None
+
+    @classmethod
+    def begin(cls, game: str, pairing: Pairing, rules: Adjudication, limits: tuple[Limit, Limit]) -> LiveGame:
+        """From its opening. limits: of the first and the second player."""
+        clocks = {True: Clock(limits[0]), False: Clock(limits[1])}
+        return cls(game, pairing, rules, pairing.opening.line(game), clocks, Judge(rules))
+
+    @property
+    def to_move(self) -> int:
+        """The contestant whose turn it is."""
+        return self.pairing.first if self.line.first_player_to_move else self.pairing.second
+
+    @property
+    def clock(self) -> Clock:
+        """That of the player whose turn it is."""
+        return self.clocks[self.line.first_player_to_move]
+
+    def board(self) -> chess.Board:
+        """python-chess's board with all moves; the game must be chess."""
+        if self._board is None:
+            opening = self.pairing.opening
+            self._board = chess.Board(opening.start or chess.STARTING_FEN)
+            for move in opening.moves:
+                self._board.push_uci(move)
+        for decision in self.decisions[len(self._board.move_stack) - len(self.pairing.opening.moves) :]:
+            self._board.push_uci(decision.move)
+        return self._board
+
+    def play(self, decision: Decision) -> FinishedGame | None:
+        """Make a legal move; the game where it is over with it."""
+        by_first = self.line.first_player_to_move
+        self.line.push_text(decision.move)
+        self.decisions.append(decision)
+        outcome = self.line.outcome()
+        if outcome.over:
+            for_mover = -outcome.value
+            points = (1 + (for_mover if by_first else -for_mover)) / 2
+            return self.over(points, Ending.NORMAL, _words(self.game, outcome.termination, points))
+        if self.judge.asks_for_scores and self.game == CHESS:
+            board = self.board()
+            self.judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
+            verdict = self.judge.result(decision.score, by_first, board.fullmove_number - 1)
+            if verdict is not None:
+                told = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
+                return self.over(verdict, Ending.ADJUDICATION, f"{told} by adjudication")
+        if self.line.num_plies >= self.rules.max_plies:
+            told = f"Draw by adjudication: {self.rules.max_plies} plies"
+            return self.over(0.5, Ending.ADJUDICATION, told)
+        return None
+
+    def forfeit(self, ending: Ending, told: str) -> FinishedGame:
+        """Lost by the player whose turn it is. told: what it did."""
+        first = self.line.first_player_to_move
+        return self.over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {told}")
+
+    def over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
+        """The game, ended."""
+        seconds = time.monotonic() - self.started_s
+        return FinishedGame(self.pairing, points, ending, reason, tuple(self.decisions), seconds)
+
+
+def side(game: str, is_first: bool) -> str:
+    """What people call the side of a game."""
+    if game == CHESS:
+        return "White" if is_first else "Black"
+    return "The first player" if is_first else "The second player"
+
+
+def _words(game: str, termination: _core.Termination, points: float) -> str:
+    """Why a game with these points for its first player is over."""
+    draws = {
+        _core.Termination.STALEMATE: "Draw by stalemate",
+        _core.Termination.REPETITION: "Draw by 3-fold repetition",
+        _core.Termination.FIFTY_MOVES: "Draw by fifty moves rule",
+        _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
+    }
+    if termination is _core.Termination.BOARD_FULL:
+        return "The board is full"
+    if termination is _core.Termination.WIN:
+        return f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
+    return draws[termination]
+
+
+ROUND_ROBIN = "round-robin"
+GAUNTLET = "gauntlet"
+TOURNAMENTS = (ROUND_ROBIN, GAUNTLET)
+
+
+def meetings(num_players: int, tournament: str) -> list[tuple[int, int]]:
+    """Who meets whom: all each other, or the first one all others."""
+    if tournament == GAUNTLET:
+        return [(0, other) for other in range(1, num_players)]
+    return list(itertools.combinations(range(num_players), 2))
+
+
+def games_of(met: Sequence[tuple[int, int]], openings: Sequence[Opening]) -> Iterator[Pairing]:
+    """Two games for each opening and meeting, opening by opening."""
+    number = 0
+    for pair, opening in enumerate(openings):
+        for first, second in met:
+            yield Pairing(number + 1, pair, first, second, opening)
+            yield Pairing(number + 2, pair, second, first, opening)
+            number += 2

@@ -1,0 +1,126 @@
+"""How long a player may think about a move: nodes, depth, seconds, or a clock; and the clock of one game."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import MOST
+from alphazero.base.text import quoted
+
+MOST_CLOCK_S = 1e6
+MARGIN_S = 0.1  # by which an answer may be late, unless another is given
+EXPECTED = "[moves/]time[+increment], time in seconds or minutes:seconds, as 1+0.05, 40/60 or 3:00+2"
+_CONTROL = re.compile(
+    r"(?:(?P<moves>\d+)/)?(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?|\.\d+)(?:\+(?P<increment>\d*\.?\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class TimeControl:
+    """time_s for `moves` moves (0: for the game), and increment_s after each move."""
+
+    time_s: float
+    increment_s: float = 0.0
+    moves: int = 0
+
+    @classmethod
+    def parse(cls, text: str, place: str) -> TimeControl:
+        """As `1+0.05`, `40/60` or `3:00+2`. Raises ConfigError; place: the flag or key, for its message."""
+        found = _CONTROL.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"{place} {quoted(text)}: expected {EXPECTED}")
+        seconds = 60.0 * int(found["minutes"] or 0) + float(found["seconds"])
+        control = cls(seconds, float(found["increment"] or 0), int(found["moves"] or 0))
+        if not 0 < control.time_s + control.increment_s <= MOST_CLOCK_S:
+            raise ConfigError(
+                f"{place} {quoted(text)}: expected more than 0 and at most {MOST_CLOCK_S:,.0f} s"
+            )
+        return control
+
+    def __str__(self) -> str:
+        """As PGN's TimeControl has it: 40/60+0.6."""
+        moves = f"{self.moves}/" if self.moves else ""
+        increment = f"+{self.increment_s:.6g}" if self.increment_s else ""
+        return f"{moves}{self.time_s:.6g}{increment}"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one move may cost; several limits hold together. margin_s: what an answer may be late."""
+
+    nodes: int | None = None
+    depth: int | None = None
+    move_time_s: float | None = None
+    control: TimeControl | None = None
+    margin_s: float = MARGIN_S
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether seconds count."""
+        return self.move_time_s is not None or self.control is not None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a limit at all."""
+        return self.is_timed or self.nodes is not None or self.depth is not None
+
+    def __str__(self) -> str:
+        """For people and for PGN."""
+        parts = [
+            str(self.control) if self.control else "",
+            f"{self.move_time_s:g}/move" if self.move_time_s is not None else "",
+            f"{self.nodes} nodes" if self.nodes is not None else "",
+            f"{self.depth} plies" if self.depth is not None else "",
+        ]
+        return ", ".join(part for part in parts if part) or "-"
+
+
+class Clock:
+    """One side's clock in one game."""
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+        control = limit.control
+        # An increment is there before the first move as well, as fastchess and cutechess give it.
+        self.left_s = control.time_s + control.increment_s if control else math.inf
+        self.moves_to_go = control.moves if control else 0
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from now after which an answer is too late."""
+        own = self._limit.move_time_s
+        return min(self.left_s, math.inf if own is None else own) + self._limit.margin_s
+
+    def spend(self, elapsed_s: float) -> float:
+        """Take the time of a move off; how many seconds it came too late, 0 in time."""
+        late_s = elapsed_s - (self.deadline_s - self._limit.margin_s)
+        control = self._limit.control
+        if control:
+            self.left_s = max(0.0, self.left_s - elapsed_s) + control.increment_s
+            if control.moves:
+                self.moves_to_go -= 1
+                if self.moves_to_go == 0:
+                    self.moves_to_go = control.moves
+                    self.left_s += control.time_s
+        return late_s if late_s > self._limit.margin_s else 0.0
+
+
+def whole_number(text: str, place: str) -> int:
+    """A count of at least 1, as nodes and depth are. Raises ConfigError."""
+    if not re.fullmatch(r"\d{1,16}", text) or not 1 <= int(text) <= MOST:
+        raise ConfigError(f"{place} {quoted(text)}: expected a whole number of at least 1")
+    return int(text)
+
+
+def seconds(text: str, place: str, scale: float = 1.0) -> float:
+    """A duration; scale: the seconds of one unit of the text. Raises ConfigError."""
+    try:
+        value = float(text) * scale
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= MOST_CLOCK_S:
+        raise ConfigError(f"{place} {quoted(text)}: expected a duration of at least 0")
+    return value

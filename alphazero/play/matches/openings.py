@@ -1,0 +1,152 @@
+"""Openings: where the games of a match begin; lines of random moves of any game.
+
+Books of chess openings: EPD or FEN positions, one a line, or the beginnings of PGN games.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import chess
+import chess.pgn
+
+from alphazero.base.errors import DataError, GameInputError
+from alphazero.base.text import quoted, reason
+from alphazero.games.core_types import Line
+from alphazero.games.registry import make_line
+
+ATTEMPTS_PER_OPENING = 20  # before openings repeat
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A position, None for the game's start, and the moves played from it, as the core writes them."""
+
+    start: str | None = None
+    moves: tuple[str, ...] = ()
+
+    def line(self, game: str) -> Line:
+        """The line of play that a game goes on from."""
+        line = make_line(game, self.start)
+        for move in self.moves:
+            line.push_text(move)
+        return line
+
+
+def random_openings(game: str, count: int, plies: int, seed: int) -> list[Opening]:
+    """`count` positions after `plies` random moves, none over; different ones as far as there are enough."""
+    generator = random.Random(seed)
+    openings: dict[int, Opening] = {}
+    attempts: list[Opening] = []
+    while len(openings) < count and len(attempts) < ATTEMPTS_PER_OPENING * count:
+        line, moves = make_line(game), []
+        while line.num_plies < plies and not line.outcome().over:
+            move = generator.choice(line.legal())
+            moves.append(line.move_to_text(move))
+            line.push(move)
+        if not line.outcome().over:
+            attempts.append(Opening(None, tuple(moves)))
+            openings.setdefault(line.key, attempts[-1])
+    return [*openings.values(), *attempts][:count]
+
+
+def in_order(openings: Sequence[Opening], count: int, shuffled: bool, seed: int) -> list[Opening]:
+    """`count` openings in the book's order or a random one of the seed; after the last the first again."""
+    order = list(openings)
+    if shuffled:
+        random.Random(seed).shuffle(order)
+    return [order[number % len(order)] for number in range(count)]
+
+
+BALANCED = Path(__file__).resolve().parents[2] / "assets" / "openings" / "balanced.epd"
+NUM_FEN_FIELDS = 6
+MOST_BOOK_BYTES = 1 << 30
+
+
+def read_book(path: Path, plies: int | None = None) -> list[Opening]:
+    """The openings of a file, in its order: PGN by its name (.pgn), else EPD.
+
+    plies: of each PGN game, None for all that it has. Raises DataError naming file and line.
+    """
+    try:
+        if path.stat().st_size > MOST_BOOK_BYTES:
+            raise DataError(f"{path}: over {MOST_BOOK_BYTES >> 20:,} MiB; expected a book of openings")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    found = list(_of_pgn(path, text, plies) if path.suffix.lower() == ".pgn" else _of_epd(path, text))
+    if not found:
+        raise DataError(f"{path}: holds no opening; expected EPD lines, or PGN games in a file named *.pgn")
+    return found
+
+
+def _of_epd(path: Path, text: str) -> Iterator[Opening]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        board = chess.Board()
+        try:
+            if len(line.split()) == NUM_FEN_FIELDS and ";" not in line:
+                board.set_fen(line)
+            else:
+                board.set_epd(line)
+        except ValueError as error:
+            place = f"{path}:{number}: {quoted(line)}"
+            raise DataError(f"{place}: expected a position as EPD or FEN ({reason(error)})") from error
+        yield _checked(board, f"{path}:{number}: {quoted(line)}")
+
+
+def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
+    stream = io.StringIO(text)
+    end, number = 0, 1
+    while True:
+        begin = _next_game(text, end)
+        number += text.count("\n", end, begin)
+        game = chess.pgn.read_game(stream, Visitor=_QuietBuilder)
+        if game is None:
+            return
+        place = f"{path}:{number}"
+        if game.errors:
+            raise DataError(f"{place}: {reason(game.errors[0])}; expected a game of legal moves")
+        board = game.board()
+        for move in list(game.mainline_moves())[:plies]:
+            board.push(move)
+        yield _checked(board, place)
+        end = stream.tell()
+        number += text.count("\n", begin, end)
+
+
+class _QuietBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Keeps a game's errors and logs none of them."""
+
+    def handle_error(self, error: Exception) -> None:
+        self.game.errors.append(error)
+
+
+def _next_game(text: str, begin: int) -> int:
+    """Where the text of the next game begins: empty lines stand between games."""
+    while begin < len(text) and text[begin].isspace():
+        begin += 1
+    return begin
+
+
+def _checked(board: chess.Board, place: str) -> Opening:
+    """The board as an opening. Raises DataError where no game can go on from it."""
+    start = board.root()
+    if not start.is_valid():
+        raise DataError(f"{place}: expected a legal position of standard chess")
+    if board.is_game_over() or board.is_repetition(3) or board.halfmove_clock >= 100:
+        raise DataError(f"{place}: the game is over there; expected a game under way")
+    fen = start.fen()
+    moves = tuple(move.uci() for move in board.move_stack)
+    opening = Opening(None if fen == chess.STARTING_FEN else fen, moves)
+    try:
+        opening.line("chess")
+    except GameInputError as error:
+        raise DataError(f"{place}: {error}") from error
+    return opening

@@ -1,0 +1,90 @@
+"""Games of a match as PGN: headers, moves, and a comment of score, depth, time and visits to each move."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import chess
+import chess.pgn
+
+from alphazero.base.errors import DataError
+from alphazero.play.matches.game import Decision, FinishedGame
+from alphazero.play.matches.players import Contestant
+
+RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
+
+
+class PgnFile:
+    """A file that finished games are appended to, each written at once and whole."""
+
+    def __init__(self, path: Path, event: str) -> None:
+        """Raises DataError where the file cannot be written."""
+        self._event = event
+        try:
+            self._file: IO[str] = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"--pgn-out {path}: cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> PgnFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, game: FinishedGame, contestants: Sequence[Contestant]) -> None:
+        """Append a game; a kill afterwards does not lose it."""
+        self._file.write(pgn_of(game, contestants, self._event) + "\n\n")
+        self._file.flush()
+
+
+def pgn_of(game: FinishedGame, contestants: Sequence[Contestant], event: str) -> str:
+    """The game as PGN."""
+    opening = game.pairing.opening
+    root = chess.pgn.Game()
+    if opening.start is not None:
+        root.setup(chess.Board(opening.start))
+    for name, value in _headers(game, contestants, event).items():
+        root.headers[name] = value
+    node: chess.pgn.GameNode = root
+    for text in opening.moves:
+        node = node.add_variation(chess.Move.from_uci(text), comment="book")
+    for decision in game.decisions:
+        node = node.add_variation(chess.Move.from_uci(decision.move), comment=_comment(decision))
+    node.comment = f"{node.comment}, {game.reason}" if node.comment else game.reason
+    return root.accept(chess.pgn.StringExporter(columns=100)).strip()
+
+
+def _headers(game: FinishedGame, contestants: Sequence[Contestant], event: str) -> dict[str, str]:
+    white, black = contestants[game.pairing.first], contestants[game.pairing.second]
+    same = str(white.limit) == str(black.limit)
+    controls = (
+        {"TimeControl": str(white.limit)}
+        if same
+        else {"WhiteTimeControl": str(white.limit), "BlackTimeControl": str(black.limit)}
+    )
+    return {
+        "Event": event,
+        "Site": "?",
+        "Date": datetime.date.today().strftime("%Y.%m.%d"),
+        "Round": str(game.pairing.number),
+        "White": white.name,
+        "Black": black.name,
+        "Result": RESULTS[game.points],
+        "Termination": game.ending.value,
+        "PlyCount": str(len(game.pairing.opening.moves) + len(game.decisions)),
+        "GameDuration": f"{game.seconds:.1f}",
+        **controls,
+    }
+
+
+def _comment(decision: Decision) -> str:
+    """As fastchess writes it, with the nodes: +0.35/12 0.104s, n=800."""
+    nodes = f", n={decision.nodes}" if decision.nodes else ""
+    score = "" if decision.score is None else f"{decision.score}/{decision.depth} "
+    return f"{score}{decision.time_s:.3f}s{nodes}"

@@ -1,0 +1,202 @@
+"""Players: what chooses a move in each of many positions at once.
+
+Who plays in a match: a player of this process, or an engine that speaks UCI.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from alphazero import _core
+from alphazero.games.core_types import Line
+from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
+from alphazero.play.matches.limits import Limit
+from alphazero.search.batched import PoolEvaluator, search_lines
+
+SOLVED_GAME = "connect4"
+# With fewer stones on the board exact scores take minutes; who wins is known in seconds.
+STONES_FOR_SCORES = 10
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A move to play, and what its player says of the position.
+
+    value: points expected by the side to move, -1 to 1; None where the player has no opinion.
+    nodes: visits of the search, 0 without one.
+    """
+
+    move: int
+    value: float | None = None
+    nodes: int = 0
+
+
+# The move to play at the end of each line; the lines are of one game, and none is over.
+Player: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
+# The same with values and visits, for records of games.
+Thinker: TypeAlias = Callable[[Sequence[Line]], Sequence[Thought]]
+
+
+def without_values(player: Player) -> Thinker:
+    """A player as one that thinks, though it says nothing of its thoughts."""
+
+    def think(lines: Sequence[Line]) -> list[Thought]:
+        return [Thought(move) for move in player(lines)]
+
+    return think
+
+
+def network_player(
+    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
+) -> Player:
+    """Plays the move with the network's largest share, the lowest policy index among equals; no search."""
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        legal, offset, evaluation = _evaluate(evaluator, lines, fill)
+        logits = evaluation.legal_logits
+        return [
+            line.index_to_move(int(indices[logits[begin : begin + len(indices)].argmax()]))
+            for line, indices, begin in zip(lines, legal, offset, strict=False)
+        ]
+
+    return choose
+
+
+def one_ply_player(
+    evaluator: NetworkEvaluator, *, fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
+) -> Player:
+    """Plays the move after which the network values the position highest for the player who made it.
+
+    A move that ends the game counts by its result. There is no search and no policy, so this shows what the
+    values are worth. Of equal moves it plays the first in the order of Line.legal.
+    """
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        values: list[dict[int, float]] = [{} for _ in lines]  # of the moves, for their player
+        asked: list[tuple[int, int]] = []
+        after: list[Line] = []
+        for place, line in enumerate(lines):
+            for move in line.legal():
+                next_line = line.copy()
+                next_line.push(move)
+                outcome = next_line.outcome()
+                values[place][move] = -float(outcome.value) if outcome.over else 0.0
+                if not outcome.over:
+                    asked.append((place, move))
+                    after.append(next_line)
+        if after:
+            wdl_B3 = _evaluate(evaluator, after, fill)[2].wdl
+            for (place, move), (win, _, loss) in zip(asked, wdl_B3.tolist(), strict=True):
+                values[place][move] = loss - win
+        return [max(of_move, key=of_move.__getitem__) for of_move in values]
+
+    return choose
+
+
+def _evaluate(
+    evaluator: NetworkEvaluator, lines: Sequence[Line], fill: _core.HistoryFill
+) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], Evaluation]:
+    """The legal moves' policy indices, where each position's logits begin and end, what the network says."""
+    legal = [line.legal_indices() for line in lines]
+    offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
+    packed = np.stack([line.packed(fill) for line in lines])
+    return legal, offset, evaluator(packed, np.concatenate(legal), offset)
+
+
+def search_thinker(
+    evaluator: PoolEvaluator,
+    settings: _core.SearchSettings,
+    *,
+    cache: _core.EvaluationCache | None = None,
+    num_threads: int = 1,
+    after_batch: Callable[[int], None] = lambda simulations: None,
+) -> Thinker:
+    """Plays the search's best move, without noise; cache and after_batch as of search_lines."""
+
+    def think(lines: Sequence[Line]) -> list[Thought]:
+        results = search_lines(
+            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
+        )
+        return [Thought(found.move, found.best_q, found.visits) for found in results]
+
+    return think
+
+
+def search_player(
+    evaluator: PoolEvaluator,
+    settings: _core.SearchSettings,
+    *,
+    cache: _core.EvaluationCache | None = None,
+    num_threads: int = 1,
+    after_batch: Callable[[int], None] = lambda simulations: None,
+) -> Player:
+    """As search_thinker, the moves alone."""
+    think = search_thinker(evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch)
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        return [thought.move for thought in think(lines)]
+
+    return choose
+
+
+def random_player(seed: int) -> Player:
+    """Plays any legal move, all as likely."""
+    generator = random.Random(seed)
+
+    def choose(lines: Sequence[Line]) -> list[int]:
+        return [generator.choice(line.legal()) for line in lines]
+
+    return choose
+
+
+def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
+    """Perfect Connect Four: a move that keeps the exact result, among equals the one nearest to the middle.
+
+    From STONES_FOR_SCORES stones on it also wins as early and loses as late as can be.
+    """
+
+    def think_of(line: Line) -> Thought:
+        assert isinstance(line, _core.Connect4Line)
+        with_scores = line.num_plies >= STONES_FOR_SCORES
+        scores = solver.move_scores(line) if with_scores else solver.move_outcomes(line)
+        best = max(line.legal(), key=lambda column: (scores[column], -abs(column - 3)))
+        return Thought(best, float((scores[best] > 0) - (scores[best] < 0)))
+
+    return lambda lines: [think_of(line) for line in lines]
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Answers all its positions of all games at once. limit: what it thinks by, for people.
+
+    random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
+    """
+
+    name: str
+    think: Thinker
+    limit: Limit = field(default_factory=Limit)
+    random_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A program that plays chess by UCI, one process for each of its games that go on side by side.
+
+    command: its argument list. directory: where it runs, "" for here. random_share: as above.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit: Limit
+    directory: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    random_share: float = 0.0
+
+
+Contestant: TypeAlias = InProcess | Engine

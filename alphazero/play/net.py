@@ -1,0 +1,235 @@
+"""A network to ask: what it says of positions, and what a search with it finds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from alphazero.base.errors import ConfigError, GameInputError
+from alphazero.base.text import one_of
+from alphazero.games.board import Board
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_spec, history_fill
+from alphazero.network.inference.purpose import evaluator_for_tree
+from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.precision import choose_device
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.open_network import open_network
+from alphazero.network.weights.weights import Metadata, save_weights
+from alphazero.search.batched import Evaluator
+from alphazero.search.snapshot import Snapshot
+from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
+from alphazero.settings.sections import NetworkConfig, load_config
+
+# Shapes: B positions, N bytes of a packed position, A policy indices, K legal moves of a position.
+
+EVALUATED_AT_ONCE = 256  # the most positions of a batch of evaluate_batch
+
+# A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
+Position = Board | str | None | tuple[str | None, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the network alone says of a position; all of it from the point of view of the side to move.
+
+    position: as text (chess: FEN). wdl: chances of win, draw and loss, which sum to 1. policy: the share of
+    each legal move by its text (chess: UCI), largest first; they sum to 1. moves_left: plies to the end of
+    the game, None for a network without that head.
+    """
+
+    position: str
+    wdl: tuple[float, float, float]
+    policy: dict[str, float]
+    moves_left: float | None
+
+    @property
+    def value(self) -> float:
+        """Win minus loss, from -1 to 1."""
+        return self.wdl[0] - self.wdl[2]
+
+    @property
+    def best(self) -> str:
+        """The move with the largest share."""
+        return next(iter(self.policy))
+
+
+class Net:
+    """A network frozen for playing; `az.load` opens one.
+
+    game: which it plays. config: its shape. metadata: what its file says of it (step, run, ...). source: the
+    name that it was opened by.
+    """
+
+    def __init__(self, network: AlphaZeroNet, metadata: Metadata, device: torch.device, source: str) -> None:
+        self.config: NetworkConfig = network.config
+        self.game = network.config.game
+        self.metadata = metadata
+        self.device = device
+        self.source = source
+        self._network = network.to(device).eval()
+        self._evaluator: Evaluator | None = None
+
+    @property
+    def module(self) -> AlphaZeroNet:
+        """The torch module, in eval mode: planes [B, C, H, W] to logits (network/model/resnet.py)."""
+        return self._network
+
+    def board(self, start: str | None = None, moves: Iterable[str] = ()) -> Board:
+        """A board of the network's game."""
+        return Board(self.game, start, moves)
+
+    def evaluate(
+        self, position: Position = None, moves: Sequence[str] = (), *, fill: str = "fen_only"
+    ) -> Evaluation:
+        """What the network says of one position, without a search.
+
+        position: as text (chess: FEN; None is the start of the game) or a Board. moves: played from there, in
+        SAN or UCI; they are the position's history, which the network sees. fill: what stands for positions
+        before the first, 'no' or 'fen_only'. Raises GameInputError.
+        """
+        board = self._board(position)
+        for move in moves:
+            board.push(move)
+        return self.evaluate_batch([board], fill=fill)[0]
+
+    def evaluate_batch(self, positions: Sequence[Position], *, fill: str = "fen_only") -> list[Evaluation]:
+        """The same for many positions at once: texts, boards, or pairs of a text and moves from there."""
+        return self.evaluate_lines([self._board(position).line for position in positions], fill=fill)
+
+    def evaluate_lines(self, lines: Sequence[Line], *, fill: str = "fen_only") -> list[Evaluation]:
+        """The same for lines of play of the core. Raises GameInputError for one without a legal move."""
+        for line in lines:
+            if not line.legal():
+                raise GameInputError(f"{line}: no legal move, the game is over")
+        found: list[Evaluation] = []
+        for begin in range(0, len(lines), EVALUATED_AT_ONCE):
+            found += self._evaluate(lines[begin : begin + EVALUATED_AT_ONCE], fill)
+        return found
+
+    @torch.inference_mode()
+    def _evaluate(self, lines: Sequence[Line], fill: str) -> list[Evaluation]:
+        packed_BN = torch.as_tensor(np.stack([line.packed(history_fill(fill)) for line in lines]))
+        planes_BCHW = expand_planes(packed_BN.to(self.device), self._network.spec, torch.channels_last)
+        output = self._network(planes_BCHW)
+        policy_BA = output.policy_BA.float().cpu()
+        wdl_B3 = torch.softmax(output.wdl_B3.float(), dim=1).cpu().tolist()
+        left_B = [None] * len(lines) if output.moves_left_B1 is None else output.moves_left_B1[:, 0].tolist()
+        found = []
+        for line, policy_A, wdl, left in zip(lines, policy_BA, wdl_B3, left_B, strict=True):
+            legal_K = torch.as_tensor(line.legal_indices()).long()
+            shares = torch.softmax(policy_A[legal_K].double(), dim=0).tolist()
+            texts = [line.move_to_text(line.index_to_move(index)) for index in legal_K.tolist()]
+            policy = dict(sorted(zip(texts, shares, strict=True), key=lambda pair: -pair[1]))
+            win, draw, loss = wdl
+            found.append(Evaluation(str(line), (win, draw, loss), policy, left))
+        return found
+
+    def search(
+        self,
+        position: Position = None,
+        moves: Sequence[str] = (),
+        *,
+        simulations: int | None = None,
+        seconds: float | None = None,
+        lines: int = 3,
+        settings: TreeSettings | None = None,
+    ) -> Snapshot:
+        """A tree search of one position, from nothing; position and moves as for `evaluate`.
+
+        It ends at so many simulations (visits of the root, its own evaluation included) or after so many
+        seconds; without either at 800 simulations. lines: of how many moves the line of play is wanted. The
+        Snapshot has the best move first, with visits, W, D, L for the side to move and pv_texts.
+        """
+        if simulations is not None and simulations < 1:
+            raise ConfigError(f"simulations {simulations}: expected at least 1")
+        if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+            raise ConfigError(f"seconds {seconds}: expected a number above 0")
+        if simulations is None and seconds is None:
+            simulations = 800
+        board = self._board(position)
+        for move in moves:
+            board.push(move)
+        if board.is_over:
+            raise GameInputError(f"{board.fen}: the game is over, {board.result}")
+        tree = self.tree(settings)
+        try:
+            return search_line(tree, board.line, SearchLimits(nodes=simulations, seconds=seconds), lines)
+        finally:
+            tree.close()
+
+    def tree(self, settings: TreeSettings | None = None) -> TreeSearch:
+        """A search that keeps its tree from move to move (TreeSearch); close() ends its threads."""
+        if self._evaluator is None:
+            self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
+        return TreeSearch(self.game, self._evaluator, settings)
+
+    def _board(self, position: Position) -> Board:
+        """A board of one's own for a position. Raises GameInputError for another game's."""
+        if isinstance(position, Board):
+            if position.game != self.game:
+                raise GameInputError(f"a board of {position.game}: the network plays {self.game}")
+            return position.copy()
+        if isinstance(position, tuple):
+            return Board(self.game, position[0], position[1])
+        return Board(self.game, position)
+
+    def refresh(self) -> None:
+        """Have searches see the module's weights as they are now, after somebody trained them."""
+        self._network.eval()
+        self._evaluator = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights to a .pt or .safetensors, which every command takes. Raises WeightsError."""
+        save_weights(Path(path), self._network, self.metadata)
+
+    def __repr__(self) -> str:
+        shape = asdict(self.config)
+        return f"Net({self.source!r}: {self.game} {shape['blocks']}x{shape['filters']} on {self.device})"
+
+
+def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) -> Snapshot:
+    """The search of the end of a line, with lines of play for so many moves.
+
+    Time that is over before the network's first answer does not end it: that one is waited for.
+    """
+    tree.set_line(line)
+    found = tree.search(limits, num_lines=lines)
+    return found if found.best else tree.search(SearchLimits(nodes=1), num_lines=lines)
+
+
+def new_net(
+    game: str = "chess", *, blocks: int = 6, filters: int = 64, seed: int = 0, **shape: int | bool
+) -> Net:
+    """A network that knows nothing yet, on the CPU: its weights are drawn by the seed.
+
+    shape: other fields of config.NetworkConfig, such as se_ratio=8 or moves_left=True. Raises ConfigError.
+    """
+    flags = {"game": game, "blocks": blocks, "filters": filters, **shape}
+    known = {entry.name for entry in fields(NetworkConfig)}
+    if unknown := [name for name in shape if name not in known]:
+        raise ConfigError(f"new_net: {unknown[0]!r}: no such setting; {one_of(unknown[0], known)}")
+    config = load_config("", flags).network
+    generator = torch.Generator().manual_seed(seed)
+    network = AlphaZeroNet(config, get_spec(config.game), generator)
+    return Net(network, {"step": 0}, torch.device("cpu"), "new")
+
+
+def load(weights: str | Path, *, device: str = "auto", flag: str = "az.load") -> Net:
+    """The network that `weights` means: what `--weights` of the commands takes.
+
+    A weights file (.pt, .safetensors, lc0's .pb.gz), a run ('runs/x', 'runs/x@best-policy_top1',
+    'runs/x@12000') or a checkpoint. device: 'auto', 'cpu' or 'cuda'. flag: what an
+    error calls the weights. Raises WeightsError and CheckpointError.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device {device!r}: expected auto, cpu or cuda")
+    chosen = choose_device(device, 0, os.environ)
+    network, metadata = open_network(str(weights), chosen, flag)
+    return Net(network, metadata, chosen, str(weights))

@@ -1,0 +1,44 @@
+"""The core's search settings from the run's."""
+
+from __future__ import annotations
+
+from alphazero import _core
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+
+_ALGORITHMS = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}
+
+
+def search_settings(config: SearchConfig) -> _core.SearchSettings:
+    """The rules of docs/search.md with these numbers, without noise: a search that plays its best."""
+    settings = _core.SearchSettings()
+    settings.algorithm = _ALGORITHMS[config.algorithm]
+    settings.simulations = config.simulations
+    settings.leaves = config.leaves
+    settings.proofs = config.proofs
+    settings.c_init, settings.c_base = config.c_init, config.c_base
+    settings.fpu_reduction = config.fpu_reduction
+    settings.root_fpu_reduction = config.root_fpu_reduction
+    settings.considered = config.considered_moves
+    settings.c_visit, settings.c_scale = config.c_visit, config.c_scale
+    return settings
+
+
+def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -> _core.SelfPlaySettings:
+    """The same with noise at the root, and how games are played."""
+    settings = _core.SelfPlaySettings()
+    rules = search_settings(search)
+    rules.noise_epsilon = search.noise_epsilon
+    rules.forced_playouts = search.forced_playouts
+    settings.search = rules
+    settings.seed = seed
+    settings.full_search_share = games.full_search_share
+    settings.fast_simulations = games.fast_simulations
+    settings.dirichlet_alpha = search.dirichlet_alpha
+    settings.temperature = games.temperature
+    settings.temperature_plies = games.temperature_plies
+    settings.final_temperature = games.final_temperature
+    settings.opening_plies = games.opening_plies
+    settings.resign_threshold = games.resign_threshold
+    settings.resign_playthrough = games.resign_playthrough
+    settings.max_plies = games.max_plies
+    return settings

@@ -1,0 +1,112 @@
+"""A search for people: the best lines of play with their visits and chances.
+
+What the terminal can show: Unicode or ASCII, colours or none; and the flags that say otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from alphazero.base.text import counted, table
+from alphazero.games.core_types import Line
+from alphazero.games.drawing import Style
+from alphazero.games.notation import move_text, move_texts
+from alphazero.search.snapshot import MoveReport, Snapshot
+
+LONGEST_PV = 10  # moves of a line of play that a row has room for
+
+
+def value_text(value: float, mate: int | None) -> str:
+    """'+0.123', or 'wins in 3' and 'loses in 2' where that is proven."""
+    if mate is not None:
+        return f"{'wins' if mate > 0 else 'loses'} in {abs(mate)}"
+    return f"{value:+.3f}"
+
+
+def chances_text(wdl: tuple[float, float, float]) -> str:
+    """'win 40.1%  draw 30.2%  loss 29.7%'."""
+    return "  ".join(f"{name} {share:.1%}" for name, share in zip(("win", "draw", "loss"), wdl, strict=True))
+
+
+def lines_text(found: Snapshot, line: Line, count: int) -> list[str]:
+    """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
+    rows = [("move", "visits", "share", "win", "draw", "loss", "value", "line of play")]
+    for report in found.moves[:count]:
+        win, draw, loss = report.wdl
+        rows.append(
+            (
+                move_text(line, report.move),
+                f"{report.visits:,}",
+                f"{report.share:.1%}",
+                f"{win:.1%}",
+                f"{draw:.1%}",
+                f"{loss:.1%}",
+                value_text(report.q, report.mate),
+                " ".join(move_texts(line, report.pv[:LONGEST_PV])),
+            )
+        )
+    return [f"  {row}" for row in table(rows, "lrrrrrr")]
+
+
+def effort_text(found: Snapshot) -> str:
+    """'800 visits in 1.2 s, 610 evaluations, depth 5 to 12'."""
+    return (
+        f"{counted(found.nodes, 'visit')} in {found.seconds:.1f} s, "
+        f"{counted(found.evaluations, 'evaluation')}, depth {found.depth} to {found.seldepth}"
+    )
+
+
+def search_json(found: Snapshot, line: Line, count: int) -> dict[str, Any]:
+    """Plain values; values and chances are those of the side to move."""
+    return {
+        "nodes": found.nodes,
+        "evaluations": found.evaluations,
+        "seconds": round(found.seconds, 3),
+        "value": found.q,
+        "wdl": list(found.wdl),
+        "mate": found.mate,
+        "lines": [_line_json(report, line) for report in found.moves[:count]],
+    }
+
+
+def _line_json(report: MoveReport, line: Line) -> dict[str, Any]:
+    return {
+        "move": report.text,
+        "san": move_text(line, report.move),
+        "visits": report.visits,
+        "share": report.share,
+        "prior": report.prior,
+        "value": report.q,
+        "wdl": list(report.wdl),
+        "mate": report.mate,
+        "pv": list(report.pv_texts),
+        "pv_san": move_texts(line, report.pv),
+    }
+
+
+def add_screen_flags(parser: argparse.ArgumentParser) -> None:
+    """--ascii and --color."""
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII letters alone")
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto: on a terminal, unless NO_COLOR is set (default: auto)",
+    )
+
+
+def style_of(
+    args: argparse.Namespace, stream: TextIO | None = None, environment: Mapping[str, str] = os.environ
+) -> Style:
+    """How to draw on `stream`, by default stdout."""
+    stream = stream or sys.stdout
+    encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
+    shows_colours = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    return Style(
+        unicode=not args.ascii and encoding.startswith("utf"),
+        colours=args.color == "always" or (args.color == "auto" and shows_colours),
+    )

@@ -1,0 +1,254 @@
+"""Plays this rank's lanes of self-play: endless rows of games, a stretch at a time.
+
+What the games of a generation look like, in numbers: lengths, results, entropy, wrong resignations.
+
+Self-play for its games alone: plays until there are enough, and stores them as they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from alphazero import _core
+from alphazero.base.errors import DataError
+from alphazero.data.store.growing import GrowingStore
+from alphazero.games.registry import get_game, history_fill
+from alphazero.play import lanes as games
+from alphazero.play.lanes import is_trained_on
+from alphazero.play.search_settings import self_play_settings
+from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+
+
+def new_lane(number: int) -> _core.SelfPlayGame:
+    """A lane whose first game has not begun."""
+    game = _core.SelfPlayGame()
+    game.lane = number
+    return game
+
+
+def check_lanes(game_name: str, lanes: Sequence[_core.SelfPlayGame], what: str) -> None:
+    """Raises DataError, which begins with `what`, unless every lane's game can go on."""
+    pool = get_game(game_name).core.self_play(_core.SelfPlaySettings(), 1, 1, 1, history_fill("fen_only"))
+    for lane in lanes:
+        try:
+            pool.add_lane(lane)
+        except _core.GameError as error:
+            raise DataError(f"{what}: {error}") from error
+
+
+def lanes_of(rank: int, world_size: int, num_lanes: int) -> range:
+    """The lanes of a rank: lane i is rank i mod N's, so that a remainder begins at rank 0."""
+    return range(rank, num_lanes, world_size)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a stretch of play gave: games that ended, by lane and number, and every lane's game under way.
+
+    is_complete: every lane made its moves; else it was broken off, and the games under way stand somewhere
+    between. Counts are this rank's: searched moves, simulations, positions that the network evaluated, those
+    whose evaluation the cache knew, and the batches that the network got.
+    """
+
+    is_complete: bool
+    finished: list[_core.SelfPlayGame]
+    under_way: list[_core.SelfPlayGame]
+    moves: int
+    simulations: int
+    evaluations: int
+    cached: int
+    batches: int
+
+
+def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
+    """A cache of evaluations of this size, for one network's play; None where there is to be none."""
+    return _core.EvaluationCache(mebibytes << 20) if mebibytes else None
+
+
+def play(
+    game_name: str,
+    settings: _core.SelfPlaySettings,
+    lanes: Sequence[_core.SelfPlayGame],
+    moves: int,
+    evaluator: PoolEvaluator,
+    *,
+    cache: _core.EvaluationCache | None = None,
+    fill: str = "fen_only",
+    num_threads: int = 1,
+    on_progress: Callable[[int, int], bool] = lambda moves, games: True,
+) -> Played:
+    """Let every lane play `moves` searched moves; its games go on from where they stand.
+
+    A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
+    played beside it, with how many threads, and what the cache knows, changes nothing. cache: evaluations
+    by the same weights and with the same fill, which are not asked for again; new ones are added. on_progress
+    is told the moves and games so far after each batch; where it says False play is broken off. Raises
+    GameError for a lane whose moves are not legal or whose game is over, ConfigError for more leaves of a
+    tree than the evaluator takes.
+    """
+    groups = evaluator.batches_ahead
+    slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
+    pool = get_game(game_name).core.self_play(settings, slots, groups, num_threads, history_fill(fill), cache)
+    for lane in lanes:
+        pool.add_lane(lane)
+    pool.begin(moves)
+    batches = 0
+
+    def after_batch(size: int) -> bool:
+        nonlocal batches
+        batches += 1
+        return on_progress(pool.moves, pool.games)
+
+    is_complete = run_pool(pool, evaluator, after_batch)
+    return Played(
+        is_complete,
+        pool.take_finished(),
+        pool.games_under_way(),
+        pool.moves,
+        pool.simulations,
+        pool.evaluations,
+        pool.cached,
+        batches,
+    )
+
+
+FIXED_POINT = 65535.0
+
+
+def figures_of(batch: pa.RecordBatch) -> dict[str, float]:
+    """Figures of finished games (GAME_SCHEMA), at least one.
+
+    games, plies (a game), positions (trained on), first_player_wins, draws, too_long, resigned: shares of
+    the games; policy_entropy: mean in nats of the policies trained on; checked_resignations: games played
+    through in which a side would have resigned, and wrong_resignations: the share of them in which that side
+    did not lose (both absent without any).
+    """
+    results = batch.column("result").to_numpy(zero_copy_only=False)
+    ends = np.array(batch.column("end").to_pylist())
+    lengths = _list_lengths(batch.column("moves"))
+    figures = {
+        "games": float(batch.num_rows),
+        "plies": float(lengths.mean()),
+        "positions": float(np.count_nonzero(is_trained_on(batch))),
+        "first_player_wins": float((results > 0).mean()),
+        "draws": float((results == 0).mean()),
+        "too_long": float((ends == "TOO_LONG").mean()),
+        "resigned": float((ends == "RESIGNATION").mean()),
+        "policy_entropy": policy_entropy(batch),
+    }
+    return figures | checked_resignations(batch)
+
+
+def policy_entropy(batch: pa.RecordBatch) -> float:
+    """Mean entropy in nats of the policies that are trained on; 0 where there are none."""
+    shares = _values(batch.column("policy_prob")) / FIXED_POINT
+    num_policies = np.count_nonzero(is_trained_on(batch))
+    return float(-(shares * np.log(shares)).sum() / max(1, num_policies))
+
+
+def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
+    """How many games were played on where a side would have resigned, and in which share it did not lose."""
+    resign_ply = batch.column("resign_ply").to_numpy(zero_copy_only=False)
+    played = batch.column("plays_through").to_numpy(zero_copy_only=False) & (resign_ply >= 0)
+    if not played.any():
+        return {}
+    results = batch.column("result").to_numpy(zero_copy_only=False)[played]
+    # Games begin with the first player, so plies of even number are that one's.
+    for_resigner = np.where(resign_ply[played] % 2 == 0, results, -results)
+    wrong = float((for_resigner >= 0).mean())
+    return {"checked_resignations": float(played.sum()), "wrong_resignations": wrong}
+
+
+def describe(figures: dict[str, float]) -> str:
+    """In a line, for people."""
+    parts = [
+        f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies",
+        f"{figures['positions']:,.0f} positions",
+        f"first player {figures['first_player_wins']:.0%}, drawn {figures['draws']:.0%}",
+        f"policy entropy {figures['policy_entropy']:.2f}",
+    ]
+    if "wrong_resignations" in figures:
+        wrong = figures["wrong_resignations"]
+        parts.append(f"resigned {figures['resigned']:.0%}, wrongly {wrong:.1%} of those played on")
+    return " | ".join(parts)
+
+
+def _values(column: pa.Array[Any]) -> npt.NDArray[Any]:
+    lists: Any = column
+    values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return values
+
+
+def _list_lengths(column: pa.Array[Any]) -> npt.NDArray[Any]:
+    lists: Any = column
+    lengths: npt.NDArray[Any] = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
+    return lengths
+
+
+@dataclass
+class Recording:
+    """Plays games into a store, a round of moves at a time; a round's games are stored when it ends.
+
+    history_fill: of DataConfig. on_progress is told the games so far after each batch; where it says False
+    play ends, and the games that have ended by then are stored.
+    """
+
+    search: SearchConfig
+    self_play: SelfPlayConfig
+    seed: int
+    history_fill: str
+    game_name: str
+    evaluator: PoolEvaluator
+    store: GrowingStore
+    on_progress: Callable[[int], bool]
+    num_threads: int = 1
+    evaluations: int = 0
+    finished: list[pa.RecordBatch] = field(default_factory=list)
+
+    def run(self, num_games: int) -> pa.RecordBatch:
+        """Play until at least num_games games have ended; all of them (GAME_SCHEMA), by lane and number.
+
+        Raises DataError where the store cannot be written.
+        """
+        own = self.self_play
+        settings = self_play_settings(self.search, own, self.seed)
+        lanes = [new_lane(number) for number in range(own.lanes)]
+        cache = new_cache(own.evaluation_cache)
+        done = 0
+        while done < num_games:
+            played = play(
+                self.game_name,
+                settings,
+                lanes,
+                own.moves_per_round,
+                self.evaluator,
+                cache=cache,
+                fill=self.history_fill,
+                num_threads=self.num_threads,
+                on_progress=self._progress_from(done),
+            )
+            lanes = played.under_way
+            self.evaluations += played.evaluations
+            done += len(played.finished)
+            self._keep(played.finished)
+            if not played.is_complete:
+                break
+        return games.concatenated(self.finished)
+
+    def _progress_from(self, done: int) -> Callable[[int, int], bool]:
+        return lambda moves, ended: self.on_progress(done + ended)
+
+    def _keep(self, finished: list[_core.SelfPlayGame]) -> None:
+        if not finished:
+            return
+        batch = games.to_batch(finished)
+        self.finished.append(batch)
+        algorithm = self.search.algorithm
+        self.store.append(games.store_rows(batch, self.game_name, algorithm, "self-play"))

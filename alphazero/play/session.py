@@ -1,0 +1,340 @@
+"""A game in the terminal: what a person types, what the network answers.
+
+A game that was played in the terminal, and how it is written as PGN.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.text import counted, near_match, quoted
+from alphazero.games.board import Board
+from alphazero.games.drawing import Style, can_be_flipped
+from alphazero.games.notation import move_text, move_texts, read_move
+from alphazero.play.net import Net, search_line
+from alphazero.play.search_text import LONGEST_PV, chances_text, lines_text, value_text
+from alphazero.search.snapshot import Snapshot
+from alphazero.search.tree_search import SearchLimits
+
+CHESS = "chess"
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """person: which side the person has, first or second. result: as in PGN, '*' where the game goes on."""
+
+    board: Board
+    person: str
+    network: str
+    result: str
+    termination: str
+
+
+def require_chess(game: str, place: str) -> None:
+    """Raise GameInputError for a game that PGN has no form for."""
+    if game != CHESS:
+        raise GameInputError(f"{place}: PGN is for chess; this is {game}")
+
+
+def to_pgn(game: PlayedGame) -> str:
+    """The game as PGN, with a blank line after it."""
+    import chess
+    import chess.pgn
+
+    require_chess(game.board.game, "pgn")
+    start = game.board.start
+    board = chess.Board(chess960=True)
+    if start is not None:
+        board.set_fen(start)
+    is_960 = start is not None and board.has_chess960_castling_rights()
+    board.chess960 = is_960
+    record = chess.pgn.Game()
+    record.setup(board)
+    players = ("human", f"alphazero {game.network}")
+    white, black = players if game.person == "first" else players[::-1]
+    headers = {
+        "Event": "alphazero play",
+        "Date": time.strftime("%Y.%m.%d"),
+        "White": white,
+        "Black": black,
+        "Result": game.result,
+        "Termination": game.termination,
+    }
+    for name, value in headers.items():
+        if value:
+            record.headers[name] = value
+    node: chess.pgn.GameNode = record
+    for text in game.board.moves:
+        node = node.add_variation(node.board().parse_uci(text))
+    return f"{record}\n\n"
+
+
+def add_to_pgn(path: Path, game: PlayedGame) -> None:
+    """Add the game to the end of a file. Raises GameInputError where it cannot be written."""
+    text = to_pgn(game)
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise GameInputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+HINT_LINES = 3
+SIDES = ("first", "second", "random")
+# Chess and the other games name their sides otherwise.
+SIDE_WORDS = {"white": "first", "black": "second", "x": "first", "o": "second"}
+COMMANDS = {
+    "hint": "what the network would play, with its best lines",
+    "back": "take back your last move and the answer to it",
+    "flip": "show the board from the other side",
+    "board": "show the board again",
+    "moves": "the moves so far, and the legal ones",
+    "resign": "give the game up",
+    "new [SIDE]": "begin another game; SIDE: first (white, x), second (black, o) or random",
+    "pgn FILE": "add the game to a PGN file (chess)",
+    "help": "this list",
+    "quit": "end; so do Ctrl-D and Ctrl-C",
+}
+_WORDS = {text.split()[0]: text for text in COMMANDS}
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """side: the person's: first, second or random. limits: of a search. start: a position as text, or None.
+
+    moves: played from there. pgn: where games are written when they end, or None. seed: of what is random.
+    """
+
+    side: str
+    limits: SearchLimits
+    start: str | None = None
+    moves: tuple[str, ...] = ()
+    pgn: Path | None = None
+    seed: int | None = None
+
+
+@dataclass
+class PlaySession:
+    """Games of a person against a network. read: a line typed after a prompt, None at the end of the input.
+
+    write: shows text.
+    """
+
+    net: Net
+    settings: PlaySettings
+    style: Style
+    read: Callable[[str], str | None]
+    write: Callable[[str], None]
+    _board: Board = field(init=False)
+    _resigned: str = field(init=False, default="")
+    _person: str = field(init=False, default="first")
+    _leaves: bool = field(init=False, default=False)
+    _kept: list[str] = field(init=False, default_factory=list)  # moves of the game that was written last
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.settings.seed)
+        self._tree = self.net.tree()
+        self._begin(self.settings.side)
+
+    def run(self) -> None:
+        """Play until the input ends or the person leaves; the game so far is kept (see PlaySettings.pgn)."""
+        try:
+            self._show()
+            while not self._leaves:
+                if self._is_over or self._board.turn == self._person:
+                    self._obey()
+                else:
+                    self._answer()
+        finally:
+            self._tree.close()
+            self._keep()
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(self._resigned) or self._board.is_over
+
+    def _begin(self, side: str) -> None:
+        self._person = self._random.choice(SIDES[:2]) if side == "random" else side
+        self._board = Board(self.net.game, self.settings.start, self.settings.moves)
+        self._resigned = ""
+        self._tree.forget()
+        flipped = self._person == "second" and can_be_flipped(self._board.line)
+        self.style = replace(self.style, flipped=flipped)
+
+    def _show(self) -> None:
+        self.write("")
+        self.write(self._board.draw(self.style))
+        if self._is_over:
+            self.write(f"{self._result()}; new, back, pgn FILE or quit")
+
+    def _result(self) -> str:
+        result = self._resigned or self._board.result
+        why = "resigned" if self._resigned else self._board.termination.replace("_", " ")
+        return f"the game is over: {result} ({why})"
+
+    def _answer(self) -> None:
+        """The network's move."""
+        line = self._board.line
+        found = self._search(HINT_LINES)
+        assert found.best is not None
+        best = found.best
+        plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
+        value, effort = value_text(best.q, best.mate), counted(found.nodes, "visit")
+        text = f"{move_text(line, best.move)}  ({value} for it, {effort}"
+        self._board.push(best.text)
+        self._show()
+        self.write(f"the network plays {text}: {plan})")
+        if self._board.is_over:
+            self._keep()
+
+    def _search(self, lines: int) -> Snapshot:
+        return search_line(self._tree, self._board.line, self.settings.limits, lines)
+
+    def _obey(self) -> None:
+        """One line of the person's."""
+        prompt = "game over> " if self._is_over else f"{self._side_name()}> "
+        typed = self.read(prompt)
+        if typed is None:
+            self.write("")
+            self._leaves = True
+            return
+        word, _, rest = typed.strip().partition(" ")
+        if not word:
+            return
+        try:
+            self._do(word, rest.strip(), typed.strip())
+        except AlphaZeroError as error:
+            self.write(str(error))
+
+    def _do(self, word: str, rest: str, typed: str) -> None:
+        actions: dict[str, Callable[[], None]] = {
+            "hint": self._hint,
+            "back": self._back,
+            "flip": self._flip,
+            "board": self._show,
+            "moves": self._moves,
+            "resign": self._resign,
+            "new": lambda: self._new(rest),
+            "pgn": lambda: self._pgn(rest),
+            "help": self._help,
+            "quit": self._quit,
+            "exit": self._quit,
+        }
+        action = actions.get(word.lower())
+        if action is None:
+            self._move(typed)
+            return
+        if rest and word.lower() not in ("new", "pgn"):
+            raise GameInputError(f"{quoted(typed)}: expected {word.lower()} alone")
+        action()
+
+    def _move(self, typed: str) -> None:
+        if self._is_over:
+            near = near_match(typed, _WORDS)
+            hint = f"did you mean {near}?" if near else "expected new, back, pgn FILE or quit"
+            raise GameInputError(f"{quoted(typed)}: {self._result()}; {hint}")
+        try:
+            move = read_move(self._board.line, typed)
+        except GameInputError as error:
+            near = near_match(typed.lower(), _WORDS)
+            raise GameInputError(f"{quoted(typed)}: did you mean {near}?" if near else str(error)) from None
+        self._board.push(self._board.line.move_to_text(move))
+        if self._board.is_over:
+            self._show()
+            self._keep()
+
+    def _hint(self) -> None:
+        if self._is_over:
+            raise GameInputError(self._result())
+        found = self._search(HINT_LINES)
+        self.write(f"for the side to move: {chances_text(found.wdl)}")
+        for row in lines_text(found, self._board.line, HINT_LINES):
+            self.write(row)
+
+    def _back(self) -> None:
+        """To the person's turn before the last one."""
+        before = self._board.copy()
+        self._resigned, was_resigned = "", self._resigned
+        if was_resigned:
+            self._show()
+            return
+        try:
+            self._board.pop()
+            while self._board.turn != self._person:
+                self._board.pop()
+        except GameInputError:
+            self._board, self._resigned = before, was_resigned
+            raise GameInputError("back: there is no move of yours to take back") from None
+        self._show()
+
+    def _flip(self) -> None:
+        if not can_be_flipped(self._board.line):
+            raise GameInputError(f"flip: a board of {self._board.game} stands upright")
+        self.style = replace(self.style, flipped=not self.style.flipped)
+        self._show()
+
+    def _moves(self) -> None:
+        line = self._board.line
+        played = Board(self._board.game, self._board.start)
+        texts = []
+        for move in self._board.moves:
+            texts.append(played.san(move))
+            played.push(move)
+        self.write(f"played: {' '.join(texts) or 'none'}")
+        legal = [] if self._is_over else [move_text(line, move) for move in line.legal()]
+        self.write(f"legal: {' '.join(legal) or 'none'}")
+
+    def _resign(self) -> None:
+        if self._is_over:
+            raise GameInputError(self._result())
+        self._resigned = "0-1" if self._person == "first" else "1-0"
+        self._show()
+        self._keep()
+
+    def _new(self, side: str) -> None:
+        chosen = SIDE_WORDS.get(side.lower(), side.lower()) or self._person
+        if chosen not in SIDES:
+            raise GameInputError(f"new {side}: expected {', '.join((*SIDES, *SIDE_WORDS))}")
+        self._keep()
+        self._begin(chosen)
+        self._show()
+
+    def _pgn(self, name: str) -> None:
+        if not name:
+            raise GameInputError("pgn: expected the name of a file, as pgn game.pgn")
+        path = Path(name).expanduser()
+        add_to_pgn(path, self._game())
+        self.write(f"added to {path}")
+
+    def _help(self) -> None:
+        width = max(map(len, COMMANDS))
+        how = "SAN or UCI (Nf3, g1f3, O-O, e8=Q)" if self._board.game == "chess" else "as `moves` lists it"
+        self.write(f"  {'a move'.ljust(width)}  {how}")
+        for name, text in COMMANDS.items():
+            self.write(f"  {name.ljust(width)}  {text}")
+
+    def _quit(self) -> None:
+        self._leaves = True
+
+    def _keep(self) -> None:
+        """Add the game to the file of --pgn, once."""
+        path, moves = self.settings.pgn, self._board.moves
+        if path is None or not moves or moves == self._kept:
+            return
+        self._kept = moves
+        add_to_pgn(path, self._game())
+        self.write(f"added to {path}")
+
+    def _game(self) -> PlayedGame:
+        termination = "resignation" if self._resigned else self._board.termination.replace("_", " ")
+        result = self._resigned or self._board.result or "*"
+        return PlayedGame(self._board, self._person, Path(self.net.source).name, result, termination)
+
+    def _side_name(self) -> str:
+        names = ("white", "black") if self._board.game == "chess" else ("x", "o")
+        return names[0 if self._board.turn == "first" else 1]

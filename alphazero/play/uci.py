@@ -1,0 +1,335 @@
+"""The engine: what a GUI says, in order, and what it is answered.
+
+The network of the engine: read on a thread of its own, so that the protocol is answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import IO, Protocol
+
+from alphazero import _core
+from alphazero.base.errors import AlphaZeroError, GameInputError
+from alphazero.base.text import reason
+from alphazero.games.core_types import Line
+from alphazero.games.registry import make_line
+from alphazero.play.uci_options import TABLE, Options
+from alphazero.play.uci_protocol import Command, Debug, Go, Plain, SetOption, SetPosition, info_string, parse
+from alphazero.play.uci_thinking import Manner, Thinking
+from alphazero.search.batched import Evaluator
+from alphazero.search.tree_search import TreeSearch, TreeSettings
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """Which network, and how it shall be computed. threads, minibatch_size: 0 leaves the choice."""
+
+    weights: str
+    threads: int
+    minibatch_size: int
+
+
+@dataclass(frozen=True)
+class LoadedNetwork:
+    """A network that evaluates chess positions, and one line about it."""
+
+    evaluator: Evaluator
+    description: str
+
+
+class OpenNetwork(Protocol):
+    """Reads a network; raises AlphaZeroError for one that cannot be used."""
+
+    def __call__(self, request: NetworkRequest) -> LoadedNetwork: ...
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How reading a network ended: with a network, an error, or neither where another was asked for since."""
+
+    request: NetworkRequest
+    network: LoadedNetwork | None = None
+    error: Exception | None = None
+
+
+class NetworkLoader:
+    """Reads networks one after the other; `tell` hears of each on the loader's thread."""
+
+    def __init__(self, open_network: OpenNetwork, tell: Callable[[Loading], None]) -> None:
+        self._open = open_network
+        self._tell = tell
+        self._turn = threading.Lock()
+        self._newest: NetworkRequest | None = None
+
+    def load(self, request: NetworkRequest) -> None:
+        """Begin to read a network; one that was asked for before and not begun is left out."""
+        self._newest = request
+        threading.Thread(target=self._load, args=(request,), name="network", daemon=True).start()
+
+    def _load(self, request: NetworkRequest) -> None:
+        with self._turn:
+            try:
+                is_wanted = request is self._newest
+                loading = Loading(request, network=self._open(request) if is_wanted else None)
+            except Exception as error:  # told, whatever it is: the engine decides what becomes of it
+                loading = Loading(request, error=error)
+        self._tell(loading)
+
+
+LONGEST_LINE = 2**20
+LAST_ANSWER_S = 1.0  # that the end of the program waits for
+NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
+_END = None  # of the input
+
+
+class Engine:
+    """Reads commands and answers them, until `quit` or the end of the input.
+
+    open_network reads a network, `weights` is the first one. Only run() reads and handles; other threads
+    search, read networks and send lines.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        weights: str,
+        open_network: OpenNetwork,
+        write: Callable[[str], None],
+        given: Mapping[str, str] | None = None,
+    ) -> None:
+        self.options = Options(given)
+        self._identity = identity
+        self._weights = weights
+        self._write = write
+        self._writing = threading.Lock()
+        self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
+        self._loader = NetworkLoader(open_network, self._inbox.put)
+        self._loading = 0  # networks being read
+        self._requested: NetworkRequest | None = None
+        self._awaiting_ready = 0
+        self._line: Line = make_line("chess")
+        self._thinking: Thinking | None = None
+        self._is_greeted = False  # programs expect the answer to `uci` first
+        self._is_debugging = False
+        self._forget_first = False
+        # Guarded by _changed: the network and the tree, for which a search may wait.
+        self._changed = threading.Condition()
+        self._network: LoadedNetwork | None = None
+        self._network_weights = weights
+        self._tree: TreeSearch | None = None
+        self._tree_network: LoadedNetwork | None = None
+        self._is_settled = False  # no network is being read
+
+    def run(self, lines: IO[bytes]) -> int:
+        """Serve until the end; the exit status. Raises AlphaZeroError where the first network is unusable."""
+        self._load()
+        threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
+        try:
+            while self._serve(self._inbox.get()):
+                pass
+        finally:
+            self._stop()
+            if self._thinking is not None:
+                self._thinking.join(LAST_ANSWER_S)
+        return 0
+
+    def _stop(self) -> None:
+        if self._thinking is not None:
+            self._thinking.stop()
+        with self._changed:  # it may wait for a network
+            self._changed.notify_all()
+
+    def _read(self, lines: IO[bytes]) -> None:
+        is_cut = False  # what comes is the rest of a line that was passed over
+        while raw := lines.readline(LONGEST_LINE):
+            is_whole = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
+            if is_whole and not is_cut:
+                self._inbox.put(raw.decode("utf-8", "replace"))
+            elif is_whole:
+                self._send([info_string(f"a line of more than {LONGEST_LINE:,} bytes is passed over")])
+            is_cut = not is_whole
+        self._inbox.put(_END)
+
+    def _serve(self, item: str | Loading | None) -> bool:
+        """One thing that came in; False at the end."""
+        if item is None:
+            return False
+        if isinstance(item, Loading):
+            self._loaded(item)
+            return True
+        parsed = parse(item)
+        self._send([info_string(remark) for remark in parsed.remarks])
+        if parsed.command is None:
+            return True
+        return self._handle(parsed.command)
+
+    def _handle(self, command: Command) -> bool:
+        if isinstance(command, Plain):
+            if command.word == "quit":
+                return False
+            self._plain(command.word)
+        elif isinstance(command, Debug):
+            self._is_debugging = command.is_on
+        elif isinstance(command, SetOption):
+            self._set_option(command)
+        elif isinstance(command, SetPosition):
+            self._set_position(command)
+        else:
+            self._go(command)
+        return True
+
+    def _plain(self, word: str) -> None:
+        if word == "uci":
+            self._send(
+                [
+                    f"id name {self._identity}",
+                    "id author the alphazero developers",
+                    *(option.line for option in TABLE),
+                    "uciok",
+                ]
+            )
+            self._is_greeted = True
+            self._describe_network()
+        elif word == "isready":
+            # During a search at once; before the network is there when it is.
+            if self._is_settled or self._is_thinking():
+                self._send(["readyok"])
+            else:
+                self._awaiting_ready += 1
+        elif word == "ucinewgame":
+            self._forget_first = True
+        elif word == "stop":
+            self._stop()
+        elif word == "ponderhit" and self._thinking is not None:
+            self._thinking.ponder_hit()
+
+    def _set_option(self, command: SetOption) -> None:
+        try:
+            option = self.options.set(command.name, command.value)
+        except AlphaZeroError as error:
+            self._send([info_string(f"{error}; it stays as it was")])
+            return
+        if option.name == "Clear Hash":
+            self._forget_first = True
+        if option.name == "WeightsFile":
+            self._weights = self.options.text("WeightsFile") or self._weights
+        if option.name in NETWORK_OPTIONS:
+            self._load()
+
+    def _set_position(self, command: SetPosition) -> None:
+        """Take a position; where any of it cannot be, the one of before stays."""
+        try:
+            line = make_line("chess", command.fen or None)
+            for number, text in enumerate(command.moves, start=1):
+                try:
+                    line.push_text(text)
+                except _core.GameError as error:
+                    raise GameInputError(f"move {number}: {error}") from None
+        except AlphaZeroError as error:
+            self._send([info_string(f"position: {error}; the position stays as it was")])
+            return
+        self._line = line
+
+    def _go(self, go: Go) -> None:
+        began = time.monotonic()
+        if self._thinking is not None and not self._thinking.is_over:
+            if self._is_thinking():
+                self._send([info_string("go: a search is under way; it is stopped")])
+            self._stop()
+        if self._thinking is not None:
+            self._thinking.join()
+        self._thinking = Thinking(self._line.copy(), go, self._manner(), self._ready_tree, self._send, began)
+        self._thinking.start()
+
+    def _is_thinking(self) -> bool:
+        thinking = self._thinking
+        return thinking is not None and not thinking.is_over and not thinking.stopped.is_set()
+
+    def _settings(self) -> TreeSettings:
+        options = self.options
+        return TreeSettings(
+            c_puct=options.number("CPuct"),
+            c_puct_base=options.number("CPuctBase"),
+            c_puct_factor=options.number("CPuctFactor"),
+            fpu_reduction=options.number("FpuReduction"),
+            policy_temperature=options.number("PolicyTemperature"),
+            two_fold_draws=options.is_on("TwoFoldDraws"),
+            cache_mb=options.whole("Hash"),
+            tree_mb=options.whole("MemoryLimit"),
+            in_flight=options.whole("BatchesInFlight"),
+        )
+
+    def _manner(self) -> Manner:
+        options = self.options
+        return Manner(
+            multipv=options.whole("MultiPV"),
+            shows_wdl=options.is_on("UCI_ShowWDL"),
+            chess960=options.is_on("UCI_Chess960"),
+            prunes=options.is_on("SmartPruning"),
+            overhead_ms=options.whole("Move Overhead"),
+            tree_mb=options.whole("MemoryLimit"),
+            counts=self._is_debugging,
+        )
+
+    def _ready_tree(self, thinking: Thinking) -> TreeSearch | None:
+        """The tree, with the network and the settings of now; waits for a network that is being read.
+
+        None where there is no network, or the search was stopped first.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_settled or thinking.stopped.is_set())
+            network = self._network
+            if network is None:
+                return None
+            settings = self._settings()
+            if self._tree is None:
+                self._tree = TreeSearch("chess", network.evaluator, settings)
+            elif network is not self._tree_network or settings != self._tree.settings:
+                self._tree.reset(network.evaluator, settings)
+            elif self._forget_first:
+                self._tree.forget()
+            self._tree_network, self._forget_first = network, False
+            return self._tree
+
+    def _load(self) -> None:
+        threads, minibatch_size = self.options.whole("Threads"), self.options.whole("MinibatchSize")
+        request = NetworkRequest(self._weights, threads, minibatch_size)
+        if request == self._requested:
+            return
+        self._requested = request
+        with self._changed:
+            self._is_settled = False
+        self._loading += 1
+        self._loader.load(request)
+
+    def _loaded(self, loading: Loading) -> None:
+        self._loading -= 1
+        if loading.error is not None:
+            if self._network is None and self._loading == 0 and isinstance(loading.error, AlphaZeroError):
+                raise loading.error
+            self._send([info_string(f"{reason(loading.error)}; the network stays as it was")])
+            self._weights, self._requested = self._network_weights, None
+        with self._changed:
+            if loading.network is not None:
+                self._network = loading.network
+                self._network_weights = loading.request.weights
+            self._is_settled = self._loading == 0
+            self._changed.notify_all()
+        if loading.network is not None and self._is_greeted:
+            self._describe_network()
+        if self._is_settled:
+            self._send(["readyok"] * self._awaiting_ready)
+            self._awaiting_ready = 0
+
+    def _describe_network(self) -> None:
+        if self._network is not None:
+            self._send([info_string(self._network.description)])
+
+    def _send(self, lines: list[str]) -> None:
+        if lines:
+            with self._writing:
+                self._write("".join(f"{line}\n" for line in lines))

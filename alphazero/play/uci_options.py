@@ -1,0 +1,144 @@
+"""The options that the engine offers: one table, from which `uci`, `setoption` and docs/uci.md are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import one_of, quoted
+
+EMPTY = "<empty>"  # how UCI writes a string of no signs
+
+Kind = Literal["check", "spin", "string", "number", "button"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. A `number` is a fraction, which UCI has no type for: it is offered as a string.
+
+    aliases: other names by which programs know it.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    help: str
+    low: float = 0
+    high: float = 0
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """What `uci` is answered."""
+        if self.kind == "button":
+            return f"option name {self.name} type button"
+        kind = "string" if self.kind == "number" else self.kind
+        line = f"option name {self.name} type {kind} default {self.default or EMPTY}"
+        return f"{line} min {self.low:.0f} max {self.high:.0f}" if self.kind == "spin" else line
+
+    def checked(self, value: str) -> str:
+        """The value as it is kept. Raises ConfigError, one line, for one that cannot be."""
+        value = value.strip()
+        if self.kind == "check":
+            if value.lower() not in ("true", "false"):
+                raise ConfigError(f"option {self.name}: {quoted(value)}: expected true or false")
+            return value.lower()
+        if self.kind == "string":
+            return "" if value == EMPTY else value
+        if self.kind == "button":
+            return ""
+        try:
+            number = int(value) if self.kind == "spin" else float(value)
+        except ValueError:
+            number = math.nan
+        if not self.low <= number <= self.high:
+            what = "a whole number" if self.kind == "spin" else "a number"
+            raise ConfigError(
+                f"option {self.name}: {quoted(value)}: expected {what} from {self.low:g} to {self.high:.15g}"
+            )
+        return f"{number:.15g}"
+
+
+TABLE = (
+    Option("WeightsFile", "string", "", "the network: all that `--weights` takes", aliases=("Weights",)),
+    Option("Threads", "spin", "0", "CPU threads of the network (0: all cores)", 0, 1024),
+    Option("Hash", "spin", "64", "MB of the cache of evaluations", 1, 1048576),
+    Option("Clear Hash", "button", "", "forget the tree and the cache"),
+    Option("MemoryLimit", "spin", "1024", "MB of the tree; a search ends where it is full", 1, 1048576),
+    Option("MultiPV", "spin", "1", "lines of play that are told", 1, 218),
+    Option("Ponder", "check", "false", "the GUI will let the engine think in the opponent's time"),
+    Option(
+        "Move Overhead",
+        "spin",
+        "30",
+        "milliseconds of each move that the way to the GUI and back may take",
+        0,
+        10000,
+        aliases=("MoveOverhead", "MoveOverheadMs"),
+    ),
+    Option("MinibatchSize", "spin", "0", "most positions of one evaluation (0: 32, on a GPU 256)", 0, 4096),
+    Option("BatchesInFlight", "spin", "2", "2: the tree grows while the network computes", 1, 2),
+    Option("SmartPruning", "check", "true", "move early where the best move cannot be overtaken in time"),
+    Option("UCI_ShowWDL", "check", "false", "tell win, draw and loss in 1/1000"),
+    Option("UCI_Chess960", "check", "false", "castling is king takes rook"),
+    Option("UCI_AnalyseMode", "check", "false", "accepted, without effect"),
+    Option("UCI_Opponent", "string", "", "accepted, without effect"),
+    Option("CPuct", "number", "1.745", "exploration (docs/uci.md)", 0, 100),
+    Option("CPuctBase", "number", "38739", "exploration grows with visits: over so many", 1, 1e9),
+    Option("CPuctFactor", "number", "3.894", "exploration grows with visits: by so much", 0, 1000),
+    Option("FpuReduction", "number", "0.33", "what a move never walked is thought to be worse", -100, 100),
+    Option("PolicyTemperature", "number", "1.359", "by which the network's logits are divided", 0.1, 10),
+    Option("TwoFoldDraws", "check", "true", "a position that comes back within the tree counts as a draw"),
+)
+
+
+def find_option(name: str) -> Option:
+    """The option of that name, in any case. Raises ConfigError for an unknown one."""
+    wanted = " ".join(name.split()).lower()
+    for option in TABLE:
+        if wanted in (known.lower() for known in (option.name, *option.aliases)):
+            return option
+    raise ConfigError(f"option {quoted(name)}: {one_of(name, [option.name for option in TABLE])}")
+
+
+class Options:
+    """The values of all options."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        self._values = {option.name: option.default for option in TABLE}
+        for name, value in (given or {}).items():
+            self.set(name, value)
+
+    def set(self, name: str, value: str) -> Option:
+        """Set one; returns it. Raises ConfigError where there is none, or not with this value."""
+        option = find_option(name)
+        self._values[option.name] = option.checked(value)
+        return option
+
+    def text(self, name: str) -> str:
+        """The value of a string."""
+        return self._values[name]
+
+    def whole(self, name: str) -> int:
+        """The value of a spin."""
+        return int(self._values[name])
+
+    def number(self, name: str) -> float:
+        """The value of a fraction."""
+        return float(self._values[name])
+
+    def is_on(self, name: str) -> bool:
+        """The value of a check."""
+        return self._values[name] == "true"
+
+
+def describe_table() -> list[str]:
+    """The table as docs/uci.md has it, a line of Markdown each."""
+    rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
+    for option in TABLE:
+        kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind
+        rows.append(f"| {option.name} | {kind} | {option.default or '-'} | {option.help} |")
+    return rows

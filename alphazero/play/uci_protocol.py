@@ -1,0 +1,222 @@
+"""Lines of UCI, read and written: commands in, infos and best moves out.
+
+The protocol asks engines to pass over what they do not understand; what was passed over is told as remarks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TypeAlias
+
+from alphazero.base.text import quoted, shortened
+from alphazero.search.snapshot import MoveReport, Snapshot
+
+NULL_MOVE = "0000"
+MOST = 10**15  # of a number in `go`
+PLAIN = ("uci", "isready", "ucinewgame", "stop", "ponderhit", "quit", "register")
+COMMANDS = (*PLAIN, "debug", "setoption", "position", "go")
+# lc0's conversion of W - L to centipawns (src/search/classic/search.cc, score type "centipawn").
+CENTIPAWN_SCALE = 90.0
+CENTIPAWN_ANGLE = 1.5637541897
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A command of one word."""
+
+    word: str
+
+
+@dataclass(frozen=True)
+class Debug:
+    """`debug on|off`."""
+
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """`setoption name N [value V]`."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SetPosition:
+    """`position startpos|fen F [moves M...]`; fen "" is the standard start."""
+
+    fen: str
+    moves: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Go:
+    """`go` with its limits; times in milliseconds."""
+
+    wtime: int | None = None
+    btime: int | None = None
+    winc: int | None = None
+    binc: int | None = None
+    movestogo: int | None = None
+    depth: int | None = None
+    nodes: int | None = None
+    mate: int | None = None
+    movetime: int | None = None
+    infinite: bool = False
+    ponder: bool = False
+    searchmoves: tuple[str, ...] = ()
+
+
+Command: TypeAlias = Plain | Debug | SetOption | SetPosition | Go
+SIGNED = ("wtime", "btime", "winc", "binc")  # a clock that has run out may be below 0
+NUMBERS = (*SIGNED, "movestogo", "depth", "nodes", "mate", "movetime")
+GO_WORDS = tuple(field.name for field in fields(Go))
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A line as it was understood; command None: not at all. remarks: what was passed over and why."""
+
+    command: Command | None
+    remarks: tuple[str, ...] = ()
+
+
+def parse(line: str) -> Parsed:
+    """Any line. An empty one is neither a command nor worth a remark."""
+    words = line.split()
+    skipped = 0
+    while skipped < len(words) and words[skipped] not in COMMANDS:
+        skipped += 1
+    if skipped == len(words):
+        return Parsed(None, (f"unknown command: {quoted(line.strip())}",) if words else ())
+    remarks = [f"unknown command passed over: {quoted(' '.join(words[:skipped]))}"] if skipped else []
+    word, rest = words[skipped], words[skipped + 1 :]
+    if word in PLAIN:
+        if rest and word != "register":
+            remarks.append(f"{word}: passed over {quoted(' '.join(rest))}")
+        return Parsed(Plain(word), tuple(remarks))
+    if word == "debug":
+        return _debug(rest, remarks)
+    if word == "setoption":
+        return _set_option(line, rest, remarks)
+    return _position(rest, remarks) if word == "position" else _go(rest, remarks)
+
+
+def _debug(rest: list[str], remarks: list[str]) -> Parsed:
+    if rest[:1] not in (["on"], ["off"]):
+        return Parsed(None, (*remarks, f"debug: {quoted(' '.join(rest))}: expected on or off"))
+    return Parsed(Debug(rest[0] == "on"), tuple(remarks))
+
+
+def _set_option(line: str, rest: list[str], remarks: list[str]) -> Parsed:
+    if not rest or rest[0].lower() != "name" or len(rest) < 2:
+        return Parsed(None, (*remarks, "setoption: expected setoption name NAME [value VALUE]"))
+    lowered = [word.lower() for word in rest]
+    end = lowered.index("value") if "value" in lowered else len(rest)
+    name = " ".join(rest[1:end])
+    if not name:
+        return Parsed(None, (*remarks, "setoption: expected setoption name NAME [value VALUE]"))
+    # A value is taken as it stands: names of files may hold several spaces in a row.
+    words_before = len(line.split()) - len(rest) + end + 1
+    pieces = line.split(None, words_before)
+    value = pieces[words_before].strip() if len(pieces) > words_before else ""
+    return Parsed(SetOption(name, value), tuple(remarks))
+
+
+def _position(rest: list[str], remarks: list[str]) -> Parsed:
+    end = rest.index("moves") if "moves" in rest else len(rest)
+    moves = tuple(rest[end + 1 :])
+    what = rest[:end]
+    if what[:1] == ["startpos"]:
+        if what[1:]:
+            remarks.append(f"position: passed over {quoted(' '.join(what[1:]))}")
+        return Parsed(SetPosition("", moves), tuple(remarks))
+    if what[:1] == ["fen"] and len(what) > 1:
+        return Parsed(SetPosition(" ".join(what[1:]), moves), tuple(remarks))
+    got = quoted(" ".join(what))
+    return Parsed(None, (*remarks, f"position: {got}: expected startpos or fen FEN; the position stays"))
+
+
+def _go(rest: list[str], remarks: list[str]) -> Parsed:
+    found: dict[str, int | bool | tuple[str, ...]] = {}
+    at = 0
+    while at < len(rest):
+        word = rest[at]
+        at += 1
+        if word in ("infinite", "ponder"):
+            found[word] = True
+        elif word == "searchmoves":
+            begin = at
+            while at < len(rest) and rest[at] not in GO_WORDS:
+                at += 1
+            found[word] = tuple(rest[begin:at])
+        elif word in NUMBERS:
+            text = rest[at] if at < len(rest) and rest[at] not in GO_WORDS else ""
+            at += bool(text)
+            number = _number(text, -MOST if word in SIGNED else 0)
+            if number is None:
+                remarks.append(f"go {word}: {quoted(text)}: expected a whole number; passed over")
+            else:
+                found[word] = number
+        else:
+            remarks.append(f"go: passed over {quoted(word)}")
+    return Parsed(Go(**found), tuple(remarks))  # type: ignore[arg-type]  # names and types go together above
+
+
+def _number(text: str, low: int) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:  # no number, or one of more digits than Python reads
+        return None
+    return min(number, MOST) if low <= number else None
+
+
+def centipawns(q: float) -> int:
+    """W - L as lc0 tells it: 90 * tan(1.5637541897 * q)."""
+    return round(CENTIPAWN_SCALE * math.tan(CENTIPAWN_ANGLE * max(-1.0, min(1.0, q))))
+
+
+def per_mille(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
+    """Win, draw, loss in 1/1000, of sum 1000."""
+    win, loss = round(1000 * wdl[0]), round(1000 * wdl[2])
+    loss = min(loss, 1000 - win)
+    return win, 1000 - win - loss, loss
+
+
+def score_text(q: float, mate: int | None) -> str:
+    """`cp C` or `mate N`."""
+    return f"mate {mate}" if mate is not None else f"cp {centipawns(q)}"
+
+
+def info_line(
+    seen: Snapshot, move: MoveReport | None, pv: tuple[str, ...], *, multipv: int = 0, shows_wdl: bool = False
+) -> str:
+    """What is told of one move of a search (None: of the position); multipv 0: no such field."""
+    q, wdl, mate = (seen.q, seen.wdl, seen.mate) if move is None else (move.q, move.wdl, move.mate)
+    milliseconds = round(1000 * seen.seconds)
+    parts = [
+        f"info depth {seen.depth} seldepth {max(seen.seldepth, 1)} time {milliseconds} nodes {seen.nodes}",
+        f"score {score_text(q, mate)}",
+    ]
+    if shows_wdl:
+        parts.append("wdl {} {} {}".format(*per_mille(wdl)))
+    parts.append(
+        f"nps {round(1000 * seen.playouts / max(1, milliseconds))} hashfull {seen.hashfull} tbhits 0"
+    )
+    if multipv:
+        parts.append(f"multipv {multipv}")
+    if pv:
+        parts.append(f"pv {' '.join(pv)}")
+    return " ".join(parts)
+
+
+def info_string(text: str) -> str:
+    """A line for people."""
+    return f"info string {shortened(text)}"
+
+
+def best_move_line(move: str, ponder: str = "") -> str:
+    """The answer to `go`."""
+    return f"bestmove {move} ponder {ponder}" if ponder else f"bestmove {move}"

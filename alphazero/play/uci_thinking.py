@@ -1,0 +1,281 @@
+"""One `go` from its limits to `bestmove`: the clock, the infos, ponder and stop.
+
+How long to think: the budget of a move from the clocks, and when to stop before it is spent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from alphazero import _core
+from alphazero.games.core_types import Line
+from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, info_line, info_string
+from alphazero.search.snapshot import MoveReport, Snapshot
+from alphazero.search.tree_search import SearchLimits, TreeSearch
+
+USUAL_MOVES_LEFT = 26  # of a game without movestogo; as early stops save some of each budget
+LARGEST_SHARE = 0.25  # of the clock for one move, unless the clock is only for fewer than four
+EXTENSION = 2.0  # of the budget, where the most visited move is not the one of the best value
+SHORTEST_S = 0.001
+# lc0's smart pruning: the playouts left are thought to be this many times fewer.
+PRUNING_FACTOR = 1.33
+PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
+RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds for a move: as planned, and at most. None: no limit in time."""
+
+    planned_s: float | None = None
+    most_s: float | None = None
+    is_clock: bool = False  # of a clock: time that is saved is of use later
+
+
+def budget_of(go: Go, white_moves: bool, overhead_ms: int) -> Budget:
+    """The budget of `go`'s limits for the side to move.
+
+    overhead_ms of every move is lost on the way. A side without a clock of its own has the other one's.
+    """
+    if go.infinite:
+        return Budget()
+    if go.movetime is not None:
+        seconds = max(SHORTEST_S, (go.movetime - overhead_ms) / 1000)
+        return Budget(seconds, seconds)
+    own, others = (go.wtime, go.btime) if white_moves else (go.btime, go.wtime)
+    clock_ms = own if own is not None else others
+    if clock_ms is None:
+        return Budget()
+    increment_ms = (go.winc if white_moves else go.binc) or 0
+    moves = go.movestogo or USUAL_MOVES_LEFT
+    left_ms = max(0, clock_ms - overhead_ms)
+    planned_ms = (left_ms + (moves - 1) * max(0, increment_ms - overhead_ms)) / moves
+    most_ms = min(left_ms * max(LARGEST_SHARE, 1 / moves), planned_ms * EXTENSION)
+    planned_ms = min(planned_ms, most_ms)
+    return Budget(max(SHORTEST_S, planned_ms / 1000), max(SHORTEST_S, most_ms / 1000), is_clock=True)
+
+
+def is_time_over(budget: Budget, seen: Snapshot, seconds: float, *, prunes: bool) -> bool:
+    """Whether to move now, `seconds` after the clock began to run.
+
+    With `prunes`: also where no other move can still be visited more often, or there is only one.
+    """
+    if budget.planned_s is None or budget.most_s is None:
+        return False
+    if seconds >= budget.most_s:
+        return True
+    if not budget.is_clock:
+        return False
+    if seconds >= budget.planned_s:
+        return not _has_rival(seen)
+    return prunes and _is_decided(seen, budget.planned_s - seconds)
+
+
+def _has_rival(seen: Snapshot) -> bool:
+    """Whether a move of many visits has a better value than the most visited one."""
+    if seen.best is None:
+        return True
+    best = seen.best
+    return any(move.q > best.q and move.visits >= RIVAL_SHARE * best.visits for move in seen.moves[1:])
+
+
+def _is_decided(seen: Snapshot, left_s: float) -> bool:
+    if seen.best is None:
+        return False
+    rivals = [move for move in seen.moves[1:] if move.proven != -1]
+    if not rivals:
+        return True
+    if seen.playouts < PRUNING_AFTER_PLAYOUTS or seen.seconds <= 0:
+        return False
+    playouts_left = left_s * seen.playouts / seen.seconds / PRUNING_FACTOR
+    return seen.best.visits - max(move.visits for move in rivals) > playouts_left
+
+
+INFO_EVERY_S = 0.9
+CLOCK_EVERY_S = 0.01
+# A search whose time is over before the first evaluation may wait so long for it.
+GRACE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What of the options concerns a single search."""
+
+    multipv: int = 1
+    shows_wdl: bool = False
+    chess960: bool = False
+    prunes: bool = True
+    overhead_ms: int = 30
+    tree_mb: int = 1024
+    counts: bool = False  # tells what a search cost: `debug on`
+
+
+class Thinking:
+    """One `go`, on a thread of its own.
+
+    tree: asked for once it is needed, and given None where the search was stopped before there was a network.
+    send: takes lines of the protocol. began: when the command was read, by time.monotonic().
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        go: Go,
+        manner: Manner,
+        tree: Callable[[Thinking], TreeSearch | None],
+        send: Callable[[list[str]], None],
+        began: float,
+    ) -> None:
+        self.stopped = threading.Event()
+        self._line, self._go, self._manner = line, go, manner
+        self._tree_of, self._send = tree, send
+        self._clock_began = began
+        self._pondering = go.ponder
+        # `bestmove` is held back until the GUI says so.
+        self._may_answer = threading.Event()
+        if not (go.infinite or go.ponder):
+            self._may_answer.set()
+        self._tree: TreeSearch | None = None
+        self._thread = threading.Thread(target=self._think, name="thinking", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer now."""
+        self.stopped.set()
+        if self._tree is not None:
+            self._tree.stop()
+        self._may_answer.set()
+
+    def ponder_hit(self) -> None:
+        """The opponent has played the move that was pondered: the clock runs from now."""
+        if self._pondering:
+            self._clock_began = time.monotonic()
+            self._pondering = False
+            if not self._go.infinite:
+                self._may_answer.set()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for `bestmove`."""
+        self._thread.join(timeout_s)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `bestmove` was sent."""
+        return not self._thread.is_alive()
+
+    def _think(self) -> None:
+        remarks: list[str] = []
+        only = self._legal_of(self._go.searchmoves, remarks)
+        if remarks:
+            self._send(remarks)
+        seen: Snapshot | None = None
+        if self._line.legal():
+            tree = self._tree_of(self)
+            if tree is not None:
+                seen = self._search(tree, only)
+        else:
+            self._send([f"info depth 0 score {'mate 0' if _is_mate(self._line) else 'cp 0'}"])
+        self._may_answer.wait()
+        self._answer(seen, only)
+
+    def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot | None:
+        """Until a limit, a proof or stop; the search as it stands then. None: the network failed."""
+        self._tree = tree
+        tree.set_line(self._line)
+        tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
+        if self.stopped.is_set():  # it came before `start`
+            tree.stop()
+        budget = budget_of(self._go, self._line.first_player_to_move, self._manner.overhead_ms)
+        told = time.monotonic()
+        try:
+            while not tree.wait(CLOCK_EVERY_S if budget.planned_s is not None else INFO_EVERY_S):
+                now = time.monotonic()
+                if self._is_time_over(tree, budget, now):
+                    break
+                if now - told >= INFO_EVERY_S:
+                    told = now
+                    self._send(self._infos(tree.snapshot(self._manner.multipv)))
+            self._wait_for_the_first(tree)
+        except Exception as error:  # what the evaluator raised: out of memory, a lost device
+            self._send([info_string(f"the network failed: {error}")])
+        tree.stop()
+        seen = tree.snapshot(self._manner.multipv)
+        if seen.is_full:
+            limit = self._manner.tree_mb
+            self._send([info_string(f"the tree is full: MemoryLimit {limit} MB; the search ends here")])
+        if self._manner.counts:
+            size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
+            evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
+            self._send([info_string(f"{evaluated}; the tree has {size}")])
+        self._send(self._infos(seen))
+        return seen
+
+    def _is_time_over(self, tree: TreeSearch, budget: Budget, now: float) -> bool:
+        if self._pondering or budget.planned_s is None:
+            return False
+        return is_time_over(budget, tree.snapshot(0), now - self._clock_began, prunes=self._manner.prunes)
+
+    def _wait_for_the_first(self, tree: TreeSearch) -> None:
+        """A position without any evaluation waits for it for a moment: a move at random is worth less."""
+        end = time.monotonic() + GRACE_S
+        while time.monotonic() < end and not tree.wait(CLOCK_EVERY_S / 10):
+            if tree.snapshot(0).best is not None:
+                return
+
+    def _infos(self, seen: Snapshot) -> list[str]:
+        manner = self._manner
+        if not seen.moves:
+            return [info_line(seen, None, (), shows_wdl=manner.shows_wdl)]
+        return [
+            info_line(
+                seen,
+                move,
+                move_texts(self._line, move.pv, manner.chess960),
+                multipv=number if manner.multipv > 1 else 0,
+                shows_wdl=manner.shows_wdl,
+            )
+            for number, move in enumerate(seen.moves[: manner.multipv], start=1)
+        ]
+
+    def _answer(self, seen: Snapshot | None, only: tuple[int, ...]) -> None:
+        best: MoveReport | None = seen.best if seen else None
+        legal = only or tuple(self._line.legal())
+        if best is not None:
+            texts = move_texts(self._line, best.pv[:2], self._manner.chess960)
+        elif legal:  # nothing was found out: any move is better than none
+            texts = move_texts(self._line, legal[:1], self._manner.chess960)
+            if seen is None:
+                self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
+        else:
+            texts = (NULL_MOVE,)
+        self._send([best_move_line(*texts)])
+
+    def _legal_of(self, texts: tuple[str, ...], remarks: list[str]) -> tuple[int, ...]:
+        """The moves of `searchmoves`; what is none here is told of. None left: all moves."""
+        moves = []
+        for text in texts:
+            try:
+                moves.append(self._line.text_to_move(text))
+            except _core.GameError:
+                remarks.append(info_string(f"go searchmoves: {text!r}: no legal move here; passed over"))
+        return tuple(moves)
+
+
+def move_texts(line: Line, moves: tuple[int, ...], chess960: bool) -> tuple[str, ...]:
+    """Moves from the end of the line as UCI."""
+    position = _core.ChessPosition(str(line))
+    texts = []
+    for move in moves:
+        texts.append(position.uci(move, chess960=chess960))
+        position.push(move)
+    return tuple(texts)
+
+
+def _is_mate(line: Line) -> bool:
+    return line.outcome().termination == _core.Termination.WIN

@@ -1,0 +1,208 @@
+"""The runs below a directory, each in a row: state, step, best figures, size. Reads only, and takes no lock.
+
+Needs no torch. A run that is damaged is a row that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError
+from alphazero.base.text import reason
+from alphazero.machine.lock import HELD_FILE, LOCK_FILE, Holder, read_holder
+from alphazero.run import checkpoint_files as files
+from alphazero.run.directory import RunDirectory
+from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
+
+# A process of another host is taken to run as long as something changes: a heartbeat each second, and pauses
+# as long as the launcher allows them (--pause-timeout).
+SILENT_S = 600.0
+
+
+class RunState(str, Enum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    ENDED = "ended"  # all its steps are made
+    STOPPED = "stopped"  # a signal ended it after a checkpoint
+    CRASHED = "crashed"  # its ranks ended without a word
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class BestFigure:
+    """The best value of one figure of the validations, and the step of its checkpoint."""
+
+    value: float
+    step: int
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """One run. step: the last that its ranks told of; num_steps: of the whole run; -1 where none is known.
+
+    holder: the process that writes to it now, None where none does. best: by metric. size_bytes: of all its
+    files. changed_s: of the newest of them, in seconds of the wall clock. fault: "" but where it is damaged.
+    """
+
+    path: Path
+    state: RunState
+    network: str = ""
+    step: int = -1
+    num_steps: int = -1
+    holder: Holder | None = None
+    best: Mapping[str, BestFigure] = field(default_factory=dict)
+    size_bytes: int = 0
+    changed_s: float = 0.0
+    fault: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; None where something is not known."""
+        holder = self.holder
+        return {
+            "run": self.path.name,
+            "path": str(self.path),
+            "state": self.state.value,
+            "process": holder and {"host": holder.host, "pid": holder.pid, "since": holder.since},
+            "network": self.network or None,
+            "step": self.step if self.step >= 0 else None,
+            "num_steps": self.num_steps if self.num_steps >= 0 else None,
+            "best": {name: {"value": one.value, "step": one.step} for name, one in self.best.items()},
+            "size_bytes": self.size_bytes,
+            "changed": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.changed_s)),
+            "fault": self.fault or None,
+        }
+
+
+def list_runs(directory: Path) -> list[RunOverview]:
+    """The runs in `directory` by name, or the one that it is. Raises ConfigError where it cannot be read."""
+    try:
+        if is_run(directory):
+            return [overview_of(directory)]
+        paths = sorted(path for path in directory.iterdir() if path.is_dir())
+    except OSError as error:
+        raise ConfigError(
+            f"{directory}: cannot be read: {error.strerror}; expected a directory of runs"
+        ) from error
+    return [overview_of(path) for path in paths if is_run(path)]
+
+
+def is_run(path: Path) -> bool:
+    """True for a directory with something that only a run has."""
+    run = RunDirectory(path)
+    try:
+        return run.config.exists() or run.checkpoints.is_dir() or any(path.glob("started-*.json"))
+    except OSError:  # nobody may look into it
+        return path.is_dir()
+
+
+def overview_of(path: Path, now_s: float | None = None) -> RunOverview:
+    """What can be told of the run at `path`. now_s: the wall clock, by default the machine's."""
+    run = RunDirectory(path)
+    size_bytes, changed_s, unreadable = _size_and_change(path)
+    found: dict[str, Any] = {"path": path, "size_bytes": size_bytes, "changed_s": changed_s}
+    try:
+        network = _network(run)
+        beats = read_heartbeats(run.heartbeats)
+        step, num_steps = _newest(run)
+    except (AlphaZeroError, OSError) as error:
+        return RunOverview(state=RunState.DAMAGED, fault=reason(error), **found)
+    if unreadable:
+        return RunOverview(state=RunState.DAMAGED, fault=unreadable, network=network, **found)
+    idle_s = (time.time() if now_s is None else now_s) - changed_s
+    holder = _writer_of(path, idle_s)
+    told = max((beat.step for beat in beats), default=-1)
+    return RunOverview(
+        state=_state(holder, beats, step, num_steps),
+        network=network,
+        step=max(step, told),
+        num_steps=num_steps,
+        holder=holder,
+        best=_best(run.checkpoints),
+        **found,
+    )
+
+
+def _state(holder: Holder | None, beats: Iterable[Heartbeat], step: int, num_steps: int) -> RunState:
+    if holder is not None:
+        return RunState.RUNNING
+    phases = {beat.phase for beat in beats}
+    if phases - {Phase.END}:
+        return RunState.CRASHED
+    if 0 <= num_steps <= step:
+        return RunState.ENDED
+    return RunState.STOPPED if phases or step >= 0 else RunState.CRASHED
+
+
+def _writer_of(path: Path, idle_s: float) -> Holder | None:
+    """The process that the lock's file names, unless it has ended: without taking the lock for a moment."""
+    for name in (HELD_FILE, LOCK_FILE):
+        holder = read_holder(path / name)
+        if holder is None or holder.is_gone():
+            continue
+        if holder.host == socket.gethostname() or idle_s < SILENT_S:
+            return holder
+    return None
+
+
+def _network(run: RunDirectory) -> str:
+    """Game and size, as 'chess 20x256'. Raises CheckpointError where the settings cannot be read."""
+    if not run.config.exists():
+        return ""
+    network = files.read_json(run.config).get("network")
+    if not isinstance(network, dict) or not {"game", "blocks", "filters"} <= network.keys():
+        raise ConfigError(f"{run.config}: no settings of a network; expected those that a run writes")
+    return f"{network['game']} {network['blocks']}x{network['filters']}"[:80]
+
+
+def _newest(run: RunDirectory) -> tuple[int, int]:
+    """Step of the newest complete checkpoint and steps of its run; (-1, -1) where none was saved.
+
+    Raises CheckpointError where there are some and all of them are damaged.
+    """
+    faults: list[str] = []
+    found = files.find_newest(run.checkpoints, faults.append, hash_files=False)
+    if found is None and faults:
+        raise CheckpointError(f"no checkpoint can be read: {faults[0]}")
+    if found is None:
+        return -1, -1
+    num_steps = files.read_json(found / files.STATE).get("num_steps")
+    return files.step_of(found), num_steps if type(num_steps) is int else -1
+
+
+def _best(checkpoints: Path) -> dict[str, BestFigure]:
+    best = {}
+    for name, metrics in files.pointers(checkpoints).items():
+        for metric in metrics:
+            if (value := files.best_value(checkpoints, metric)) is not None:
+                best[metric] = BestFigure(value, files.step_of(Path(name)))
+    return {metric: best[metric] for metric in files.BEST_METRICS if metric in best}
+
+
+def _size_and_change(path: Path) -> tuple[int, float, str]:
+    """Bytes of all files, when one changed last, a line about what cannot be read; no link is followed."""
+    size_bytes, changed_s, faults = 0, 0.0, []
+
+    def note(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # a run that goes on removes files
+            faults.append(f"{error.filename}: cannot be read: {error.strerror}")
+
+    for directory, _, names in os.walk(path, onerror=note):
+        for name in names:
+            try:
+                status = (Path(directory) / name).lstat()
+            except OSError as error:
+                note(error)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                size_bytes += status.st_size
+                changed_s = max(changed_s, status.st_mtime)
+    return size_bytes, changed_s or path.stat().st_mtime, faults[0] if faults else ""

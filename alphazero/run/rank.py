@@ -1,0 +1,346 @@
+"""A rank's sign of life: one small file per rank that a supervisor can read at any moment.
+
+Why a rank ended, as a JSON file from the rank to its node agent: blame that is read from no sentence.
+
+The rank's end of supervision: its output goes where the node agent reads it; a signal shows its stacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
+
+SHORTEST_INTERVAL_S = 1.0
+# A name of its own for each start of a job, in the environment of all its processes. It tells what ranks say
+# now from what an earlier start left behind, which no clock does that can be set.
+JOB_VARIABLE = "ALPHAZERO_JOB"
+
+
+class Phase(str, Enum):
+    """What a rank is doing; each has its own limit on how long nothing may move (hang_watch.py)."""
+
+    START = "start"
+    DATA = "data"  # made, imported, or brought together from all ranks
+    STEP = "step"
+    PLAN = "plan"  # the first step of a new plan: compiled, tuned, perhaps cut again
+    VALIDATE = "validate"
+    CHECKPOINT = "checkpoint"
+    SELF_PLAY = "self-play"
+    GATE = "gate"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What a rank said last.
+
+    progress: grows while things move within the phase. changes: how often phase, step or progress had changed
+    since the rank began, so that nothing that moves ever looks the same twice. job: see JOB_VARIABLE, "" for
+    a rank that nobody supervises. There is no time in it: who reads it notes by its own clock what changes.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    job: str
+    step: int
+    phase: Phase
+    progress: int
+    changes: int
+
+
+class HeartbeatWriter:
+    """Writes `directory`/rank-NNNNN.json, at most once per second unless the phase changes.
+
+    job: by default what the environment says. clock: seconds that are never set back.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        rank: int,
+        host: str,
+        job: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"rank-{rank:05d}.json"
+        self._rank = rank
+        self._host = host
+        self._job = os.environ.get(JOB_VARIABLE, "") if job is None else job
+        self._clock = clock
+        self._last: tuple[Phase, int, int] | None = None
+        self._changes = 0
+        self._written_at = 0.0
+
+    def beat(self, phase: Phase, step: int, progress: int = 0) -> None:
+        """Say that this rank is in `phase` of step `step`; `progress` grows while things move within it."""
+        is_new_phase = self._last is None or self._last[0] is not phase
+        if self._last != (phase, step, progress):
+            self._last = (phase, step, progress)
+            self._changes += 1
+        now = self._clock()
+        if not is_new_phase and now - self._written_at < SHORTEST_INTERVAL_S:
+            return
+        self._written_at = now
+        said = Heartbeat(self._rank, self._host, os.getpid(), self._job, step, phase, progress, self._changes)
+        # No fsync: a heartbeat matters only while the machine runs.
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(said)), encoding="utf-8")
+        temporary.replace(self._path)
+
+
+def read_heartbeats(directory: Path) -> list[Heartbeat]:
+    """What every rank said last, by rank; files of another version of this program are left out."""
+    found = (_read(path) for path in sorted(directory.glob("rank-*.json")))
+    return [beat for beat in found if beat is not None]
+
+
+def _read(path: Path) -> Heartbeat | None:
+    try:
+        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Heartbeat(**{**told, "phase": Phase(told["phase"])})
+    except (OSError, ValueError, TypeError, KeyError):  # removed at this moment, or older than phases
+        return None
+
+
+OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
+# Set where one head shows what the ranks of all hosts say; without it each host has a terminal of its own.
+ONE_HEAD_VARIABLE = "ALPHAZERO_ONE_HEAD"
+STACKS_SIGNAL = signal.SIGUSR2
+
+
+def shows_common_errors(environment: Mapping[str, str]) -> bool:
+    """Whether this process shows an error that all ranks raise alike: one does for each terminal."""
+    if environment.get("RANK", "0") == "0":
+        return True
+    return environment.get("LOCAL_RANK") == "0" and ONE_HEAD_VARIABLE not in environment
+
+
+def begin(environment: Mapping[str, str]) -> None:
+    """Called first in a rank: redirect stdout and stderr if an agent listens, answer STACKS_SIGNAL.
+
+    A rank that dies in native code (SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL) shows its stacks as well.
+    """
+    faulthandler.enable(all_threads=True)
+    faulthandler.register(STACKS_SIGNAL, all_threads=True)
+    directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
+    if not directory or local_rank is None:
+        return
+    path = Path(directory, local_rank)
+    if path.is_file():  # an ordinary file that says which terminal
+        path = Path(path.read_text(encoding="utf-8"))
+    # Without an agent behind it a FIFO would hold the rank for ever: the agent opens it first.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        os.set_blocking(descriptor, True)
+        for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+            stream.flush()
+            os.dup2(descriptor, number)
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(line_buffering=True)
+        os.close(descriptor)
+
+
+FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks says which failed first
+MAX_TEXT = 500
+# Kinds beside those of errors.py.
+CRASH = "crash"  # an exception that nobody foresaw
+OUT_OF_MEMORY = "out of memory"
+SIGNAL = "signal"  # killed by the system or by somebody
+TERMINATED = "terminated"  # by SIGTERM, or by NCCL's watchdog with SIGABRT: something else came before
+HANG = "hang"
+UNKNOWN = ""  # no account: of another program, or from before accounts
+# What an exit status says where a rank left no account.
+KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
+LATE_S = 1.0  # a rank that fails so much later than another fails because of it
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank's own account. kind: of errors.py, or from above. ranks: those at fault, () for itself.
+
+    text: one line for people. at_s: time.monotonic(), which all processes of a host share.
+    """
+
+    kind: str
+    ranks: tuple[int, ...]
+    text: str
+    status: int
+    at_s: float
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """A rank's end as its launcher sees it. exit_code: -N for a death by signal N."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    exit_code: int
+
+    @property
+    def fate(self) -> str:
+        """For people."""
+        if self.exit_code >= 0:
+            return f"(pid {self.pid}) ended with exit status {self.exit_code}"
+        hint = ": perhaps out of memory, see dmesg" if self.exit_code == -signal.SIGKILL else ""
+        return f"(pid {self.pid}) was killed by {signal.Signals(-self.exit_code).name}{hint}"
+
+    @property
+    def status(self) -> int:
+        """As a shell has it: 128 + N for a death by signal N."""
+        return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
+
+
+@dataclass(frozen=True)
+class FirstFailure:
+    """Which rank of a host failed first and how; rank None: the launcher itself, before any rank began.
+
+    at_s: as in RankFailure, None where the rank did not say.
+    """
+
+    rank: int | None
+    fate: str
+    kind: str
+    ranks: tuple[int, ...]
+    text: str
+    at_s: float | None
+
+
+def order_of_blame(kind: str) -> int:
+    """What was killed or hung, what knew why it ended, what crashed, then those that missed one of these."""
+    if kind in (SIGNAL, HANG):
+        return 0
+    if kind in (LostConnectionError.kind, TERMINATED):
+        return 3
+    return 1 if kind in ERRORS_BY_KIND or kind == OUT_OF_MEMORY else 2
+
+
+def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Called in a rank that is about to end with `status`: leave an account where an agent looks for one."""
+    directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
+    if not directory or local_rank is None or isinstance(error, SystemExit):
+        return
+    ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
+    text = str(error) if isinstance(error, (AlphaZeroError, OSError)) else f"{type(error).__name__}: {error}"
+    account = RankFailure(kind_of(error), ranks, _line(text), status, time.monotonic())
+    # The agent may be gone, or its disk full: the exit status remains.
+    with contextlib.suppress(OSError):
+        _write(_path(Path(directory), local_rank), asdict(account))
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind of an exception, by its types and by where it was raised."""
+    if isinstance(error, AlphaZeroError):
+        return error.kind
+    # By name: a host without torch knows them too.
+    types = {one.__name__ for one in type(error).__mro__}
+    if isinstance(error, ConnectionError) or "DistError" in types:
+        return LostConnectionError.kind
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in types:
+        return OUT_OF_MEMORY
+    if isinstance(error, OSError):
+        return AlphaZeroError.kind
+    if isinstance(error, RuntimeError) and _was_raised_in(error, "torch.distributed"):
+        return LostConnectionError.kind  # gloo's errors have no type of their own
+    return CRASH
+
+
+def _was_raised_in(error: BaseException, package: str) -> bool:
+    """True where the innermost Python function of the traceback is one of `package`."""
+    traceback, module = error.__traceback__, ""
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        traceback = traceback.tb_next
+    return f"{module}.".startswith(f"{package}.")
+
+
+def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
+    """The account of a rank; None where it left none."""
+    told = _rank_failure_read(_path(directory, str(local_rank))) if directory else None
+    try:
+        return RankFailure(**told) if told else None
+    except TypeError:
+        return None
+
+
+def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
+    """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
+
+    A rank that says that it failed later than another fails because of it. Of the others counts what they are
+    (order_of_blame), then the moment.
+    """
+    accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
+    earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
+
+    def precedence(end: RankEnd) -> tuple[bool, int, float]:
+        account = accounts[end.rank]
+        at_s = account.at_s if account else earliest
+        return at_s > earliest + LATE_S, order_of_blame(_kind(end, account)), at_s
+
+    end = min(ends, key=precedence)
+    account = accounts[end.rank]
+    kind = _kind(end, account)
+    if account is None:
+        return end, FirstFailure(end.rank, end.fate, kind, (), "", None)
+    return end, FirstFailure(end.rank, end.fate, kind, account.ranks, account.text, account.at_s)
+
+
+def _kind(end: RankEnd, account: RankFailure | None) -> str:
+    if account is not None:
+        return account.kind
+    if end.exit_code < 0:
+        return TERMINATED if -end.exit_code in (signal.SIGTERM, signal.SIGABRT) else SIGNAL
+    return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
+
+
+def write_first_failure(failure: FirstFailure, path: Path) -> None:
+    """For the node agent, by the launcher above the ranks."""
+    _write(path, asdict(failure))
+
+
+def read_first_failure(path: Path) -> FirstFailure | None:
+    """What the launcher said; None where it said nothing."""
+    told = _rank_failure_read(path)
+    try:
+        return FirstFailure(**told) if told else None
+    except TypeError:
+        return None
+
+
+def _path(directory: Path, local_rank: str) -> Path:
+    return directory / f"{local_rank}.failure.json"
+
+
+def _line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0][:MAX_TEXT] if lines else ""
+
+
+def _write(path: Path, fields: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(fields), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _rank_failure_read(path: Path) -> dict[str, Any] | None:
+    """A file written by _write, its ranks a tuple again."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return {**told, "ranks": tuple(told["ranks"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

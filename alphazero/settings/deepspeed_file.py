@@ -1,0 +1,470 @@
+"""Reads a ds_config.json by the table of keys; messages name file, line, key, value and what was expected.
+
+Keys of a ds_config.json that DeepSpeed cannot take together.
+
+A JSON file that a person wrote: no key twice, no number that is none, and the line of every key.
+
+What a ds_config.json says, in this program's terms.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import quoted, shortened
+from alphazero.settings.deepspeed_keys import (
+    ALIASES,
+    ALL_STAGES,
+    AUTOCAST_DTYPES,
+    BLOCKS,
+    KEYS,
+    OLD_NAMES,
+    OPTIMIZERS,
+    Key,
+    Meaning,
+    is_off,
+    key_at,
+    names_in,
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A value for a setting.
+
+    target: "section.field". path: the key, with dots. place: file and line. is_default: not written, but what
+    DeepSpeed takes where its block is there.
+    """
+
+    target: str
+    value: Any
+    path: str
+    place: str = ""
+    is_default: bool = False
+
+    @property
+    def name(self) -> str:
+        """The field."""
+        return self.target.partition(".")[2]
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A key that changes nothing; stages: ZeRO stages at which that is so."""
+
+    path: str
+    why: str
+    stages: tuple[int, ...] = ALL_STAGES
+
+
+@dataclass(frozen=True)
+class DeepSpeedSettings:
+    """What a ds_config.json says; nothing where it is silent.
+
+    said: in the order of the table; a later one beats an earlier one. precisions_off: those it switches off
+    by name; any other may be chosen elsewhere. zero_options, passed_on: what DeepSpeed gets as it is.
+    """
+
+    source: str = ""
+    said: tuple[Said, ...] = ()
+    precisions_off: frozenset[str] = frozenset()
+    zero_options: Mapping[str, Any] = field(default_factory=dict)
+    passed_on: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[Ignored, ...] = ()
+
+    def value_of(self, target: str) -> Any:  # noqa: ANN401 - of any setting
+        """What it says of a setting, "section.field"; None where it is silent."""
+        return next((said.value for said in reversed(self.said) if said.target == target), None)
+
+    def ignored_line(self, stage: int) -> str:
+        """One line for people about the keys that change nothing at this ZeRO stage; "" where all do."""
+        told = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
+        return f"{self.source}: ignored: {', '.join(told)}" if told else ""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A key whose value cannot go with the rest."""
+
+    path: str
+    value: object
+    wanted: str
+
+
+def contradiction(settings: DeepSpeedSettings, stage: int | None) -> Contradiction | None:
+    """What cannot stand together at a ZeRO stage; at a stage of None what holds at every stage."""
+    options, passed_on = settings.zero_options, settings.passed_on
+    divided = passed_on.get("gradient_predivide_factor", 1) != 1
+    prescaled = passed_on.get("prescale_gradients", False)
+    if divided and prescaled:
+        wanted = "remove it: prescale_gradients divides by the ranks, and by nothing else"
+        return Contradiction("gradient_predivide_factor", passed_on["gradient_predivide_factor"], wanted)
+    if options.get("overlap_comm") and options.get("contiguous_gradients") is False and stage in (None, 2, 3):
+        wanted = "expected contiguous_gradients true or absent: overlapping needs its two buffers"
+        return Contradiction("zero_optimization.overlap_comm", True, wanted)
+    if (divided or prescaled) and stage in (2, 3) and options.get("reduce_scatter", True):
+        key = "prescale_gradients" if prescaled else "gradient_predivide_factor"
+        wanted = f"remove it, or zero_optimization.reduce_scatter false, at ZeRO stage {stage}"
+        return Contradiction(key, passed_on[key], wanted)
+    return None
+
+
+KeyPath = tuple[str, ...]
+# Line ends, strings (the only place where a brace is none), whether they are keys, and what opens and closes.
+_TOKEN = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*")(?P<key>\s*:)?|[{}\[\]\n]')
+MOST_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """An object read from `path`; lines: where each key stands, by its path of keys."""
+
+    path: Path
+    table: dict[str, Any]
+    lines: Mapping[KeyPath, int]
+
+    def error(self, keys: KeyPath, value: object, wanted: str) -> ConfigError:
+        """ConfigError naming file, line, key and value."""
+        line = f":{self.lines[keys]}" if keys in self.lines else ""
+        return ConfigError(f"{self.path}{line}: {shortened('.'.join(keys))} = {_shown(value)}: {wanted}")
+
+    def block(self, key: str) -> dict[str, Any]:
+        """The object under `key`, empty where there is none; ConfigError where it is no object."""
+        value = self.table.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error((key,), value, "expected an object")
+        return value
+
+
+def read_json_file(path: Path) -> JsonFile:
+    """Read an object; ConfigError names file and line of what cannot be meant."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path}: over {MOST_BYTES:,} bytes; expected an object of settings")
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected JSON") from error
+    try:
+        table = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: {error.msg}; expected JSON") from error
+    except _NoNumberError as error:
+        line = _line(text, _place_of_literal(text, str(error)))
+        raise ConfigError(f"{path}:{line}: {shortened(str(error))}: expected a finite number") from error
+    except ValueError as error:  # a whole number of more digits than Python reads
+        raise ConfigError(f"{path}: holds a number of thousands of digits; expected JSON") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply; expected an object of settings") from error
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {_shown(table)}: expected an object")
+    return JsonFile(path, table, _lines_of_keys(path, text))
+
+
+class _NoNumberError(Exception):
+    """A literal that Python's reader takes for a number and JSON has not."""
+
+
+def _no_number(literal: str) -> float:
+    raise _NoNumberError(literal)
+
+
+def _finite(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise _NoNumberError(literal)
+    return value
+
+
+def _place_of_literal(text: str, literal: str) -> int:
+    """Where `literal` first stands outside a string."""
+    found = re.search(rf'"(?:[^"\\]|\\.)*"|(?P<literal>(?<![\w.+-]){re.escape(literal)})', text)
+    while found is not None and found["literal"] is None:
+        found = re.compile(found.re.pattern).search(text, found.end())
+    return found.start() if found else 0
+
+
+def _lines_of_keys(path: Path, text: str) -> dict[KeyPath, int]:
+    """The line of each key of valid JSON; ConfigError where an object has one twice."""
+    lines: dict[KeyPath, int] = {}
+    # What is open: the key it stands under ("" in a list or at the top); its newest key.
+    open_keys: list[str] = []
+    newest = ""
+    line = 1
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark == "\n":
+            line += 1
+        elif mark in "{[":
+            # Objects in a list share a path: the running number of the place keeps them apart.
+            open_keys.append(newest if newest else f"[{token.start()}]")
+            newest = ""
+        elif mark in "}]":
+            open_keys.pop()
+            newest = ""
+        elif token["key"]:
+            newest = json.loads(token["text"])
+            keys = (*open_keys[1:], newest)
+            if keys in lines:
+                raise ConfigError(
+                    f"{path}:{line}: {shortened('.'.join(keys))}: a second time, "
+                    f"first on line {lines[keys]}; expected each key once"
+                )
+            lines[keys] = line
+            line += token[0].count("\n")
+        else:
+            newest = ""
+    return lines
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _shown(value: object) -> str:
+    """`value` as JSON writes it, in the length of a line."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return quoted(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+ZERO = "zero_optimization"
+PRECISION = "training.precision"
+
+
+@dataclass
+class _Reading:
+    """What a walk over the file gathers: values by path, paths that say "auto", variants of blocks."""
+
+    file: JsonFile
+    variants: dict[str, str]
+    values: dict[str, Any] = field(default_factory=dict)
+    autos: set[str] = field(default_factory=set)
+    ignored: list[Ignored] = field(default_factory=list)
+
+    def variant(self, block: str) -> str:
+        """Of the outermost object that a block is in."""
+        return self.variants.get(block.partition(".")[0], "")
+
+    def error(self, path: str, value: object, wanted: str) -> ConfigError:
+        return self.file.error(tuple(path.split(".")), value, wanted)
+
+    def place(self, path: str) -> str:
+        line = self.file.lines.get(tuple(path.split(".")))
+        return f"{self.file.path}:{line}" if line else str(self.file.path)
+
+
+def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
+    """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
+    file = read_json_file(path)
+    reading = _Reading(file, _variants(file))
+    _walk(reading, file.table, "")
+    precision, off = _precision(reading)
+    _require_constant_momentum(reading)
+    said = list(_said(reading))
+    if precision:
+        said.append(Said(PRECISION, precision[0], precision[1], reading.place(precision[1])))
+    passed_on = _nested(reading, lambda key: key.meaning is Meaning.PASSED_ON)
+    zero = passed_on.pop(ZERO, {})
+    if not passed_on.get("flops_profiler", {}).get("enabled"):
+        passed_on.pop("flops_profiler", None)
+    settings = DeepSpeedSettings(
+        source=str(path),
+        said=tuple(said),
+        precisions_off=off,
+        zero_options=zero,
+        passed_on=passed_on,
+        ignored=(*reading.ignored, *_elsewhere(zero)),
+    )
+    stage = settings.value_of("training.zero_stage")
+    if found := contradiction(settings, stage):
+        raise _error(reading, found)
+    return settings
+
+
+def _error(reading: _Reading, found: Contradiction) -> ConfigError:
+    return reading.error(found.path, found.value, found.wanted)
+
+
+def _variants(file: JsonFile) -> dict[str, str]:
+    """The types of optimizer and scheduler, which decide what keys their blocks have."""
+    variants = {}
+    for name in ("optimizer", "scheduler"):
+        block = file.table.get(name)
+        if not isinstance(block, dict):
+            continue
+        if "type" not in block:
+            raise file.error((name,), block, "has no type; expected one")
+        key = key_at(f"{name}.type", "")
+        assert key is not None and key.check is not None
+        if not key.check.accepts(block["type"]):
+            raise file.error((name, "type"), block["type"], key.check.wanted)
+        kind: str = block["type"]
+        variants[name] = OPTIMIZERS.get(kind.lower(), kind)
+    return variants
+
+
+def _walk(reading: _Reading, table: dict[str, Any], block: str) -> None:
+    """Check every key of an object and gather what it says."""
+    for name, value in table.items():
+        written = f"{block}.{name}" if block else name
+        path = ALIASES.get(written, written)
+        if written in OLD_NAMES:
+            raise reading.error(written, value, f"an old name; expected {OLD_NAMES[written]}")
+        key = None if "." in name else key_at(path, reading.variant(block))
+        if key is None:
+            raise _unknown(reading, name, value, block)
+        if value == "auto":
+            reading.autos.add(path)
+        elif key.meaning in (Meaning.IGNORED, Meaning.REFUSED):
+            _leave_out(reading, key, written, value)
+        elif path in BLOCKS:
+            if not isinstance(value, dict):
+                hint = ', as {"stage": 1}' if path == ZERO and isinstance(value, bool) else ""
+                raise reading.error(
+                    written, value, f"{'an old form; ' if hint else ''}expected an object{hint}"
+                )
+            if not _is_none(value):
+                _walk(reading, value, path)
+        else:
+            assert key.check is not None, path
+            if not key.check.accepts(value):
+                raise reading.error(written, value, key.check.wanted)
+            reading.values[path] = value
+
+
+def _is_none(block: dict[str, Any]) -> bool:
+    """True for what offloads nothing."""
+    return block.get("device") == "none"
+
+
+def _unknown(reading: _Reading, name: str, value: object, block: str) -> ConfigError:
+    """No such key, with the nearest known one, or all of them."""
+    names = names_in(block, reading.variant(block))
+    near = difflib.get_close_matches(name[:80], names, n=1, cutoff=0.7)
+    of = f" of {reading.variant(block)}" if block.endswith(".params") else ""
+    useful = [one for one in names if _does_something(block, one, reading.variant(block))]
+    wanted = near[0] if near else f"one of {', '.join(useful)}"
+    keys = (*filter(None, block.split(".")), name)
+    return reading.file.error(keys, value, f"no such key{of}; expected {wanted}")
+
+
+def _does_something(block: str, name: str, variant: str) -> bool:
+    key = key_at(f"{block}.{name}" if block else name, variant)
+    return key is not None and key.meaning in (Meaning.HONOURED, Meaning.PASSED_ON)
+
+
+def _leave_out(reading: _Reading, key: Key, written: str, value: object) -> None:
+    """Note a key that changes nothing; refuse one that would change the results."""
+    asks_nothing = key.check.accepts if key.check is not None else is_off
+    if asks_nothing(value):
+        return
+    if key.meaning is Meaning.REFUSED:
+        raise reading.error(written, value, f"remove it: {key.why}")
+    reading.ignored.append(Ignored(written, key.why))
+
+
+def _elsewhere(zero: dict[str, Any]) -> Iterator[Ignored]:
+    """Options of ZeRO that mean nothing at some stages; one that is switched off needs no word."""
+    for name, value in zero.items():
+        key = key_at(f"{ZERO}.{name}", "")
+        if isinstance(value, dict):
+            key = key_at(f"{ZERO}.{name}.device", "")
+        assert key is not None, name
+        others = tuple(stage for stage in range(4) if stage not in key.stages)
+        if value is not False and others:
+            yield Ignored(f"{ZERO}.{name}", f"it is for stage {' and '.join(map(str, key.stages))}", others)
+
+
+def _said(reading: _Reading) -> Iterator[Said]:
+    """The settings that values and defaults of the file come to, in the order of the table."""
+    for key in KEYS:
+        top = key.path.partition(".")[0]
+        if not key.sets or PRECISION in key.sets or (top == "fp16" and not _is_on(reading, top)):
+            continue
+        if key.variants and reading.variants.get(top, "") not in key.variants:
+            continue
+        if key.path in reading.values:
+            yield from _settings_of(reading, key, reading.values[key.path], is_default=False)
+        elif key.path in reading.autos or not isinstance(reading.file.table.get(top), dict):
+            continue
+        elif key.is_needed:
+            raise reading.error(key.block, reading.file.table[top], f"has no {key.name}; expected one")
+        elif key.default is not None:
+            yield from _settings_of(reading, key, key.default, is_default=True)
+
+
+def _is_on(reading: _Reading, block: str) -> bool:
+    """True for a block that is switched on, or may be by another hand."""
+    path = f"{block}.enabled"
+    return reading.values.get(path) is True or path in reading.autos
+
+
+def _settings_of(reading: _Reading, key: Key, value: object, *, is_default: bool) -> Iterator[Said]:
+    for target, one in zip(key.sets, key.values(value), strict=True):
+        yield Said(target, one, key.path, reading.place(key.path), is_default)
+
+
+def _nested(reading: _Reading, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Values of the keys that `wanted` takes, as the objects they stand in; whole numbers as such."""
+    out: dict[str, Any] = {}
+    for path, value in reading.values.items():
+        key = key_at(path, reading.variant(path))
+        if key is None or not wanted(key):
+            continue
+        *blocks, name = path.split(".")
+        inner = out
+        for block in blocks:
+            inner = inner.setdefault(block, {})
+        is_size = isinstance(value, float) and value.is_integer() and path.startswith(ZERO)
+        inner[name] = int(value) if is_size else value
+    return out
+
+
+def _precision(reading: _Reading) -> tuple[tuple[str, str] | None, frozenset[str]]:
+    """The precision that a block switches on, with its key, and those that blocks switch off by name."""
+    values = reading.values
+    on: dict[str, str] = {}
+    off: set[str] = set()
+    for name in ("fp16", "bf16", "torch_autocast"):
+        is_autocast = name == "torch_autocast"
+        dtype = AUTOCAST_DTYPES[values.get("torch_autocast.dtype", "bfloat16")]
+        switch = values.get(f"{name}.enabled")
+        if switch:
+            on[f"{name}.enabled"] = dtype if is_autocast else name
+        elif switch is False and not is_autocast:
+            off.add(name)
+        elif switch is None and f"{name}.enabled" not in reading.autos and name not in reading.autos:
+            why = f"{name}.enabled is absent, which is false"
+            reading.ignored += [Ignored(path, why) for path in values if path.startswith(f"{name}.")]
+    if len({*on.values()}) > 1:
+        first, second = list(on)[:2]
+        wanted = f"{first.partition('.')[0]} is enabled too; expected one of the two"
+        raise reading.error(second, True, wanted)
+    return next(((precision, path) for path, precision in on.items()), None), frozenset(off)
+
+
+def _require_constant_momentum(reading: _Reading) -> None:
+    """ConfigError where a cycle of the learning rate would move Adam's momentum as well."""
+    path = "scheduler.params.cycle_momentum"
+    if reading.variants.get("scheduler") != "OneCycle" or reading.variants.get("optimizer") == "SGD":
+        return
+    params = reading.file.block("scheduler").get("params")
+    value = params.get("cycle_momentum") if isinstance(params, dict) else None
+    if value is not False:
+        key = key_at(path, "OneCycle")
+        assert key is not None
+        raise reading.error(path, value, f"expected false (absent is true): {key.why}")

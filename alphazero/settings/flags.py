@@ -1,0 +1,160 @@
+"""The parser of the command line: errors of one line, near matches, dashes or underscores alike.
+
+Numbers on the command line: types for argparse whose errors name the value got and the value expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, NoReturn
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import MOST, MOST_SEED, range_text
+from alphazero.base.text import near_match, one_of, quoted
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one line and whose flags are never guessed from a prefix."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._arguments: list[str] = []
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage: one line for one mistake.
+
+        A flag that is mistyped comes first: what is missing may be what was meant by it.
+        """
+        known = {*self.flags(), "--"}
+        words = self._arguments[: [*self._arguments, "--"].index("--")]
+        flags = [word for word in words if re.match(r"--[a-z]", word)]
+        mistyped = [word for word in flags if word.partition("=")[0] not in known]
+        if mistyped and message.startswith("the following arguments are required"):
+            raise self.unknown_error(mistyped)
+        raise ConfigError(in_our_words(message))
+
+    def parse_known_args(  # type: ignore[override]  # narrower than argparse's overloads
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, with --any_flag for --any-flag."""
+        assert args is not None, "arguments are passed, not read from sys.argv"
+        self._arguments = self.with_dashes(args)
+        return super().parse_known_args(self._arguments, namespace)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """As argparse; an unknown flag is named with the known one that is nearest."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise self.unknown_error(unknown)
+        return parsed
+
+    def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        """As argparse, which would not tell that nobody reads it."""
+        print(self.format_help(), end="", file=file)
+
+    def with_dashes(self, arguments: Sequence[str]) -> list[str]:
+        """`arguments` with a dash for each underscore in the flags this parser knows so."""
+        return [self._with_dashes(argument) for argument in arguments]
+
+    def _with_dashes(self, argument: str) -> str:
+        flag, equals, value = argument.partition("=")
+        dashed = flag.replace("_", "-")
+        known = self._option_string_actions
+        return dashed + equals + value if flag not in known and dashed in known else argument
+
+    def unknown_error(self, unknown: Sequence[str], others: Sequence[str] = ()) -> ConfigError:
+        """The error for arguments that mean nothing; `others`: flags that are known elsewhere."""
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+        if not flag:
+            return ConfigError(f"unexpected argument {quoted(unknown[0])}")
+        near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
+        hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
+        return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")
+
+    def flags(self) -> Iterator[str]:
+        """The long flags of this parser and of its actions."""
+        yield from (flag for flag in self._option_string_actions if flag.startswith("--"))
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    yield from parser.flags()
+
+
+def in_our_words(message: str) -> str:
+    """argparse's message as ours are: the flag, the value got and the value expected."""
+    message = re.sub(r"^argument (--[^ /:]+)[^ :]*", r"\1", message)
+    message = re.sub(r"^argument ", "", message)
+    found = re.fullmatch(r"(.+?): invalid choice: (.+) \(choose from (.*)\)", message, re.DOTALL)
+    if found:
+        place, value, choices = found[1], found[2], found[3].replace("'", "").split(", ")
+        shown = quoted(value.strip("'\"")) if value[:1] in "'\"" else value
+        return f"{place}: {shown}: {one_of(value.strip(chr(39)), choices)}"
+    return message
+
+
+# Bounds of flags, far above every sensible value.
+MOST_COUNT = 10**9
+MOST_THREADS = 1024
+MOST_BATCH = 2**24
+MOST_SECONDS = 1e8
+
+
+def whole(low: int = 0, high: int = MOST) -> Callable[[str], int]:
+    """A whole number from `low` to `high`."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:  # no number, or one of more digits than Python reads
+            number = low - 1
+        if not low <= number <= high:
+            raise _error(text, f"a whole number{range_text(low, high)}")
+        return number
+
+    return parse
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    """A number from `low` to `high`."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise _error(text, f"a number{range_text(low, high)}")
+        return value
+
+    return parse
+
+
+def seconds(low: float = 0.0) -> Callable[[str], float]:
+    """A duration of at least `low` seconds."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= MOST_SECONDS:
+            raise _error(text, f"seconds{range_text(low, MOST_SECONDS)}")
+        return value
+
+    return parse
+
+
+seed = whole(0, MOST_SEED)
+count = whole(1, MOST_COUNT)
+threads = whole(1, MOST_THREADS)
+batch_size = whole(1, MOST_BATCH)
+
+
+def _error(text: str, expected: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{quoted(text)}: expected {expected}")

@@ -1,0 +1,178 @@
+"""What is not as it was when a run saved its checkpoint: told in a line each, or refused.
+
+Settings that a resumed run takes from its checkpoint: all that nobody asked for otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import checked, json_ready
+from alphazero.settings.sections import AUTO, SECTIONS, Config, SampleFilters
+
+# Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
+OF_A_START: Mapping[str, frozenset[str]] = {
+    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
+    "training": frozenset(
+        {"keep_checkpoints", "checkpoint_interval", "log_interval", "gradient_accumulation_steps"}
+    ),
+    "run": frozenset(
+        {
+            "run_name",
+            "runs_dir",
+            "tensorboard",
+            "wandb",
+            "wandb_project",
+            "wandb_team",
+            "wandb_group",
+            "log_format",
+            "quiet",
+            "health_interval",
+        }
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting of [section], with its value in the checkpoint and its value now (as JSON has them)."""
+
+    section: str
+    name: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} {shown(self.before)} -> {shown(self.now)}"
+
+
+def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
+    """Every setting that is not what the checkpoint's settings `saved` (by section) say, in their order.
+
+    A field that the checkpoint's program did not have counts as that field's default.
+    """
+    changes = []
+    for section, kind in SECTIONS.items():
+        before = saved.get(section, {})
+        for entry in fields(kind):
+            old = before.get(entry.name, json_ready(entry.default))
+            new = json_ready(getattr(getattr(config, section), entry.name))
+            if old != new:
+                changes.append(Change(section, entry.name, old, new))
+    return changes
+
+
+def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
+    """'min_elo 1500 -> 1600' for each filter of the given games that is another one."""
+    names = {entry.name for entry in fields(SampleFilters)}
+    return [str(change) for change in changed_settings(saved, config) if change.name in names]
+
+
+def told_changes(changes: list[Change]) -> list[str]:
+    """A line for each change that alters what is computed from here on."""
+    return [
+        f"changed: {change}"
+        for change in changes
+        if change.name not in OF_A_START.get(change.section, frozenset())
+    ]
+
+
+def shown(value: object) -> str:
+    """A value for people."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(shown, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if value != "" else "''"
+
+
+# Where a run is, what it reads and what it reports is a matter of each start.
+SECTIONS_OF_A_START = ("data", "run")
+# Asking for one of these lengths means that it counts, and not the steps that the run began with.
+OTHER_LENGTHS = frozenset({"epochs", "generations"})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The settings to go on with, and those among them that presets and defaults would have otherwise."""
+
+    config: Config
+    changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
+
+    def told(self) -> list[str]:
+        """A line for people, or none."""
+        listed = [
+            f"{change.name} {shown(change.now)} (not {shown(change.before)})"
+            for change in self.changes
+            if change.name not in OF_A_START.get(change.section, frozenset())
+        ]
+        return [f"as in the checkpoint: {', '.join(listed)}"] if listed else []
+
+
+def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
+    """`config` with the values of `saved`, a checkpoint's settings by section, but for what was asked for.
+
+    Presets and defaults change from version to version, and a run must not change with them. What was asked
+    for (Config.asked) stays, and is compared with the checkpoint afterwards. A field that the checkpoint's
+    program did not have counts as that field's default. saved_micro_batch_size: in use when it was saved.
+    """
+    changes: list[Change] = []
+    sections = {}
+    for name, kind in SECTIONS.items():
+        current = getattr(config, name)
+        of_section = saved.get(name)
+        before = of_section if isinstance(of_section, Mapping) else {}
+        values = _kept_values(name, kind, before, config, saved_micro_batch_size)
+        changes += [
+            Change(name, key, json_ready(getattr(current, key)), json_ready(value))
+            for key, value in values.items()
+            if getattr(current, key) != value
+        ]
+        sections[name] = dataclasses.replace(current, **values)
+    return Kept(dataclasses.replace(config, **sections), tuple(changes))
+
+
+def _kept_values(
+    name: str, section: type, saved: Mapping[str, Any], config: Config, micro_batch_size: int
+) -> dict[str, Any]:
+    """The values that section `name` takes from the checkpoint, by field."""
+    of_a_start = OF_A_START.get(name, frozenset()) if name in SECTIONS_OF_A_START else frozenset()
+    kinds = typing.get_type_hints(section)
+    values: dict[str, Any] = {}
+    for entry in fields(section):
+        key = entry.name
+        if key in config.asked or key in of_a_start or _follows_another(key, config):
+            continue
+        value = saved.get(key, json_ready(entry.default))
+        if key == "micro_batch_size":
+            # Memory may have forced a smaller one than was asked for.
+            values[key] = value if value in (0, AUTO) else micro_batch_size
+        elif key == "steps" and config.asked & OTHER_LENGTHS:
+            values[key] = 0
+        else:
+            values[key] = _checked(value, kinds[key], entry)
+    return values
+
+
+def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - as kind
+    """A value of the checkpoint, which all ranks have alike, as the field's type."""
+    try:
+        return checked(f"checkpoint: {entry.name}", value, kind, entry)
+    except ConfigError as error:
+        raise ConfigError(str(error), found_by_all_ranks=True) from error
+
+
+def _follows_another(key: str, config: Config) -> bool:
+    """True for what is chosen elsewhere.
+
+    `auto` knows the checkpoint's precision, a rate that is named is not scaled, and the number of passes
+    follows from the batch and the ranks.
+    """
+    if key == "precision":
+        return config.training.precision == "auto"
+    return key == "gradient_accumulation_steps" or (key == "lr_scaling" and "learning_rate" in config.asked)

@@ -1,0 +1,563 @@
+"""The settings of a run: one dataclass per section of its TOML form, one flag per field.
+
+Defaults stand here; a preset in configs/*.toml holds differences only; a flag beats both.
+
+Which of the given games, and which of their positions, are used: settings of data and flags of imports.
+
+The settings of the optimizer and of the learning rate over a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.section import (
+    MOST_RATE,
+    MOST_SEED,
+    MOST_STEPS,
+    json_ready,
+    read_toml,
+    refuse_section,
+    setting,
+    table_of,
+    values_of,
+    values_of_flags,
+)
+from alphazero.games.registry import game_names, get_game
+from alphazero.settings.presets import find_config, is_preset
+from alphazero.settings.self_play import SearchConfig as SearchConfig
+from alphazero.settings.self_play import SelfPlayConfig as SelfPlayConfig
+
+# As Lichess counts them, from the fastest on (alphazero/data/store/game_filters.py has the bounds).
+TIME_CLASSES = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondence")
+MOST_ELO = 10_000
+MOST_CLOCK_S = 1e6
+MOST_SKIPPED = 65_535  # plies of a game
+MOST_PER_GAME = 65_535
+
+
+@dataclass(frozen=True)
+class GameFilters:
+    """Whole games that are left out; what a filter asks for and a game does not tell counts against it."""
+
+    min_elo: int = setting(
+        0, "games whose players both have at least this Elo; 0 takes all", minimum=0, maximum=MOST_ELO
+    )
+    max_elo: int = setting(
+        0, "games whose players both have at most this Elo; 0 takes all", minimum=0, maximum=MOST_ELO
+    )
+    max_elo_difference: int = setting(
+        0, "games whose players are at most this far apart in Elo; 0 takes all", minimum=0, maximum=MOST_ELO
+    )
+    time_classes: tuple[str, ...] = setting(
+        (), "games of these time controls, as Lichess counts them", choices=TIME_CLASSES
+    )
+    events: tuple[str, ...] = setting(
+        (),
+        "games whose Event has one of these texts in it, in capitals or not",
+        pattern="(?s).+",
+        expected="a text that is not empty",
+    )
+    exclude_terminations: tuple[str, ...] = setting(
+        (),
+        "no games whose Termination has one of these texts in it, as 'abandoned' or 'time forfeit'",
+        pattern="(?s).+",
+        expected="a text that is not empty",
+    )
+
+
+@dataclass(frozen=True)
+class SampleFilters(GameFilters):
+    """Whole games, and positions of the games that are used, that are not trained on."""
+
+    min_clock: float = setting(
+        0.0,
+        "positions whose mover has at least so many seconds left on the clock, or no clock; 0 takes all",
+        minimum=0,
+        maximum=MOST_CLOCK_S,
+    )
+    skip_plies: int = setting(
+        0, "plies at the start of each game that are not trained on", minimum=0, maximum=MOST_SKIPPED
+    )
+    max_positions_per_game: int = setting(
+        0,
+        "positions of each game to train on, drawn by chance from the seed; 0 takes all",
+        minimum=0,
+        maximum=MOST_PER_GAME,
+    )
+    merge_duplicates: bool = setting(
+        False, "make one sample, with averaged targets, of positions that occur several times"
+    )
+
+
+def chosen_filters(filters: GameFilters) -> dict[str, Any]:
+    """The filters that are set, by name, in the order in which they are applied.
+
+    Raises ConfigError where no game can pass.
+    """
+    if filters.max_elo and filters.min_elo > filters.max_elo:
+        raise ConfigError(
+            f"min_elo {filters.min_elo} is above max_elo {filters.max_elo}; expected at most max_elo"
+        )
+    known = SampleFilters if isinstance(filters, SampleFilters) else GameFilters
+    return {
+        entry.name: getattr(filters, entry.name)
+        for entry in fields(known)
+        if getattr(filters, entry.name) != entry.default
+    }
+
+
+def filter_text(name: str, value: object) -> str:
+    """A filter that is set, for people: 'min_elo 1500', 'time_classes blitz, rapid', 'merge_duplicates'."""
+    if isinstance(value, tuple):
+        return f"{name} {', '.join(map(str, value))}"
+    if isinstance(value, bool):
+        return name
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
+# Schedules of DeepSpeed's (deepspeed/runtime/lr_schedules.py), step by step as its classes have them.
+WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR = "warmup_lr", "warmup_decay_lr", "warmup_cosine_lr"
+ONE_CYCLE = "one_cycle"
+DEEPSPEED_SCHEDULES = (WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR, ONE_CYCLE)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The optimizer and the learning rate over the run."""
+
+    optimizer: str = setting(
+        "adamw",
+        "optimizer; adam adds weight decay to the gradient (L2), adamw takes it off the weights",
+        choices=("adamw", "adam", "sgd"),
+    )
+    learning_rate: float = setting(0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",))
+    lr_scaling: str = setting(
+        "none",
+        "how the learning rate grows with the batch size, relative to 1024 positions",
+        choices=("none", "sqrt", "linear"),
+    )
+    lr_schedule: str = setting(
+        "cosine",
+        "course of the learning rate: constant, step and cosine after a linear warm-up; the others are "
+        "DeepSpeed's schedulers of these names",
+        choices=("constant", "step", "cosine", *DEEPSPEED_SCHEDULES),
+    )
+    lr_milestones: tuple[int, ...] = setting(
+        (), "step schedule: steps at which the rate is multiplied by lr_decay", minimum=0, maximum=MOST_STEPS
+    )
+    lr_decay: float = setting(
+        0.1, "step schedule: factor of the rate at each milestone", minimum=0, maximum=1
+    )
+    lr_final_share: float = setting(
+        0.01, "cosine, warmup_cosine_lr: last rate as a share of the peak rate", minimum=0, maximum=1
+    )
+    lr_total_steps: int = setting(
+        0,
+        "warmup_decay_lr, warmup_cosine_lr: steps until the last rate; 0 for the steps of the run",
+        minimum=0,
+        maximum=MOST_STEPS,
+    )
+    warmup_steps: int = setting(100, "steps of warm-up", minimum=0, maximum=MOST_STEPS)
+    warmup_type: str = setting(
+        "log",
+        "DeepSpeed's schedulers: whether the warm-up grows with the logarithm of the step or linearly",
+        choices=("log", "linear"),
+    )
+    warmup_min_lr: float = setting(
+        0.0, "warmup_lr, warmup_decay_lr: rate that the warm-up begins at", minimum=0, maximum=MOST_RATE
+    )
+    warmup_min_share: float = setting(
+        0.0, "warmup_cosine_lr: that rate as a share of the peak rate", minimum=0, maximum=1
+    )
+    cycle_min_lr: float = setting(
+        0.0, "one_cycle: rate at both ends of the cycle", minimum=0, maximum=MOST_RATE
+    )
+    cycle_first_steps: int = setting(
+        2000, "one_cycle: steps up to the peak rate", minimum=1, maximum=MOST_STEPS
+    )
+    cycle_second_steps: int = setting(
+        2000, "one_cycle: steps back down to cycle_min_lr", minimum=0, maximum=MOST_STEPS
+    )
+    cycle_decay_rate: float = setting(
+        0.0,
+        "one_cycle: after the cycle the rate is cycle_min_lr / (1 + this for each cycle_decay_steps)",
+        minimum=0,
+        maximum=MOST_RATE,
+    )
+    cycle_decay_steps: int = setting(
+        0, "one_cycle: steps of this decay; 0 for none", minimum=0, maximum=MOST_STEPS
+    )
+    weight_decay: float = setting(
+        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE
+    )
+    momentum: float = setting(0.9, "momentum of sgd", minimum=0, maximum=1)
+    nesterov: bool = setting(True, "sgd: Nesterov's momentum")
+    adam_beta1: float = setting(0.9, "adam, adamw: decay rate of the first moment", minimum=0, maximum=1)
+    adam_beta2: float = setting(0.999, "adam, adamw: decay rate of the second moment", minimum=0, maximum=1)
+    adam_eps: float = setting(
+        1e-8,
+        "adam, adamw: added to the root of the second moment",
+        minimum=0,
+        maximum=1,
+    )
+    adam_bias_correction: bool = setting(
+        True, "adam, adamw: make up for the moments' beginning at zero in the first steps"
+    )
+    clip_gradients: float = setting(
+        10.0, "largest norm of the gradient; a longer one is shortened to it, 0 turns this off", minimum=0
+    )
+
+
+# Bounds of settings: far above every sensible value, so that a slip of the keyboard is one line at once.
+MOST_POSITIONS = 2**24  # of a batch
+MOST_CHANNELS = 4096  # of a layer
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Shape of the network; two networks of equal NetworkConfig have exchangeable weights."""
+
+    game: str = setting("chess", "game the network plays", choices=game_names())
+    blocks: int = setting(20, "residual blocks of the tower", minimum=1, maximum=256)
+    filters: int = setting(256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS)
+    se_ratio: int = setting(
+        0,
+        "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
+        minimum=0,
+        maximum=MOST_CHANNELS,
+    )
+    policy_head: str = setting(
+        "convolution",
+        "policy head: planes of moves by convolutions, or attention between the squares that a move goes "
+        "from and to, which learns faster (chess)",
+        choices=("convolution", "attention"),
+    )
+    value_channels: int = setting(
+        32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
+    )
+    value_hidden: int = setting(
+        128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS
+    )
+    moves_left: bool = setting(False, "add a head that predicts how many plies the game still lasts")
+    moves_left_channels: int = setting(
+        8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
+    )
+    moves_left_hidden: int = setting(
+        128, "units of the moves-left head's hidden layer", minimum=1, maximum=MOST_CHANNELS
+    )
+
+
+@dataclass(frozen=True)
+class DataConfig(SampleFilters):
+    """Where positions come from, which of them are used (docs/filters.md) and how they are read."""
+
+    data: tuple[str, ...] = setting((), "game stores, PGN files or directories to train on")
+    validation_data: tuple[str, ...] = setting((), "game stores, PGN files or directories to validate on")
+    validation_share: float = setting(
+        0.05,
+        "share of the games, the last ones, held out for validation when there is no validation data",
+        minimum=0,
+        maximum=0.5,
+    )
+    history_fill: str = setting(
+        "fen_only",
+        "what stands for the positions before a game's first: nothing (no), or the first position again "
+        "where the game begins from a FEN (fen_only)",
+        choices=("no", "fen_only"),
+    )
+    data_value_q_ratio: float = setting(
+        0.0,
+        "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
+        "in the value target of given games; the rest is the result",
+        minimum=0,
+        maximum=1,
+    )
+    symmetries: bool = setting(True, "show positions rotated or mirrored where the game allows it")
+    mirror: bool = setting(
+        False, "chess: show positions in which nobody may castle any more mirrored, left to right, by chance"
+    )
+    num_workers: int = setting(
+        -1,
+        "threads that encode positions, per rank; -1 chooses for the hardware",
+        minimum=-1,
+        maximum=1024,
+    )
+    cache_dir: str = setting("cache", "directory in which imported raw files are kept")
+    verify_data: bool = setting(True, "compare the sha256 of the data with its manifest, once per host")
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the terms of the loss."""
+
+    policy_weight: float = setting(1.0, "weight of the policy loss", minimum=0)
+    value_weight: float = setting(1.0, "weight of the value loss", minimum=0)
+    moves_left_weight: float = setting(0.01, "weight of the moves-left loss", minimum=0)
+    mask_illegal: bool = setting(True, "give illegal moves no share of the policy")
+
+
+# --micro-batch-size auto
+AUTO = -1
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Length, batches, precision and rhythm of training."""
+
+    batch_size: int = setting(
+        1024,
+        "positions per step, over all ranks",
+        minimum=1,
+        maximum=MOST_POSITIONS,
+        aliases=("train-batch-size",),
+    )
+    micro_batch_size: int = setting(
+        0,
+        "positions per forward and backward pass; 0 chooses, auto takes the most that fit into memory",
+        minimum=0,
+        maximum=MOST_POSITIONS,
+        words={"auto": AUTO},
+        aliases=("train-micro-batch-size-per-gpu",),
+    )
+    gradient_accumulation_steps: int = setting(
+        0,
+        "passes per rank and step; they give the micro-batch size, or the batch size where that is not "
+        "given; 0: as many as the two ask for",
+        minimum=0,
+        maximum=MOST_POSITIONS,
+    )
+    host_weights: tuple[str, ...] = setting(
+        (),
+        "shares of hosts of unequal speed, HOST=WEIGHT ...; a host that is not named has 1 (ZeRO 0 and 1)",
+        pattern=r"[^=\s]+=([0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6})",
+        expected="HOST=WEIGHT, as gpu-node-1=2",
+    )
+    steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0, maximum=MOST_STEPS)
+    epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6)
+    precision: str = setting(
+        "fp32",
+        "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
+        "or fp32, whichever is faster when timed at the start",
+        choices=("fp32", "bf16", "fp16", "auto"),
+    )
+    loss_scale: float = setting(
+        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32
+    )
+    loss_scale_window: int = setting(
+        1000,
+        "fp16: steps without overflow after which the loss scale doubles",
+        minimum=1,
+        maximum=MOST_STEPS,
+    )
+    loss_scale_minimum: float = setting(
+        1.0, "fp16: the dynamic loss scale does not go below it", minimum=1, maximum=2.0**24
+    )
+    loss_scale_hysteresis: int = setting(
+        1, "fp16: overflows at which the loss scale halves", minimum=1, maximum=MOST_STEPS
+    )
+    loss_scale_consecutive: bool = setting(
+        False,
+        "fp16: a step without overflow begins the count of these overflows anew; otherwise only a loss scale "
+        "that doubles does",
+    )
+    fixed_loss_scale: float = setting(
+        0.0, "fp16: a loss scale that never moves; 0 for the dynamic one", minimum=0, maximum=2.0**24
+    )
+    tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
+    compile: bool = setting(False, "compile the network with torch.compile")
+    cuda_graphs: bool = setting(
+        True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stage 0)"
+    )
+    deterministic: bool = setting(False, "use only operations that give the same bits every time")
+    zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
+    ema_decay: float = setting(
+        0.0,
+        "decay of the exponential moving average (EMA) of the weights, which is then what is validated and "
+        "saved for play; 0 keeps no average",
+        minimum=0,
+        maximum=1,
+    )
+    init_weights: str = setting("", "weights that a new run begins with, of any form that --weights takes")
+    seed: int = setting(0, "seed of the weights and of the order of the data", minimum=0, maximum=MOST_SEED)
+    checkpoint_interval: str = setting(
+        "1000",
+        "steps between checkpoints, or minutes as 30m",
+        pattern="[1-9][0-9]{0,8}m?",
+        expected="steps as 1000, or minutes as 30m",
+    )
+    keep_checkpoints: int = setting(
+        3, "newest checkpoints to keep; the best ones are kept besides", minimum=1, maximum=MOST_STEPS
+    )
+    max_skipped_steps: int = setting(
+        10,
+        "steps in a row without finite gradients before the run goes back to its last checkpoint",
+        minimum=1,
+        maximum=MOST_STEPS,
+    )
+    max_rollbacks: int = setting(
+        2, "times the run may go back to a checkpoint before it stops", minimum=0, maximum=MOST_STEPS
+    )
+    validation_interval: int = setting(
+        500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS
+    )
+    validation_positions: int = setting(8192, "positions per validation", minimum=1, maximum=MOST_STEPS)
+    log_interval: int = setting(
+        10, "steps between log lines and TensorBoard points", minimum=1, maximum=MOST_STEPS
+    )
+    channels_last: bool = setting(True, "use the memory layout that convolutions are fastest in")
+    pin_ranks: bool = setting(True, "keep the rank of a GPU on processors near it")
+
+
+# What a run warns of, by name (docs/alarms.md).
+ALARMS = (
+    "throughput",
+    "idle-gpus",
+    "slow-rank",
+    "overfitting",
+    "entropy",
+    "resignations",
+    "disk",
+    "memory",
+    "clock",
+    "network",
+    "health",
+)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where a run is kept and what it reports."""
+
+    run_name: str = setting("", "name of the run directory; the preset's name if empty")
+    runs_dir: str = setting("runs", "directory that holds the runs")
+    tensorboard: bool = setting(True, "write TensorBoard events")
+    wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
+    wandb_project: str = setting("alphazero", "project of Weights & Biases")
+    wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
+    wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
+    mute: tuple[str, ...] = setting((), "alarms that are not told (docs/alarms.md)", choices=ALARMS)
+    log_format: str = setting(
+        "text",
+        "form of the lines on stderr and of the run's log: text, or json for a JSON object a line",
+        choices=("text", "json"),
+    )
+    quiet: bool = setting(False, "show only warnings, validations and the end; the run's log has all lines")
+    health_interval: float = setting(
+        30.0,
+        "seconds between checks of the GPUs and the host during training; 0 turns them off",
+        minimum=0,
+        maximum=1e6,
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    preset: str = ""
+    # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
+    # the others; ds_config.json beats presets, and must not contradict a file that the user named.
+    set_by_flag: frozenset[str] = frozenset()
+    set_by_file: frozenset[str] = frozenset()
+    set_by_json: frozenset[str] = frozenset()
+    # Fields of the network that a preset gave which the user named: what one asks for with its name.
+    set_by_preset: frozenset[str] = frozenset()
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Field names asked for at this start; a resume takes all others from its checkpoint."""
+        # Weights that are given have a shape of their own.
+        of_preset = self.set_by_preset & {"game"} if self.training.init_weights else self.set_by_preset
+        return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
+
+
+SECTIONS: dict[str, type] = {
+    "network": NetworkConfig,
+    "data": DataConfig,
+    "optimizer": OptimizerConfig,
+    "loss": LossConfig,
+    "training": TrainingConfig,
+    "search": SearchConfig,
+    "self_play": SelfPlayConfig,
+    "run": RunConfig,
+}
+# What else a file may hold: the launcher reads it (settings/cluster.py), the trainer does not.
+FOREIGN_SECTIONS = ("cluster",)
+
+
+def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
+    """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
+
+    is_named: by the user, and not chosen for the machine. Raises ConfigError naming file, line and key, or
+    the flag, with the value got and the value expected.
+    """
+    file = read_toml(find_config(source)) if source else None
+    sections: dict[str, Any] = {}
+    set_by_file: set[str] = set()
+    for name, section in SECTIONS.items():
+        values: dict[str, Any] = {}
+        if file is not None and name in file.table:
+            values = values_of(section, file, name, table_of(file, name, file.table[name]))
+            set_by_file |= values.keys()
+        sections[name] = section(**{**values, **values_of_flags(section, flags)})
+    if file is not None:
+        for name in file.table:
+            if name not in SECTIONS and name not in FOREIGN_SECTIONS:
+                refuse_section(file, name, SECTIONS)
+    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
+    shipped = file is not None and is_preset(file.path)
+    if shipped and "policy_head" not in flags:
+        sections["network"] = _with_head_of_game(sections["network"])
+    # Not the policy head: presets of earlier versions had another, and runs that began with them go on.
+    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
+    return Config(
+        **sections,
+        preset=file.path.stem if file else "",
+        set_by_file=frozenset() if shipped else frozenset(set_by_file),
+        set_by_flag=frozenset(known & flags.keys()),
+        set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
+    )
+
+
+def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
+    """A preset's policy head is for its own game: a flag may have named one that has no such head."""
+    if get_game(network.game).attention_map is None:
+        return dataclasses.replace(network, policy_head="convolution")
+    return network
+
+
+def with_named_rate(config: Config) -> Config:
+    """`config` with a learning rate that somebody named as it is: presets scale no rate but their own."""
+    if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
+        return config
+    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
+
+
+def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
+    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
+
+    None where the file has no such section. Raises ConfigError as load_config does.
+    """
+    file = read_toml(find_config(source))
+    if name not in file.table:
+        return None
+    values = values_of(section, file, name, table_of(file, name, file.table[name]))
+    return section(**values), {key: file.place(name, key) for key in values}
+
+
+def to_table(config: Config) -> dict[str, Any]:
+    """The settings as plain tables (JSON and TOML know no tuples)."""
+    return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}

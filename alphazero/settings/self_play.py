@@ -1,0 +1,156 @@
+"""The settings of self-play and of its tree search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alphazero.base.section import MOST_STEPS, setting
+
+# Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
+MOST_UNITS = 65_536  # positions per evaluation, moves of a position
+MOST_SIMULATIONS = 1_000_000
+MOST_LANES = 2**20
+MOST_PLIES = 65_535  # of a game
+MOST_MEBIBYTES = 2**20
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """The tree search of self-play; docs/search.md has the rules."""
+
+    algorithm: str = setting(
+        "puct", "AlphaZero's search, or Gumbel AlphaZero's for few simulations", choices=("puct", "gumbel")
+    )
+    simulations: int = setting(800, "simulations per move", minimum=1, maximum=MOST_SIMULATIONS)
+    leaves: int = setting(
+        1,
+        "puct: leaves per tree and round, with virtual loss; more fill batches from fewer trees",
+        minimum=1,
+        maximum=MOST_UNITS,
+    )
+    proofs: bool = setting(True, "let won and lost positions that the search finds prove their parents")
+    c_init: float = setting(
+        2.5,
+        "puct: weight of exploration for values from -1 to 1 (AlphaZero's 1.25 is for values from 0 to 1)",
+        minimum=0,
+    )
+    c_base: float = setting(19652.0, "puct: growth of the exploration with the visits", minimum=1)
+    fpu_reduction: float = setting(
+        0.2,
+        "puct: first-play urgency (the value of a move not yet visited) below the parent's value",
+        minimum=0,
+    )
+    root_fpu_reduction: float = setting(0.0, "puct: the same at the root", minimum=0)
+    noise_epsilon: float = setting(
+        0.25, "puct: share of Dirichlet noise in the root's priors", minimum=0, maximum=1
+    )
+    dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
+    forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 turns them off", minimum=0)
+    considered_moves: int = setting(
+        16, "gumbel: moves that sequential halving begins with", minimum=1, maximum=MOST_UNITS
+    )
+    c_visit: float = setting(50.0, "gumbel: visits added to the weight of the values", minimum=0)
+    c_scale: float = setting(1.0, "gumbel: weight of the values", minimum=0)
+
+
+@dataclass(frozen=True)
+class SelfPlayConfig:
+    """Games of the network against itself, and how training goes with them.
+
+    Training draws from the window: the newest positions, more of them as the run goes on.
+    """
+
+    mode: str = setting(
+        "supervised",
+        "learn from given games (supervised), from self-play, or from both (mixed)",
+        choices=("supervised", "selfplay", "mixed"),
+    )
+    generations: int = setting(
+        100,
+        "generations of games; each is played with the newest weights",
+        minimum=1,
+        maximum=MOST_STEPS,
+    )
+    steps_per_generation: int = setting(
+        100, "training steps after each generation", minimum=1, maximum=MOST_STEPS
+    )
+    pretraining_steps: int = setting(
+        0, "mixed: steps on the given games before the first generation", minimum=0, maximum=MOST_STEPS
+    )
+    historical_share: float = setting(
+        0.25, "mixed: share of the given games in each batch afterwards", minimum=0, maximum=1
+    )
+    reuse: float = setting(
+        4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
+    )
+    lanes: int = setting(256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_LANES)
+    moves_per_round: int = setting(
+        16,
+        "moves each game advances at a time; a generation has as many such rounds as reuse asks for",
+        minimum=1,
+        maximum=MOST_PLIES,
+    )
+    evaluation_batch: int = setting(
+        64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
+    )
+    evaluation_precision: str = setting(
+        "auto",
+        "arithmetic of the network in self-play; training takes that of training; auto takes int8 on a CPU, "
+        "elsewhere that of training",
+        choices=("auto", "training", "fp32", "bf16", "fp16", "int8"),
+    )
+    evaluation_cache: int = setting(
+        64,
+        "MiB per rank to remember evaluations in, so that a position seldom needs a second one from the same "
+        "weights; the games stay the same, 0 turns it off",
+        minimum=0,
+        maximum=MOST_MEBIBYTES,
+    )
+    full_search_share: float = setting(
+        1.0,
+        "share of moves with a full search; the others get a quick one and are not trained on",
+        minimum=0,
+        maximum=1,
+    )
+    fast_simulations: int = setting(100, "simulations of a quick search", minimum=1, maximum=MOST_SIMULATIONS)
+    temperature: float = setting(
+        1.0, "puct: temperature at which the first moves are drawn; 0 plays the best", minimum=0
+    )
+    temperature_plies: int = setting(
+        30, "puct: plies at the start of a game drawn at this temperature", minimum=0, maximum=MOST_PLIES
+    )
+    final_temperature: float = setting(0.0, "puct: temperature of the moves after them", minimum=0)
+    opening_plies: int = setting(
+        0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
+    )
+    resign_threshold: float = setting(
+        0.0, "a side resigns when its value is below minus this; 0 never resigns", minimum=0, maximum=1
+    )
+    resign_playthrough: float = setting(
+        0.1,
+        "share of games played to the end all the same, to measure wrong resignations",
+        minimum=0,
+        maximum=1,
+    )
+    max_plies: int = setting(512, "plies after which a game is drawn", minimum=1, maximum=MOST_PLIES)
+    gate_games: int = setting(
+        0,
+        "games of the new weights against the playing ones before they replace them; an even number, "
+        "0 replaces them always",
+        minimum=0,
+        maximum=MOST_LANES,
+    )
+    gate_score: float = setting(
+        0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1
+    )
+    gate_opening_plies: int = setting(
+        4, "random moves that these games begin with", minimum=0, maximum=MOST_PLIES
+    )
+    value_q_ratio: float = setting(
+        0.0, "share of the search's value in the value target; the rest is the result", minimum=0, maximum=1
+    )
+    window_minimum: int = setting(
+        10_000, "positions of the smallest training window", minimum=1, maximum=10**12
+    )
+    window_alpha: float = setting(0.75, "exponent of the window's growth", minimum=0.01, maximum=1)
+    window_beta: float = setting(0.4, "slope of the window's growth", minimum=0, maximum=1)

@@ -1,0 +1,214 @@
+"""What rank 0 tells people: lines on stderr and in the run's log, and how far the work at hand is."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from tqdm import tqdm
+
+from alphazero.base.log import (
+    FIRST_SILENCE_S,
+    JSON,
+    SHOWN_WHEN_QUIET,
+    TEXT,
+    Topic,
+    Work,
+    as_json,
+    duration,
+    stamped,
+)
+
+LONGEST_SILENCE_S = 60.0
+TICK_S = 0.5
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
+BAR_OF_UNKNOWN_LENGTH = "{desc}{postfix}"
+
+
+@contextlib.contextmanager
+def showing(what: str, total: int, unit: str) -> Iterator[Work]:
+    """People are told how far the block is, by a console of its own: for a command that does one thing."""
+    console = Console(True)
+    try:
+        with console.working(what, total, unit) as work:
+            yield work
+    finally:
+        console.close()
+
+
+@dataclass(frozen=True)
+class ConsoleStyle:
+    """log_format: text or json. quiet: only warnings, validations and the end; the run's log has all."""
+
+    log_format: str = TEXT
+    quiet: bool = False
+
+
+class Console:
+    """Silent on all ranks but 0; any thread may call.
+
+    On a terminal lines share the screen with a bar. Elsewhere each line has its time, and where nothing was
+    said for five seconds, then for ten, and so on up to a minute, a line says how far the work at hand is.
+    """
+
+    def __init__(self, is_main: bool, style: ConsoleStyle | None = None) -> None:
+        self._is_main = is_main
+        self._style = style or ConsoleStyle()
+        self._shows_bar = sys.stderr.isatty() and self._style.log_format == TEXT and not self._style.quiet
+        self._has_time = not sys.stderr.isatty()
+        self._log: Path | None = None
+        self._works: list[Work] = []  # the innermost last: the one that people are told of
+        self._bar: tqdm[NoReturn] | None = None
+        self._steps: Work | None = None
+        self._lock = threading.RLock()
+        self._silent_s = 0.0
+        self._longest_s = FIRST_SILENCE_S
+        self._ticker: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    def log_to(self, directory: Path) -> None:
+        """Append every further line to the log in `directory` as well: log.txt, or log.jsonl."""
+        self._log = directory / ("log.jsonl" if self._style.log_format == JSON else "log.txt")
+
+    def say(self, text: str, topic: Topic = Topic.NEWS, figures: Mapping[str, object] | None = None) -> None:
+        """One or more lines. figures: what a program wants to read of it, for JSON."""
+        if not self._is_main:
+            return
+        is_json = self._style.log_format == JSON
+        line = as_json(text, topic, figures) if is_json else text
+        with self._lock:
+            if not self._style.quiet or topic in SHOWN_WHEN_QUIET:
+                self._show(line)
+            if self._log is not None:
+                with self._log.open("a", encoding="utf-8") as log:
+                    log.write((line if is_json else stamped(text)) + "\n")
+
+    def warn(self, text: str) -> None:
+        """Something is wrong and goes on: shown by --quiet too."""
+        self.say(text, Topic.WARNING)
+
+    def alarm(self, text: str) -> None:
+        """One line from whichever rank: what rank 0 cannot know, as its host's memory."""
+        self._show(as_json(text, Topic.WARNING) if self._style.log_format == JSON else text)
+
+    @contextlib.contextmanager
+    def working(self, what: str, total: int = 0, unit: str = "", done: int = 0) -> Iterator[Work]:
+        """People are told how far the block is; what it does within it, and advances, it tells the Work."""
+        work = self.begin(what, total, unit, done)
+        try:
+            yield work
+        finally:
+            self.end(work)
+
+    def begin(self, what: str, total: int = 0, unit: str = "", done: int = 0) -> Work:
+        """As `working`; `end` must follow."""
+        work = Work(what, total, unit, done)
+        if not self._is_main:
+            return work
+        with self._lock:
+            self._close_bar(leave=False)
+            self._works.append(work)
+            self._open_bar()
+            self._silent_s, self._longest_s = 0.0, FIRST_SILENCE_S
+            if self._ticker is None:
+                self._ticker = threading.Thread(target=self._tick, name="console", daemon=True)
+                self._ticker.start()
+        return work
+
+    def end(self, work: Work) -> None:
+        """The work is over, and all that was begun after it."""
+        with self._lock:
+            places = [place for place, one in enumerate(self._works) if one is work]
+            if places:
+                # The bar of the steps stays in sight when they are made.
+                self._close_bar(leave=work is self._steps)
+                del self._works[places[0] :]
+                self._open_bar()
+
+    def start_bar(self, done: int, total: int) -> None:
+        """Training begins, whatever else was going on: `total` steps, of which `done` are made."""
+        if self._works:
+            self.end(self._works[0])
+        self._steps = self.begin("training", total, "step", done)
+
+    def advance_bar(self) -> None:
+        """One step is done."""
+        if self._steps is not None:
+            self._steps.done += 1
+
+    def note_bar(self, note: str, left_s: float) -> None:
+        """What is shown beside the steps, and how long they still take."""
+        if self._steps is not None:
+            self._steps.note, self._steps.left_s = note, left_s
+
+    def end_bar(self) -> None:
+        """Training ends; the bar stays as it stands."""
+        if self._steps is not None:
+            self.end(self._steps)
+            self._steps = None
+
+    def close(self) -> None:
+        """Nothing more is shown of works; lines may follow."""
+        self._ended.set()
+        with self._lock:
+            if self._works:
+                self.end(self._works[0])
+
+    def _show(self, line: str) -> None:
+        with self._lock:
+            self._silent_s = 0.0
+            if self._has_time and self._style.log_format == TEXT:
+                line = stamped(line)
+            tqdm.write(line, file=sys.stderr)
+            sys.stderr.flush()
+
+    def _open_bar(self) -> None:
+        """A bar for the innermost work, on a terminal."""
+        if not self._shows_bar or not self._works:
+            return
+        work = self._works[-1]
+        self._bar = tqdm(
+            desc=work.what,
+            initial=work.done,
+            total=work.total or None,
+            dynamic_ncols=True,
+            bar_format=BAR if work.total else BAR_OF_UNKNOWN_LENGTH,
+        )
+        self._move_bar()
+
+    def _move_bar(self) -> None:
+        """Have the bar show where the work is."""
+        if self._bar is not None:
+            work = self._works[-1]
+            self._bar.set_postfix_str(", ".join([duration(work.seconds), *work.remarks()]), refresh=False)
+            self._bar.n = work.done
+            self._bar.refresh()
+
+    def _close_bar(self, leave: bool) -> None:
+        if self._bar is not None:
+            self._move_bar()
+            self._bar.leave = leave
+            self._bar.close()
+            self._bar = None
+
+    def _tick(self) -> None:
+        """On a thread of its own: a bar moves though nothing advances, and silence is broken."""
+        while not self._ended.wait(TICK_S):
+            with self._lock:
+                self._move_bar()
+                self._silent_s += TICK_S
+                if self._works and self._bar is None and self._silent_s >= self._longest_s:
+                    self._longest_s = min(2 * self._longest_s, LONGEST_SILENCE_S)
+                    self._say_progress(self._works[-1])
+
+    def _say_progress(self, work: Work) -> None:
+        if self._style.quiet:
+            return
+        text = work.line()
+        is_json = self._style.log_format == JSON
+        self._show(as_json(text, Topic.PROGRESS, work.fields()) if is_json else text)

@@ -1,0 +1,121 @@
+"""The openings of the newest self-play games as a tree; and how well the search's own values came true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from alphazero.data.store.store import GameStore, ShardView
+from alphazero.games.core_types import Line
+from alphazero.games.notation import move_text
+from alphazero.games.registry import make_line
+from alphazero.run.validation_record import Bins
+from alphazero.show.report.calibration import SearchValues
+from alphazero.show.report.panel import rounded
+
+NEWEST_GAMES = 2000
+DEPTH = 8
+FEWEST_GAMES = 2  # of a branch
+SMALLEST_SHARE = 0.005
+MOST_BRANCHES = 8
+NUM_BINS = 20
+
+
+@dataclass
+class Node:
+    """A move that games began with. score: sum of the first player's (1, 1/2, 0)."""
+
+    games: int = 0
+    score: float = 0.0
+    moves: dict[int, Node] = field(default_factory=dict)
+
+    def add(self, moves: Sequence[int], score: float) -> None:
+        """One more game."""
+        node = self
+        node._count(score)
+        for move in moves:
+            node = node.moves.setdefault(move, Node())
+            node._count(score)
+
+    def _count(self, score: float) -> None:
+        self.games += 1
+        self.score += score
+
+
+def opening_tree(store: GameStore) -> dict[str, Any] | None:
+    """The tree of the newest games from the usual start, as JSON; None without any."""
+    root = Node()
+    for view, game in _newest(store):
+        if view.fen_offset[game] == view.fen_offset[game + 1] and view.result_valid[game]:
+            begin, end = (int(place) for place in view.moves_offset[game : game + 2])
+            moves = view.moves[begin : min(end, begin + DEPTH)].tolist()
+            root.add(moves, (int(view.result[game]) + 1) / 2)
+    if not root.games:
+        return None
+    return _node_json("", root, make_line(store.manifest.game), root.games)
+
+
+def _newest(store: GameStore) -> Iterator[tuple[ShardView, int]]:
+    left = NEWEST_GAMES
+    for view in reversed(store.shards):
+        view.check_size()
+        for game in range(view.num_games - 1, max(-1, view.num_games - 1 - left), -1):
+            yield view, game
+        left -= min(left, view.num_games)
+        if not left:
+            return
+
+
+def _node_json(text: str, node: Node, line: Line, total: int) -> dict[str, Any]:
+    fewest = max(FEWEST_GAMES, SMALLEST_SHARE * total)
+    legal = set(line.legal())
+    chosen = [(move, child) for move, child in node.moves.items() if child.games >= fewest and move in legal]
+    chosen = sorted(chosen, key=lambda entry: -entry[1].games)[:MOST_BRANCHES]
+    branches = []
+    for move, child in chosen:
+        after = line.copy()
+        after.push(move)
+        branches.append(_node_json(move_text(line, move), child, after, total))
+    return {"move": text, "games": node.games, "score": rounded(node.score / node.games), "moves": branches}
+
+
+def search_values(store: GameStore) -> SearchValues | None:
+    """Calibration of the search's root values in the newest games; None where no search made them."""
+    q_parts, d_parts, result_parts = [], [], []
+    left = NEWEST_GAMES
+    for view in reversed(store.shards):
+        if left > 0 and view.search is not None:
+            first = max(0, view.num_games - left)
+            offset = view.search.ply_offset
+            begin, end = int(offset[first]), int(offset[-1])
+            lengths = np.diff(offset)[first:]
+            ply = np.arange(begin, end) - np.repeat(offset[first:-1], lengths)
+            results = np.where(view.result_valid, view.result, 0)[first:].astype(np.float64)
+            # Every game of self-play begins with the first player.
+            result_parts.append(np.repeat(results, lengths) * np.where(ply % 2 == 0, 1, -1))
+            has_search = view.search.visits[begin:end] > 0  # not the moves of random openings
+            q_parts.append(np.where(has_search, view.search.root_q[begin:end], np.nan))
+            d_parts.append(view.search.root_d[begin:end])
+        left -= view.num_games
+    if not q_parts:
+        return None
+    value, draw, result = (
+        np.concatenate(parts).astype(np.float64) for parts in (q_parts, d_parts, result_parts)
+    )
+    known = np.isfinite(value) & np.isfinite(draw)
+    if not known.any():
+        return None
+    value, draw, result = value[known], draw[known], result[known]
+    return SearchValues(
+        _bins((value + 1) / 2, (result + 1) / 2), _bins(draw, (result == 0).astype(np.float64))
+    )
+
+
+def _bins(predicted: np.ndarray[Any, Any], actual: np.ndarray[Any, Any]) -> Bins:
+    place = np.clip((predicted * NUM_BINS).astype(np.int64), 0, NUM_BINS - 1)
+    count = np.bincount(place, minlength=NUM_BINS)
+    means = [np.bincount(place, row, NUM_BINS) / np.maximum(count, 1) for row in (predicted, actual)]
+    return Bins(tuple(count.tolist()), tuple(means[0].tolist()), tuple(means[1].tolist()))

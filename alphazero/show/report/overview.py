@@ -1,0 +1,261 @@
+"""What a run is: its network, length, machine, files and settings, as its directory tells.
+
+What happened in a run beside learning: starts, skipped steps, alarms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from alphazero.base.text import counted
+from alphazero.run.directory import RunDirectory
+from alphazero.settings.sections import Config, to_table
+from alphazero.show.report.figures import RunFigures
+from alphazero.show.report.panel import rounded
+
+LONGEST_TEXT = 1000
+NEWEST_WEIGHTS = 12
+# Settings that say where a run lies rather than what it is.
+_PLACES = frozenset({("run", "run_name"), ("run", "runs_dir"), ("data", "cache_dir")})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the caller knows of a run beside its figures: 'running', 'ended'; -1 steps: not known."""
+
+    state: str = ""
+    num_steps: int = -1
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a run. step: from which; None where the run was made before that was written down."""
+
+    time: str
+    host: str
+    step: int | None
+    command: str
+    commit: str
+    python: str
+    platform: str
+    packages: Mapping[str, str]
+
+
+def read_config(run: RunDirectory) -> dict[str, Any]:
+    """The run's settings by section; {} where they cannot be read."""
+    found = _read_json(run.config)
+    return {name: section for name, section in found.items() if isinstance(section, dict)}
+
+
+def read_starts(run: RunDirectory) -> list[Start]:
+    """All starts, the first one first."""
+    starts = []
+    for path in sorted(run.path.glob("started-*.json")):
+        body = _read_json(path)
+        packages = body.get("packages")
+        argv = body.get("argv")
+        step = body.get("step")
+        starts.append(
+            Start(
+                time=_text(body.get("time")),
+                host=_text(body.get("host")),
+                step=step if type(step) is int else None,
+                command=_text(" ".join(map(str, argv)) if isinstance(argv, list) else ""),
+                commit=_text(body.get("commit"))[:12],
+                python=_text(body.get("python")),
+                platform=_text(body.get("platform")),
+                packages={str(name): _text(version) for name, version in packages.items()}
+                if isinstance(packages, dict)
+                else {},
+            )
+        )
+    return starts
+
+
+def differing_settings(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Settings that differ from the defaults: name, value, default; those of games where any are played."""
+    defaults = to_table(Config())
+    is_supervised = config.get("self_play", {}).get("mode") == "supervised"
+    found = []
+    for section, values in config.items():
+        if is_supervised and section in ("search", "self_play"):
+            continue
+        for key, value in values.items():
+            default = defaults.get(section, {}).get(key) if isinstance(defaults.get(section), dict) else None
+            if value != default and (section, key) not in _PLACES:
+                found.append((f"{section}.{key}", _value(value), _value(default)))
+    return found
+
+
+def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Settings in which runs differ: name, and the value in each run ('' where it has none)."""
+    names = dict.fromkeys(
+        (section, key) for config in configs for section in config for key in config[section]
+    )
+    rows = []
+    for section, key in names:
+        values = [_value(config.get(section, {}).get(key)) for config in configs]
+        if len(set(values)) > 1 and (section, key) not in _PLACES:
+            rows.append((f"{section}.{key}", values))
+    return rows
+
+
+def facts(
+    run: RunDirectory, figures: RunFigures, config: Mapping[str, Any], starts: list[Start], standing: Standing
+) -> list[tuple[str, str]]:
+    """The run in short: what, and its value."""
+    network, training = config.get("network", {}), config.get("training", {})
+    steps = f"{figures.last_step:,}"
+    if standing.num_steps >= 0:
+        steps += f" of {standing.num_steps:,}"
+    minutes = figures.of("speed").last("minutes")
+    batch_size = training.get("batch_size")
+    games = figures.of("self_play").columns.get("games")
+    rows = [
+        ("state", standing.state),
+        ("game", str(network.get("game", ""))),
+        ("network", _network(network)),
+        ("steps", steps),
+        ("positions trained on", f"{figures.last_step * batch_size:,}" if type(batch_size) is int else ""),
+        ("games played", f"{int(games[games >= 0].sum()):,}" if games is not None else ""),
+        ("wall time", _duration(minutes) if minutes is not None else ""),
+        ("source", str(config.get("self_play", {}).get("mode", ""))),
+        ("precision", str(training.get("precision", ""))),
+    ]
+    if starts:
+        newest = starts[-1]
+        rows += [
+            (
+                "started",
+                starts[0].time[:19].replace("T", " ")
+                + (f", {len(starts)} starts" if len(starts) > 1 else ""),
+            ),
+            ("host", newest.host),
+            ("commit", newest.commit),
+            ("platform", newest.platform),
+            ("software", ", ".join(f"{name} {version}" for name, version in _software(newest))),
+            ("command", newest.command),
+        ]
+    if skipped := len(figures.skipped_steps):
+        rows.append(("steps skipped", f"{skipped:,}"))
+    if figures.num_damaged:
+        rows.append(("damaged lines passed over", f"{figures.num_damaged:,}"))
+    return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
+
+
+def weights_files(run: RunDirectory) -> list[tuple[str, str]]:
+    """The run's files of weights, the newest one first, with their sizes."""
+    found = []
+    for path in run.path.glob("*.pt"):
+        try:
+            status = path.stat()
+        except OSError:  # a run that goes on replaces them
+            continue
+        found.append((status.st_mtime, path.name, f"{status.st_size / 1e6:.1f} MB"))
+    return [(name, size) for _, name, size in sorted(found, reverse=True)[:NEWEST_WEIGHTS]]
+
+
+def _software(start: Start) -> list[tuple[str, str]]:
+    wanted = ("alphazero", "torch", "deepspeed")
+    known = [(name, start.packages[name]) for name in wanted if name in start.packages]
+    return [*known, ("Python", start.python)] if start.python else known
+
+
+def _network(network: Mapping[str, Any]) -> str:
+    if not {"blocks", "filters"} <= network.keys():
+        return ""
+    squeeze = network.get("se_ratio")
+    return f"{network['blocks']}x{network['filters']}" + (
+        f", squeeze-excitation 1/{squeeze}" if squeeze else ""
+    )
+
+
+def _duration(minutes: float) -> str:
+    whole = round(minutes)
+    if whole < 1:
+        return f"{minutes * 60:.0f} s"
+    days, rest = divmod(whole, 24 * 60)
+    hours, left = divmod(rest, 60)
+    parts = [f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (left, "min")) if number]
+    return " ".join(parts)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text[:LONGEST_TEXT] if text else '""'
+
+
+def _text(value: object) -> str:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """An object of JSON; {} where there is none to be read: the other panels do not need it."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+MOST_OF_A_KIND = 200  # events of a run that are told one by one
+RESTART, SKIPPED, ALARM = "restart", "skipped", "alarm"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing. step: None where it is not known; such an event is listed, and marked in no picture."""
+
+    kind: str
+    step: int | None
+    text: str
+    advice: str = ""
+
+    def to_json(self, figures: RunFigures) -> dict[str, Any]:
+        """Plain values."""
+        minutes = None if self.step is None else rounded(float(figures.minutes(np.array([self.step]))[0]))
+        return {
+            "kind": self.kind,
+            "step": self.step,
+            "minutes": minutes,
+            "text": self.text,
+            "advice": self.advice,
+        }
+
+
+def events_of(figures: RunFigures, starts: Sequence[Start]) -> list[Event]:
+    """All events by kind, the first ones of each."""
+    found = [
+        Event(
+            RESTART,
+            start.step,
+            f"started again on {start.host or 'an unknown host'} at {start.time or 'an unknown time'}",
+        )
+        for start in starts[1:]
+    ]
+    found += [
+        Event(SKIPPED, int(first), f"{counted(int(last - first) + 1, 'step')} skipped: not finite")
+        for first, last in _stretches(figures)
+    ][:MOST_OF_A_KIND]
+    found += [
+        Event(ALARM, alarm.step, f"{alarm.cause}: {alarm.text}" if alarm.cause else alarm.text, alarm.advice)
+        for alarm in figures.alarms[-MOST_OF_A_KIND:]
+    ]
+    return found
+
+
+def _stretches(figures: RunFigures) -> list[tuple[float, float]]:
+    """First and last of each run of skipped steps."""
+    steps = figures.skipped_steps
+    if not len(steps):
+        return []
+    breaks = np.flatnonzero(np.diff(steps) > 1)
+    first = steps[np.concatenate([[0], breaks + 1])]
+    last = steps[np.concatenate([breaks, [len(steps) - 1]])]
+    return list(zip(first.tolist(), last.tolist(), strict=True))

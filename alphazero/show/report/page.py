@@ -1,0 +1,244 @@
+"""The report as one HTML page: data, styles and scripts within it, and a policy that forbids all else.
+
+Serves a report on this machine alone, and makes it anew while its runs go on.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+
+import chess.svg
+
+from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.show.report.report import Report
+
+SCRIPTS = ("dom.js", "charts.js", "boards.js", "games.js", "tree.js", "page.js")
+BOKEH_SCRIPTS = ("bokeh.min.js", "bokeh-api.min.js")
+
+
+def page_of(report: Report, watch_s: float = 0.0) -> str:
+    """The page. watch_s: how often it asks the server that it came from for newer data; 0 is never.
+
+    Whatever the data holds is data: it stands in a block that is not run, its signs < > & escaped, and the
+    policy lets the browser run the page's own scripts alone, known by their hashes.
+    """
+    libraries = "".join(f"<script>{script}</script>\n" for script in _libraries())
+    scripts = "".join(f"<script>{script}</script>\n" for script in _own_scripts())
+    names = html.escape(", ".join(run["name"] for run in report.body["runs"]))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_policy(is_watched=watch_s > 0)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{names} - alphazero report</title>
+<style>{_asset("style.css")}</style>
+</head>
+<body data-watch="{watch_s:g}">
+<header></header>
+<main><p>This page needs JavaScript; it is all within it, and nothing is fetched.</p></main>
+<footer>made by alphazero report</footer>
+<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{_pieces()}</defs></svg>
+<script type="application/json" id="data">{data_block(report)}</script>
+{libraries}{scripts}</body>
+</html>
+"""
+
+
+def data_block(report: Report) -> str:
+    """The report as JSON that is safe within a page."""
+    text = json_of(report)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def json_of(report: Report) -> str:
+    """The report as JSON."""
+    return json.dumps(report.to_json(), allow_nan=False, separators=(",", ":"))
+
+
+def _policy(*, is_watched: bool) -> str:
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (*_libraries(), *_own_scripts()))
+    rules = [
+        "default-src 'none'",
+        f"script-src {hashes}",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join([*rules, "connect-src 'self'"] if is_watched else rules)
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Bokeh's scripts as its package has them; a page asks no other server for them."""
+    directory = files("bokeh") / "server" / "static" / "js"
+    return tuple((directory / name).read_text(encoding="utf-8").strip() for name in BOKEH_SCRIPTS)
+
+
+@cache
+def _own_scripts() -> tuple[str, ...]:
+    return tuple(_asset(name).strip() for name in SCRIPTS)
+
+
+def _asset(name: str) -> str:
+    return (files("alphazero.show.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _pieces() -> str:
+    """The chess pieces that python-chess draws, each under its name."""
+    return "".join(chess.svg.PIECES.values())
+
+
+ADDRESS = "127.0.0.1"
+REFRESH_S = 5.0
+# Making a report takes at most this part of the time, however long the run is.
+BUSY_SHARE = 0.1
+# Files of a run that say that there is something new.
+WATCHED_FILES = ("metrics.jsonl", "validation.jsonl", "ratings.jsonl", "games/manifest.json")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is served: the page, its data, and a tag by which the data is known."""
+
+    page: bytes
+    data: bytes
+    tag: str
+
+
+class WatchedReport:
+    """The newest report of runs that go on, made anew when one of their files has changed."""
+
+    def __init__(
+        self, paths: Sequence[Path], make: Callable[[], Report], refresh_s: float = REFRESH_S
+    ) -> None:
+        """Makes the first report. Raises DataError."""
+        self._paths = paths
+        self._make = make
+        self._refresh_s = refresh_s
+        self._lock = threading.Lock()
+        self._seen = self._state()
+        self._answers, self._took_s = self._made()
+        self._made_at = time.monotonic()
+
+    def answers(self) -> Answers:
+        """The newest word; the one before where a run cannot be read at this moment."""
+        with self._lock:
+            wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
+            if time.monotonic() - self._made_at < wait_s:
+                return self._answers
+            state = self._state()
+            if state != self._seen:
+                try:
+                    self._answers, self._took_s = self._made()
+                    self._seen = state
+                except AlphaZeroError:
+                    pass  # a run that is removed or begun anew: what was last known stays
+                self._made_at = time.monotonic()
+            return self._answers
+
+    def _made(self) -> tuple[Answers, float]:
+        started = time.monotonic()
+        report = self._make()
+        data = json_of(report).encode()
+        tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+        answers = Answers(page_of(report, self._refresh_s).encode(), data, tag)
+        return answers, time.monotonic() - started
+
+    def _state(self) -> list[tuple[str, int, int]]:
+        state = []
+        for path in self._paths:
+            for name in WATCHED_FILES:
+                try:
+                    status = (path / name).stat()
+                except OSError:
+                    continue
+                state.append((str(path / name), status.st_size, status.st_mtime_ns))
+        return state
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Two addresses, / and /report.json, for browsers of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self, watched: WatchedReport, port: int = 0) -> None:
+        """port: 0 takes a free one. Raises ConfigError where it is taken."""
+        try:
+            super().__init__((ADDRESS, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"--port {port}: cannot be opened: {error}; expected a free port, or none for any"
+            ) from error
+        self.watched = watched
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds it."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD."""
+
+    server: ReportServer
+    server_version = "alphazero"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """The page or its data."""
+        # A page elsewhere must not read a report by a name that it has pointed at this machine.
+        own = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
+        if self.headers.get("Host", "") not in own:
+            self._send(
+                HTTPStatus.FORBIDDEN, b"expected the address that alphazero report told\n", "text/plain"
+            )
+            return
+        path = self.path.partition("?")[0]
+        if path not in ("/", "/report.json"):
+            self._send(HTTPStatus.NOT_FOUND, b"expected / or /report.json\n", "text/plain")
+            return
+        answers = self.server.watched.answers()
+        if path == "/":
+            self._send(HTTPStatus.OK, answers.page, "text/html")
+        elif self.headers.get("If-None-Match") == answers.tag:
+            self._send(HTTPStatus.NOT_MODIFIED, b"", "application/json", answers.tag)
+        else:
+            self._send(HTTPStatus.OK, answers.data, "application/json", answers.tag)
+
+    do_HEAD = do_GET
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, tag: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a line every few seconds would hide the others."""

@@ -1,0 +1,102 @@
+"""The panels of a report as one picture (PNG, SVG, PDF), over the wall time or the steps of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alphazero.base.errors import DataError
+from alphazero.show.report.panel import Bars, Curve, Dots, Kind, Panel
+from alphazero.show.report.report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 3
+STYLES = ("-", "--", ":", "-.")
+FEW_POINTS = 30  # are marked
+
+
+def draw(report: Report) -> Figure:
+    """All panels that have anything to show, over minutes; several runs by colour, their curves by style."""
+    from matplotlib.figure import Figure
+
+    names = [run["name"] for run in report.body["runs"]]
+    panels = [panel for panel in report.panels if panel.marks]
+    if not panels:
+        raise DataError("no figures to draw yet; expected runs that have logged steps")
+    rows = -(-len(panels) // COLUMNS)
+    figure = Figure(figsize=(6.2 * COLUMNS, 3.5 * rows), layout="constrained")
+    axes = figure.subplots(rows, COLUMNS, squeeze=False).flatten()
+    for panel, axis in zip(panels, axes, strict=False):
+        _draw_panel(axis, panel, names)
+    for axis in axes[len(panels) :]:
+        axis.remove()
+    figure.suptitle(", ".join(_plain(name) for name in names), fontsize=12)
+    return figure
+
+
+def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
+    axis.set_title(panel.title, fontsize=10)
+    axis.set_ylabel(panel.unit)
+    axis.grid(alpha=0.3)
+    if panel.kind is Kind.SHARES:
+        _draw_shares(axis, [mark for mark in panel.marks if isinstance(mark, Curve)])
+    else:
+        for mark in panel.marks:
+            _draw_mark(axis, mark, names)
+    if panel.kind is Kind.RELIABILITY:
+        axis.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, zorder=0)
+    if panel.is_share:
+        from matplotlib.ticker import PercentFormatter
+
+        axis.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
+        axis.set_ylim(bottom=0.0)
+    if axis.get_legend_handles_labels()[1]:
+        # Over the feet of bars, which say nothing: their heads may leave no room.
+        has_bars = any(isinstance(mark, Bars) for mark in panel.marks)
+        axis.legend(fontsize=7, loc="lower center" if has_bars else "best")
+
+
+def _draw_mark(axis: Axes, mark: Curve | Dots | Bars, names: Sequence[str]) -> None:
+    several = len(names) > 1
+    color = f"C{mark.run if several else mark.place}"
+    style = STYLES[mark.place % len(STYLES)] if several else "-"
+    label = _plain(f"{mark.label}, {names[mark.run]}" if several else mark.label)
+    if isinstance(mark, Curve):
+        marker = "." if len(mark.step) <= FEW_POINTS else ""
+        axis.plot(mark.minutes, mark.value, style, color=color, label=label, linewidth=1.2, marker=marker)
+        if len(mark.low):
+            axis.fill_between(mark.minutes, mark.low, mark.high, color=color, alpha=0.15, linewidth=0)
+        if mark.best is not None:
+            axis.plot([mark.best.minutes], [mark.best.value], "*", color=color, markersize=9)
+        axis.set_xlabel("minutes")
+    elif isinstance(mark, Dots):
+        axis.plot(mark.predicted, mark.actual, style, color=color, label=label, linewidth=1, marker=".")
+        axis.set_xlabel("expected")
+    else:
+        places = np.arange(len(mark.categories)) + 0.8 * ((mark.run + 0.5) / len(names) - 0.5)
+        axis.bar(places, mark.values, 0.8 / len(names), color=color, label=label)
+        axis.set_xticks(np.arange(len(mark.categories)), list(mark.categories))
+
+
+def _draw_shares(axis: Axes, curves: Sequence[Curve]) -> None:
+    labels = [_plain(one.label) for one in curves]
+    minutes = curves[0].minutes
+    if len(minutes) == 1:  # an area of no width would not be seen
+        bottom = 0.0
+        for one, label in zip(curves, labels, strict=True):
+            axis.bar([minutes[0]], [one.value[0]], bottom=[bottom], label=label)
+            bottom += float(one.value[0])
+    else:
+        axis.stackplot(minutes, [one.value for one in curves], labels=labels, alpha=0.8)
+    axis.set_xlabel("minutes")
+
+
+def _plain(text: str) -> str:
+    """A name as it is: matplotlib reads dollars as formulas, and leaves labels out that begin with '_'."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

@@ -1,0 +1,240 @@
+"""Chooses how a job's batch is cut, by settings, checkpoint, host weights and the memory of the devices.
+
+Which precision `--precision auto` is: timed on CPUs, on GPUs what they have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from alphazero.base.errors import ConfigError, TrainingError
+from alphazero.base.text import counted
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
+from alphazero.machine.memory import HostMemory
+from alphazero.network.model.precision import fast_precisions
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import TrainingState
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import AUTO, Config, TrainingConfig
+from alphazero.training.engine.probe import (
+    candidates,
+    fastest_precision,
+    find_micro_batch_size,
+    fits,
+    largest_that_fits,
+    reserve_bytes,
+    slowest_seconds,
+)
+from alphazero.training.ranks.batch import BatchPlan, SavedBatch, idle_notice, plan_batches, share_notice
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
+
+
+def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str]) -> float:
+    """The static share of this host's ranks, 1 where nobody gave one.
+
+    From --host-weights or the hostfile (through the environment); ConfigError where they contradict.
+    """
+    by_flag: dict[str, float] = {}
+    for entry in config.host_weights:
+        name, _, number = entry.partition("=")
+        by_flag[name] = float(number)
+        if not by_flag[name]:
+            raise ConfigError(f"--host-weights {entry}: expected a weight above 0")
+    told = environment.get(HOST_WEIGHT_VARIABLE)
+    if told is None:
+        return by_flag.get(host, 1.0)
+    try:
+        weight = float(told)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < float("inf"):
+        raise ConfigError(f"{HOST_WEIGHT_VARIABLE}={told!r}: expected a number above 0")
+    if by_flag.get(host, weight) != weight:
+        raise ConfigError(
+            f"--host-weights {host}={by_flag[host]:g} contradicts weight={told} of the hostfile: "
+            f"expected one of them"
+        )
+    return weight
+
+
+def saved_batch(saved: TrainingState | None) -> SavedBatch | None:
+    """How the batch was cut at the checkpoint that a run goes on from."""
+    return SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
+
+
+def choose_plan(
+    config: Config,
+    runtime: Runtime,
+    network: AlphaZeroNet,
+    settings: DeepSpeedSettings,
+    saved: TrainingState | None,
+    exchange: Exchange,
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """The plan all ranks agree on, and what people must be told of it. Collective.
+
+    saved: of the checkpoint that the run goes on from. Raises ConfigError or TrainingError on all ranks
+    alike.
+    """
+    training = config.training
+    weights = exchange.gather(exchange.on_each(lambda: host_weight(training, runtime.host, os.environ)))
+    saved_size = saved.micro_batch_size if saved else 0
+    notices: tuple[str, ...] = ()
+    is_to_be_found = training.micro_batch_size == AUTO and not saved_size
+    plan = exchange.on_each(
+        lambda: plan_batches(
+            training.batch_size,
+            (saved_size if training.micro_batch_size in (0, AUTO) else 0) or training.micro_batch_size,
+            weights,
+            runtime.device.type,
+            equal_passes=training.zero_stage >= 2,
+        )
+    )
+    if is_to_be_found:
+        memory = HostMemory(host=runtime.host)
+        size = _smallest(
+            lambda: find_micro_batch_size(
+                network, network.spec, training, config.optimizer, config.loss, settings, runtime, memory
+            ),
+            exchange,
+        )
+        plan = plan.with_micro_batch_size(size)
+        notices = (f"micro-batch size {size}: the most that fit into memory",)
+    elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
+        plan, notices = _cut_to_fit(plan, config, runtime, network, settings, exchange)
+    if runtime.device.type == "cpu":
+        notices += _changed_threads(torch.get_num_threads(), saved)
+    named = max(training.micro_batch_size, 0)
+    is_fixed = saved is not None
+    idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=is_fixed)
+    small = share_notice(plan, runtime.device.type, batch_is_fixed=is_fixed)
+    return plan, (*notices, *_changes(plan, training, saved), *filter(None, [idle, small]))
+
+
+def _cut_to_fit(
+    plan: BatchPlan,
+    config: Config,
+    runtime: Runtime,
+    network: AlphaZeroNet,
+    settings: DeepSpeedSettings,
+    exchange: Exchange,
+) -> tuple[BatchPlan, tuple[str, ...]]:
+    """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
+    reserve = reserve_bytes(network, config.training, config.optimizer, plan.world_size, settings)
+    sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
+
+    def fits_here(size: int) -> bool:
+        return fits(network, network.spec, config.training, config.loss, runtime.device, size, reserve)
+
+    def largest() -> int:
+        found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)
+        if not found:
+            raise TrainingError(
+                f"{runtime.host} {runtime.device}: micro-batches of {counted(sizes[0], 'position')} do not "
+                "fit; expected a smaller network or a GPU with more memory"
+            )
+        return found
+
+    size = _smallest(largest, exchange)
+    if size == plan.micro_batch_size:
+        return plan, ()
+    notice = (
+        f"changed arithmetic: micro-batches of {plan.micro_batch_size} do not fit into device memory, "
+        f"{size} do; the global batch stays {plan.batch_size}"
+    )
+    return plan.with_micro_batch_size(size), (notice,)
+
+
+def _changes(plan: BatchPlan, training: TrainingConfig, saved: TrainingState | None) -> list[str]:
+    """What is computed in another way than before the checkpoint."""
+    changes = []
+    if saved and saved.micro_batch_size != plan.micro_batch_size:
+        changes.append(
+            f"changed arithmetic: micro-batches of {plan.micro_batch_size}, were {saved.micro_batch_size}"
+        )
+    if saved and saved.precision != training.precision:
+        changes.append(f"changed arithmetic: {training.precision}, was {saved.precision}")
+    return changes
+
+
+def _changed_threads(num_threads: int, saved: TrainingState | None) -> tuple[str, ...]:
+    """A line where a CPU rank no longer computes with as many threads as before the checkpoint."""
+    if saved is None or saved.num_threads in (0, num_threads):
+        return ()
+    return (
+        f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
+        "sums in fp32 differ in their last digits",
+    )
+
+
+def _smallest(find: Callable[[], int], exchange: Exchange) -> int:
+    """The smallest of all ranks' sizes, so that every rank can hold it. Collective."""
+    return min(exchange.numbers(exchange.on_each(find)))
+
+
+# Times a pass in each of the precisions named, on this rank.
+TimePasses = Callable[[Sequence[str]], dict[str, float]]
+
+AS_SAVED = "auto: as in the checkpoint"
+
+
+@dataclass(frozen=True)
+class PrecisionChoice:
+    """The settings with a precision in place of `auto`; why it is that one ("" where it was asked for)."""
+
+    training: TrainingConfig
+    reason: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def choose_precision(
+    training: TrainingConfig,
+    switched_off: Collection[str],
+    device: torch.device,
+    saved: str,
+    time_passes: TimePasses,
+    exchange: Exchange,
+    *,
+    keep_saved: bool = False,
+) -> PrecisionChoice:
+    """`auto` becomes the fastest precision for all ranks' devices that is not switched off. Collective.
+
+    switched_off: by ds_config.json. saved: the precision of the checkpoint that the run goes on from, "" for
+    none: CPU ranks keep it, others with keep_saved, where nobody asked for `auto` at this start. time_passes:
+    called on every rank at the same moment, or on none.
+    """
+    if training.precision != "auto":
+        return PrecisionChoice(training)
+    by_rank = exchange.gather({"device": device.type, "fast": fast_precisions(device)})
+    common = [name for name in by_rank[0]["fast"] if all(name in rank["fast"] for rank in by_rank)]
+    allowed = [name for name in common if name not in switched_off]
+    notices: tuple[str, ...] = ()
+    chosen, reason = allowed[0], ""
+    if all(rank["device"] == "cpu" for rank in by_rank):
+        chosen, reason = _on_cpus(allowed, saved, time_passes, exchange)
+    elif keep_saved and saved in allowed:
+        chosen, reason = saved, AS_SAVED
+    if "bf16" not in common:
+        notices = (f"a device of this job has no fast bf16: training in {chosen}",)
+    return PrecisionChoice(dataclasses.replace(training, precision=chosen), reason, notices)
+
+
+def _on_cpus(
+    allowed: Sequence[str], saved: str, time_passes: TimePasses, exchange: Exchange
+) -> tuple[str, str]:
+    """The precision and why: the checkpoint's, the only one, or the fastest on the slowest rank."""
+    if saved in allowed:
+        return saved, AS_SAVED
+    if len(allowed) == 1:
+        return allowed[0], ""
+    exchange.barrier()
+    seconds_by_rank = exchange.gather(time_passes(allowed))
+    chosen = fastest_precision(seconds_by_rank)
+    milliseconds = {name: 1000 * value for name, value in slowest_seconds(seconds_by_rank).items()}
+    others = "".join(f"; {name} {value:.0f} ms" for name, value in milliseconds.items() if name != chosen)
+    return chosen, f"auto: {milliseconds[chosen]:.0f} ms per pass{others}"

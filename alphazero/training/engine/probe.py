@@ -1,0 +1,342 @@
+"""Which micro-batch sizes fit into a device's memory: tried, or on the CPU measured and reckoned.
+
+Everything here is local to one rank and without collectives, before the DeepSpeed engine exists; ranks
+agree on the smallest answer among them.
+
+Which precision trains fastest on a CPU: timed on the network itself, for instruction sets do not tell.
+
+On a CPU with AVX512-BF16 and no AMX, bf16 lost to fp32 with two threads per rank and won with one. Everything
+here is local to one rank; ranks time at the same moment, share their times and choose together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import dataclasses
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import counted
+from alphazero.games.batch import Batch
+from alphazero.games.registry import GameSpec
+from alphazero.machine.memory import HostMemory, resident_bytes
+from alphazero.network.model.planes import to_device
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import Config, LossConfig, OptimizerConfig, TrainingConfig
+from alphazero.training.engine.optimizer import STATE_KEYS
+from alphazero.training.engine.training_module import TrainingModule
+from alphazero.training.ranks.batch import micro_batch_sizes
+from alphazero.training.ranks.runtime import Runtime
+
+FLOAT_BYTES = 4  # parameters, gradients and optimizer state are fp32 in every precision
+# Legal moves of a random position for the probe: above the mean of real chess games (about 35).
+MOVES_PER_POSITION = 48
+# NCCL's buffers and what cuBLAS and cudnn take aside: a few hundred MiB on 8 devices.
+LIBRARY_BYTES = 512 << 20
+# Elements of a bucket where ds_config.json is silent: DeepSpeed 0.19.8 runtime/zero/config.py.
+DEFAULT_BUCKET = 500_000_000
+# Of the memory a CPU rank may use, the share a micro-batch may fill: the estimate is linear, the
+# allocator is not, and loader and checkpoints grow beside it.
+CPU_SHARE = 0.8
+# Positions of the two passes that are measured on the CPU.
+CPU_SIZES = (16, 64)
+
+
+def find_micro_batch_size(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    optimizer: OptimizerConfig,
+    loss: LossConfig,
+    settings: DeepSpeedSettings,
+    runtime: Runtime,
+    host_memory: HostMemory,
+) -> int:
+    """`--micro-batch-size auto` on this rank: the largest divisor of the batch size that fits.
+
+    Raises ConfigError where not even one position does.
+    """
+    sizes = candidates(training.batch_size, runtime.world_size)
+    reserve = reserve_bytes(network, training, optimizer, runtime.world_size, settings)
+    if runtime.device.type == "cpu":
+        state = host_memory.check()
+        budget = int(CPU_SHARE * state.available_bytes / runtime.local_world_size) - reserve
+        per_position = bytes_per_position(network, spec, training, loss)
+        found = largest_that_fits(sizes, lambda size: size * per_position <= budget)
+        where = str(state)
+    else:
+        found = largest_that_fits(
+            sizes, lambda size: fits(network, spec, training, loss, runtime.device, size, reserve)
+        )
+        free, total = torch.cuda.mem_get_info(runtime.device)
+        where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    if found is None:
+        raise ConfigError(
+            f"--micro-batch-size auto: micro-batches of {counted(sizes[0], 'position')} do not fit "
+            f"({where}); expected a smaller network, or --zero-stage 1 or higher"
+        )
+    return found
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for torch's own error, and for those of cuDNN, cuBLAS and the CPU that have no type of their own.
+
+    The CPU's: c10/core/impl/alloc_cpu.cpp.
+    """
+    texts = ("CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(t in str(error) for t in texts)
+
+
+def candidates(batch_size: int, world_size: int) -> list[int]:
+    """The micro-batch sizes that cut `batch_size` evenly and leave no rank without one; ascending."""
+    return [size for size in micro_batch_sizes(batch_size) if size <= batch_size // world_size]
+
+
+def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    """The largest of the ascending `sizes` that fits, by bisection; None where none does.
+
+    What does not fit is taken to be too large: `fits` is asked about log2 of their number.
+    """
+    low, high = 0, len(sizes)  # all below low fit, none from high on
+    while low < high:
+        middle = (low + high) // 2
+        if fits(sizes[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return sizes[low - 1] if low else None
+
+
+def fits(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    device: torch.device,
+    micro_batch_size: int,
+    reserve_bytes: int,
+) -> bool:
+    """True where forward, loss and backward of so many positions run on `device` beside the reserve.
+
+    Tried on a copy with random positions, twice: the second backward finds the gradients of the first
+    in place, as accumulation does. `network`, its buffers and torch's generators stay as they are. Runs
+    eagerly: a compiled network needs less.
+    """
+    try:
+        _try_passes(network, spec, training, loss, device, micro_batch_size, reserve_bytes)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    finally:
+        # Outside the except clauses: their traceback holds the frames that hold the tensors.
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    return True
+
+
+def _try_passes(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    device: torch.device,
+    micro_batch_size: int,
+    reserve_bytes: int,
+) -> None:
+    reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
+    module = training_copy(network, spec, training, loss, device)
+    batch = to_device(random_batch(spec, micro_batch_size), device)
+    for _ in range(2):
+        module(batch).backward()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    del reserve
+
+
+def training_copy(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    device: torch.device,
+) -> TrainingModule:
+    twin = copy.deepcopy(network).to(device).train()
+    if training.channels_last and training.zero_stage == 0:
+        twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return TrainingModule(twin, spec, loss, dataclasses.replace(training, compile=False))
+
+
+def random_batch(spec: GameSpec, num_positions: int) -> Batch:
+    """Packed positions of random bits with random legal moves and targets; always the same ones.
+
+    numpy draws them: torch's generators are not touched.
+    """
+    chance = np.random.default_rng(0)
+    num_moves = min(MOVES_PER_POSITION, spec.max_legal_moves, spec.policy_size)
+    first = chance.integers(spec.policy_size - num_moves + 1, size=(num_positions, 1))
+    return Batch(
+        packed=chance.integers(256, size=(num_positions, spec.packed_bytes), dtype=np.uint8),
+        legal_offset=np.arange(num_positions + 1, dtype=np.int32) * np.int32(num_moves),
+        legal_index=(first + np.arange(num_moves)).astype(np.int32).reshape(-1),
+        policy=np.full(num_positions * num_moves, 1 / num_moves, np.float32),
+        wdl=np.full((num_positions, 3), 1 / 3, np.float32),
+        moves_left=np.full(num_positions, 40.0, np.float32),
+        sample_id=np.arange(num_positions, dtype=np.int64),
+    )
+
+
+def reserve_bytes(
+    network: AlphaZeroNet,
+    training: TrainingConfig,
+    optimizer: OptimizerConfig,
+    world_size: int,
+    settings: DeepSpeedSettings | None = None,
+) -> int:
+    """Bytes that training needs beside parameters, gradients and activations, from DeepSpeed's source.
+
+    `fits` has the parameters and their gradients in its copy, so they are not in here.
+    """
+    size = network.parameter_count() * FLOAT_BYTES
+    shards = world_size if training.zero_stage else 1
+    states = len(STATE_KEYS[optimizer.optimizer])
+    total = states * size // shards
+    # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
+    total += size // shards
+    options = settings.zero_options if settings else {}
+    if training.zero_stage == 0:
+        # Gradients are copied into one flat bucket to be reduced (engine.allreduce_bucket).
+        total += size
+    else:
+        # The flat fp32 partition and its gradients (stage_1_and_2.py, stage3.py).
+        total += 2 * size // shards
+        # One bucket of gradients (two where overlap_comm keeps one in flight), one of gathered weights;
+        # the reduce bucket is allocated whole, however small the network.
+        buckets = 2 if training.zero_stage == 2 and options.get("overlap_comm") else 1
+        total += buckets * int(options.get("reduce_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES
+        total += min(size, int(options.get("allgather_bucket_size", DEFAULT_BUCKET)) * FLOAT_BYTES)
+    if training.ema_decay:
+        total += size
+    return total + LIBRARY_BYTES
+
+
+def bytes_per_position(
+    network: AlphaZeroNet,
+    spec: GameSpec,
+    training: TrainingConfig,
+    loss: LossConfig,
+    sizes: tuple[int, int] = CPU_SIZES,
+) -> int:
+    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU.
+
+    sizes: positions of the two passes that tell it.
+    """
+    device = torch.device("cpu")
+    module = training_copy(network, spec, training, loss, device)
+    # Gradients and the kernels' caches are there before anything is measured.
+    module(to_device(random_batch(spec, sizes[0]), device)).backward()
+    peaks = []
+    for size in sizes:
+        batch = to_device(random_batch(spec, size), device)
+        with _peak_growth() as growth:
+            module(batch).backward()
+        peaks.append(growth())
+    slope = (peaks[1] - peaks[0]) // (sizes[1] - sizes[0])
+    # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
+    return max(1, slope, peaks[1] // sizes[1])
+
+
+@contextlib.contextmanager
+def _peak_growth() -> Iterator[Callable[[], int]]:
+    """Gives a function: by how many bytes the peak within the block exceeds what was held before it."""
+    gc.collect()
+    # glibc keeps freed memory resident: what lies there would hide a pass that fits into it.
+    ctypes.CDLL(None).malloc_trim(0)
+    before = resident_bytes()
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is held now (proc(5))
+    yield lambda: max(0, _peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    """VmHWM: the most resident memory since the peak was last reset."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise ConfigError("/proc/self/status: no VmHWM here; expected --micro-batch-size as a number")
+
+
+# Passes timed in each precision, fewer where they take longer than this together.
+NUM_TIMED = 5
+LONG_ENOUGH_S = 1.0
+# Positions of a pass: enough for the kernels of a real one, fewer for a network that would take seconds.
+MOST_POSITIONS, LEAST_POSITIONS = 64, 4
+# Multiplications of the weights by a board that a forward pass may take: 6x64 has 64 positions, 20x256 four.
+MOST_PRODUCTS = 6e9
+# bf16 costs some digits: it must win by this much.
+LEAST_GAIN = 1.05
+
+Clock = Callable[[], float]
+
+
+def seconds_per_pass(
+    network: AlphaZeroNet,
+    config: Config,
+    precisions: Sequence[str],
+    world_size: int,
+    clock: Clock = time.perf_counter,
+) -> dict[str, float]:
+    """The least time of a forward and backward pass in each precision, on this rank's CPU threads.
+
+    Passes in the precisions take turns, so that a busy moment of the machine meets all alike. `network`, its
+    buffers and torch's generators stay as they are.
+    """
+    device = torch.device("cpu")
+    share = config.training.batch_size // world_size
+    batch = to_device(random_batch(network.spec, positions_of_a_pass(network, share)), device)
+    modules = {
+        name: training_copy(
+            network, network.spec, dataclasses.replace(config.training, precision=name), config.loss, device
+        )
+        for name in precisions
+    }
+    for module in modules.values():  # kernels are chosen and memory is taken in the first pass
+        module(batch).backward()
+    seconds = dict.fromkeys(precisions, float("inf"))
+    began = clock()
+    for _ in range(NUM_TIMED):
+        for name, module in modules.items():
+            started = clock()
+            module(batch).backward()
+            seconds[name] = min(seconds[name], clock() - started)
+        if clock() - began > LONG_ENOUGH_S:
+            break
+    return seconds
+
+
+def positions_of_a_pass(network: AlphaZeroNet, most: int) -> int:
+    """How many positions tell the speed of this network within a second or so, at most `most`."""
+    squares = network.spec.board_height * network.spec.board_width
+    affordable = int(MOST_PRODUCTS / (network.parameter_count() * squares))
+    return max(1, min(most, MOST_POSITIONS, max(LEAST_POSITIONS, affordable)))
+
+
+def fastest_precision(seconds_by_rank: Sequence[Mapping[str, float]]) -> str:
+    """The precision in which the slowest rank is fastest; fp32 unless another beats it by LEAST_GAIN."""
+    slowest = slowest_seconds(seconds_by_rank)
+    best = min(slowest, key=lambda name: slowest[name])
+    return best if slowest[best] * LEAST_GAIN < slowest["fp32"] else "fp32"
+
+
+def slowest_seconds(seconds_by_rank: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """By precision, the time of the rank that takes longest: all wait for it."""
+    return {name: max(seconds[name] for seconds in seconds_by_rank) for name in seconds_by_rank[0]}

@@ -1,0 +1,225 @@
+"""How long a rank spends in which part of training, by timers on the CPU and by events on a GPU.
+
+What a job's time goes into: shares of the training time, of all ranks and of the slowest one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum, IntEnum
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+class Part(IntEnum):
+    """What the trainer is doing, in the order of the numbers that ranks exchange."""
+
+    HOST = 0  # none of the others: Python between them, figures, lines
+    COMPUTE = 1  # passes, clipping, the optimizer's step
+    DATA = 2  # waiting for the loader
+    MESSAGES = 3  # small messages over Exchange
+    GRADIENTS = 4  # all-reduce and what else moves gradients, weights and statistics between ranks
+    CHECKPOINT = 5  # copying the state that a writer then writes beside training
+    APART = 6  # no part of training: validation, self-play
+
+
+class Timer(Protocol):
+    """Marks moments; `seconds` between two of them may be asked once both are over."""
+
+    def mark(self) -> Any:  # noqa: ANN401 - each timer knows its own marks
+        """This moment."""
+
+    def is_over(self, mark: Any) -> bool:  # noqa: ANN401
+        """Whether the moment has come; never waits."""
+
+    def seconds(self, begin: Any, end: Any) -> float:  # noqa: ANN401
+        """The time between two moments that are over."""
+
+
+class HostTimer:
+    """Moments of the host's clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+
+    def mark(self) -> float:
+        """Now."""
+        return self._clock()
+
+    def is_over(self, mark: float) -> bool:
+        """Always: the host does at once what it is told."""
+        return True
+
+    def seconds(self, begin: float, end: float) -> float:
+        """Wall time."""
+        return end - begin
+
+
+class DeviceTimer:
+    """Moments in the queue of a GPU: an event between the kernels, over when the device has come to it.
+
+    Where the queue is empty, because the host waits for something, the event is over at once: the time
+    between two such events is time in which the device had nothing to do.
+    """
+
+    def mark(self) -> torch.cuda.Event:
+        """After all that the current stream was given so far."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def is_over(self, mark: torch.cuda.Event) -> bool:
+        """Whether the device has come there; a question that waits for nothing."""
+        return bool(mark.query())  # type: ignore[no-untyped-call]
+
+    def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+        """By the device's clock."""
+        return float(begin.elapsed_time(end)) / 1000
+
+
+class PartClock:
+    """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._part = Part.HOST
+        self._since = timer.mark()
+        self._unread: deque[tuple[Part, Any, Any]] = deque()
+        self._seconds = [0.0] * len(Part)
+
+    @contextlib.contextmanager
+    def part(self, part: Part) -> Iterator[None]:
+        """The block is `part`; blocks may stand within each other, the innermost counts."""
+        before = self._part
+        self._enter(part)
+        try:
+            yield
+        finally:
+            self._enter(before)
+
+    def waiting(self, items: Iterable[T]) -> Iterator[T]:
+        """The same items; the time until each one comes is Part.DATA."""
+        iterator = iter(items)
+        while True:
+            with self.part(Part.DATA):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+
+    def take(self) -> list[float]:
+        """Seconds by Part since the last call, as far as the device has come; the rest is in the next."""
+        self._enter(self._part)
+        seconds, self._seconds = self._seconds, [0.0] * len(Part)
+        return seconds
+
+    def _enter(self, part: Part) -> None:
+        now = self._timer.mark()
+        self._unread.append((self._part, self._since, now))
+        self._part, self._since = part, now
+        while self._unread and self._timer.is_over(self._unread[0][2]):
+            done, begin, end = self._unread.popleft()
+            self._seconds[done] += self._timer.seconds(begin, end)
+
+
+def make_part_clock(device: torch.device) -> PartClock:
+    """The clock of a rank that computes on `device`."""
+    return PartClock(DeviceTimer() if device.type == "cuda" else HostTimer())
+
+
+class Cause(Enum):
+    """What a device waits for, in words for people."""
+
+    DATA = "data"
+    COMMUNICATION = "communication"
+    HOST = "host launches"
+    CHECKPOINT = "checkpoints"
+    SELF_PLAY = "self-play"
+
+
+@dataclass(frozen=True)
+class TimeShares:
+    """Parts of the training time that add up to 1 (docs/metrics.md defines each)."""
+
+    compute: float
+    data_wait: float
+    communication: float
+    checkpoint: float
+    host_overhead: float
+
+    def figures(self) -> dict[str, float]:
+        """By name."""
+        return asdict(self)
+
+    def causes(self) -> dict[Cause, float]:
+        """What keeps a device from computing."""
+        return {
+            Cause.DATA: self.data_wait,
+            Cause.COMMUNICATION: self.communication,
+            Cause.HOST: self.host_overhead,
+            Cause.CHECKPOINT: self.checkpoint,
+        }
+
+    def describe(self) -> str:
+        """What is not computing and at least one percent, for a log line; "" where there is nothing."""
+        named = {"data": self.data_wait, "communication": self.communication}
+        named |= {"checkpoint": self.checkpoint, "host": self.host_overhead}
+        return ", ".join(f"{name} {share:.0%}" for name, share in named.items() if share >= 0.01)
+
+
+@dataclass(frozen=True)
+class JobShares:
+    """The mean over ranks; and the shares of the rank that communicates least, for which the others wait."""
+
+    mean: TimeShares
+    slowest_rank: int
+    slowest: TimeShares
+    # Of the mean: what NCCL's kernels do, which a driver takes for work.
+    gradients: float
+
+
+def job_shares(seconds_RP: torch.Tensor, idle: float | None = None) -> JobShares | None:
+    """From each rank's seconds by Part; None where no rank has trained yet.
+
+    idle: the share of the time in which the GPUs did not compute, where it is known. What of it no other part
+    explains is time in which kernels were not launched fast enough: it moves from compute to host_overhead.
+    """
+    seconds_RP = seconds_RP.clone()
+    seconds_RP[:, Part.APART] = 0.0
+    if not bool((seconds_RP.sum(1) > 0).all()):
+        return None
+    shares_RP = seconds_RP / seconds_RP.sum(1, keepdim=True)
+    mean_P = shares_RP.mean(0)
+    gaps = 0.0
+    if idle is not None:
+        explained = 1.0 - float(mean_P[Part.COMPUTE])
+        gaps = max(0.0, idle - explained) / max(float(mean_P[Part.COMPUTE]), 1e-9)
+    communication_R = shares_RP[:, Part.MESSAGES] + shares_RP[:, Part.GRADIENTS]
+    slowest = int(communication_R.argmin())
+    return JobShares(
+        mean=_shares(mean_P, gaps),
+        slowest_rank=slowest,
+        slowest=_shares(shares_RP[slowest], gaps),
+        gradients=float(mean_P[Part.GRADIENTS]),
+    )
+
+
+def _shares(parts_P: torch.Tensor, gaps: float) -> TimeShares:
+    """gaps: the part of compute in which the device waited for launches."""
+    share = parts_P.tolist()
+    launching = share[Part.COMPUTE] * min(1.0, gaps)
+    return TimeShares(
+        compute=share[Part.COMPUTE] - launching,
+        data_wait=share[Part.DATA],
+        communication=share[Part.MESSAGES] + share[Part.GRADIENTS],
+        checkpoint=share[Part.CHECKPOINT],
+        host_overhead=share[Part.HOST] + launching,
+    )

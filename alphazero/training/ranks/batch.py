@@ -1,0 +1,420 @@
+"""How a step's global batch is cut: K micro-batches of fixed size m, shared out over the ranks.
+
+Batch, micro-batch and accumulation: who gave them, whether they agree, and what follows from two of them.
+
+As DeepSpeed has it: batch = micro-batch x accumulation x ranks. A flag beats ds_config.json, which beats
+presets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import floor, isqrt
+
+from alphazero.base.errors import ConfigError
+from alphazero.base.text import counted
+from alphazero.settings.sections import AUTO, Config
+
+# Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
+# CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a
+# smaller one is found by trying.
+LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
+# Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
+LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
+# Positions per GPU and step below which people are told: the device then needs less time for a pass of 20
+# blocks than the CPU for its launches (15 to 18 ms).
+FULL_SHARE = 512
+# Share of the ranks' time that may be idle before people are told.
+IDLE_SHARE = 0.05
+# Batch sizes looked at in each direction for one that keeps all ranks busy.
+MOST_TRIED = 64
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """batch_size = num_micro_batches * micro_batch_size, dealt out to the ranks turn by turn.
+
+    weights: static shares of the ranks, all 1 where devices are alike.
+    equal_passes: every rank makes as many forward passes as the busiest, surplus ones weigh nothing
+        (ZeRO 2 and 3 communicate in every pass).
+    """
+
+    batch_size: int
+    micro_batch_size: int
+    weights: tuple[float, ...]
+    equal_passes: bool = False
+
+    @property
+    def world_size(self) -> int:
+        """N: ranks."""
+        return len(self.weights)
+
+    @property
+    def num_micro_batches(self) -> int:
+        """K: forward passes of a step over all ranks that count."""
+        return self.batch_size // self.micro_batch_size
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """Micro-batches of each rank, K together."""
+        return share_out(self.num_micro_batches, self.weights)
+
+    @property
+    def idle_share(self) -> float:
+        """The part of a step that ranks wait for the busiest one, 0 to 1; weights are taken for speeds."""
+        turns = max(share / weight for share, weight in zip(self.shares, self.weights, strict=True))
+        return max(0.0, 1 - self.num_micro_batches / (turns * sum(self.weights)))
+
+    def passes_of(self, rank: int) -> tuple[int | None, ...]:
+        """Numbers of the micro-batches that `rank` runs, in order; None is a pass that weighs nothing.
+
+        In each turn every rank that still has a share takes the next one: with equal shares micro-batch j
+        is rank j mod N's.
+        """
+        shares = self.shares
+        own: list[int | None] = []
+        for turn in range(shares[rank]):
+            before = sum(min(share, turn) for share in shares)
+            own.append(before + sum(share > turn for share in shares[:rank]))
+        # A rank without any takes part in the exchange of gradients all the same.
+        least = max(shares) if self.equal_passes else 1
+        return (*own, *[None] * (least - len(own)))
+
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """How many passes each rank makes in a step, those that weigh nothing included."""
+        shares = self.shares
+        least = max(shares) if self.equal_passes else 1
+        return tuple(max(share, least) for share in shares)
+
+    def with_micro_batch_size(self, micro_batch_size: int) -> BatchPlan:
+        """The same global batch in other micro-batches."""
+        return replace(self, micro_batch_size=micro_batch_size)
+
+    def __str__(self) -> str:
+        passes = [len(self.passes_of(rank)) for rank in range(self.world_size)]
+        differ = len({*passes}) > 1
+        each = (
+            f"{', '.join(map(str, passes))} passes by rank"
+            if differ
+            else f"{counted(passes[0], 'pass', 'passes')} per rank"
+        )
+        return (
+            f"{self.batch_size} = {counted(self.num_micro_batches, 'micro-batch', 'micro-batches')} "
+            f"of {self.micro_batch_size} over {counted(self.world_size, 'rank')}, {each}"
+        )
+
+
+def plan_batches(
+    batch_size: int,
+    micro_batch_size: int,
+    weights: Sequence[float],
+    device_type: str,
+    *,
+    equal_passes: bool = False,
+) -> BatchPlan:
+    """The plan for a global batch over ranks of these weights (all 1 where devices are alike).
+
+    micro_batch_size 0 takes the divisor that suits, AUTO the largest one. Raises ConfigError where the sizes
+    do not divide, a rank would get nothing, weights differ where passes must be equal, or micro-batches that
+    nobody asked for would be tiny.
+    """
+    world_size = len(weights)
+    if batch_size < world_size:
+        raise ConfigError(
+            f"--batch-size {batch_size}: expected at least {world_size}, one position for each rank"
+        )
+    if equal_passes and len({*weights}) > 1:
+        raise ConfigError(
+            "--host-weights: ZeRO 2 and 3 make equal passes on all ranks; expected --zero-stage 0 or 1"
+        )
+    if micro_batch_size in (0, AUTO):
+        most = batch_size if micro_batch_size == AUTO else LARGEST_MICRO_BATCH[device_type]
+        chosen = _choose_size(batch_size, weights, device_type, most)
+        if not chosen:
+            raise _tiny(batch_size, weights, device_type)
+        micro_batch_size = chosen
+    if batch_size % micro_batch_size:
+        raise ConfigError(
+            f"--micro-batch-size {micro_batch_size}: expected a divisor of the batch size {batch_size}"
+        )
+    return BatchPlan(batch_size, micro_batch_size, tuple(weights), equal_passes)
+
+
+def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, most: int) -> int:
+    """The largest divisor with which few ranks idle, else the one with which the fewest do; 0 for none.
+
+    Where the ranks' shares are below LEAST_MICRO_BATCH, people asked for that with the number of ranks: then
+    it is the largest divisor, if that is at least half of a share.
+    """
+    share = batch_size // len(weights)
+    least = LEAST_MICRO_BATCH[device_type]
+    is_below = share < least
+    least = max(1, share // 2) if is_below else least
+    sizes = [size for size in reversed(micro_batch_sizes(batch_size)) if least <= size <= min(share, most)]
+    if is_below:
+        return sizes[0] if sizes else 0
+    idle = {size: BatchPlan(batch_size, size, tuple(weights)).idle_share for size in sizes}
+    busy = [size for size in sizes if idle[size] <= IDLE_SHARE]
+    return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
+
+
+def _tiny(batch_size: int, weights: Sequence[float], device_type: str) -> ConfigError:
+    """The error of a batch that only tiny micro-batches divide, with batch sizes near it."""
+    others = _busy_sizes(batch_size, weights, device_type, 0)
+    sizes = " or ".join(map(str, others))
+    return ConfigError(
+        f"--batch-size {batch_size}: over {counted(len(weights), 'rank')} only micro-batches below "
+        f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
+        f"expected {sizes + ', ' if sizes else ''}or --micro-batch-size"
+    )
+
+
+def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
+    """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
+
+    micro_batch_size: the one people named, 0 where it is chosen.
+    """
+    return _busy_sizes(plan.batch_size, plan.weights, device_type, micro_batch_size)
+
+
+def _busy_sizes(
+    batch_size: int, weights: Sequence[float], device_type: str, micro_batch_size: int
+) -> tuple[int, ...]:
+    world_size = len(weights)
+    # Ranks that are alike are all busy with equal shares, which multiples of their number have.
+    step = max(micro_batch_size, 1) * (world_size if len({*weights}) == 1 else 1)
+    below = range((batch_size - 1) // step * step, world_size - 1, -step)
+    above = range((batch_size // step + 1) * step, (batch_size // step + 1 + MOST_TRIED) * step, step)
+
+    def keeps_all_busy(size: int) -> bool:
+        most = LARGEST_MICRO_BATCH[device_type]
+        micro = micro_batch_size or _choose_size(size, weights, device_type, most)
+        return micro > 0 and BatchPlan(size, micro, tuple(weights)).idle_share <= IDLE_SHARE
+
+    found = [next(filter(keeps_all_busy, sizes[:MOST_TRIED]), None) for sizes in (below, above)]
+    return tuple(size for size in found if size is not None)
+
+
+def idle_notice(
+    plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
+) -> str:
+    """What people should know where ranks wait for others, "" where they hardly do.
+
+    micro_batch_size: the one people named, 0 where it is chosen. batch_is_fixed: of a run that goes on.
+    """
+    if plan.idle_share <= IDLE_SHARE:
+        return ""
+    text = f"{100 * plan.idle_share:.0f} % of the ranks' time is idle: {plan}"
+    if batch_is_fixed:
+        size = _choose_size(plan.batch_size, plan.weights, device_type, plan.micro_batch_size)
+        if not size or plan.with_micro_batch_size(size).idle_share > IDLE_SHARE:
+            return text
+        return f"{text}; --micro-batch-size {size} keeps all busy, and changes the arithmetic"
+    sizes = busy_batch_sizes(plan, device_type, micro_batch_size)
+    if not sizes:
+        return text
+    return f"{text}; --batch-size {' or '.join(map(str, sizes))} keeps all busy"
+
+
+def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:
+    """What people should know where the batch leaves each GPU too little work, else "".
+
+    batch_is_fixed: of a run that goes on.
+    """
+    share = plan.batch_size // plan.world_size
+    if device_type == "cpu" or share >= FULL_SHARE:
+        return ""
+    text = (
+        f"{counted(share, 'position')} per GPU and step: below {FULL_SHARE} a GPU spends much of its time "
+        "waiting for its launches"
+    )
+    if batch_is_fixed:
+        return text
+    return f"{text}; expected --batch-size {FULL_SHARE * plan.world_size} or more, or fewer GPUs"
+
+
+def micro_batch_sizes(batch_size: int) -> list[int]:
+    """Sizes a global batch can be cut into, ascending."""
+    small = [size for size in range(1, isqrt(batch_size) + 1) if batch_size % size == 0]
+    return sorted({*small, *(batch_size // size for size in small)})
+
+
+def share_out(count: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """`count` micro-batches in proportion to `weights`, by largest remainder, ties to the lower rank."""
+    quotas = [count * weight / sum(weights) for weight in weights]
+    shares = [floor(quota) for quota in quotas]
+    by_remainder = sorted(range(len(quotas)), key=lambda rank: (shares[rank] - quotas[rank], rank))
+    for rank in by_remainder[: count - sum(shares)]:
+        shares[rank] += 1
+    return tuple(shares)
+
+
+BATCH, MICRO, PASSES = "batch_size", "micro_batch_size", "gradient_accumulation_steps"
+# In ds_config.json; a flag is called after the setting.
+JSON_NAMES = {BATCH: "train_batch_size", MICRO: "train_micro_batch_size_per_gpu", PASSES: PASSES}
+# Of numbers from ds_config.json that a flag contradicts, the first of these gives way.
+YIELDING = (PASSES, MICRO, BATCH)
+
+
+@dataclass(frozen=True)
+class SavedBatch:
+    """The batch and micro-batch of the checkpoint that a run goes on from."""
+
+    batch_size: int
+    micro_batch_size: int
+
+
+def fix_batch(
+    config: Config, num_ranks: int, saved: SavedBatch | None = None, places: Mapping[str, str] | None = None
+) -> tuple[Config, tuple[str, ...]]:
+    """`config` with the batch and micro-batch of this job, and lines for people.
+
+    saved: what a run that goes on keeps; accumulation gives way then. places: by setting, the file and line
+    of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
+    """
+    numbers = _Numbers(config, num_ranks, places or {})
+    return _going_on(numbers, saved) if saved else _beginning(numbers)
+
+
+def implied_ranks(config: Config) -> int:
+    """The number of ranks that three given numbers leave possible; 0 where they are not all given."""
+    given = _Numbers(config, 1, {}).given()
+    if len(given) < len(YIELDING):
+        return 0
+    ranks, rest = divmod(given[BATCH], given[MICRO] * given[PASSES])
+    return 0 if rest else ranks
+
+
+def batch_over(config: Config, most_ranks: int) -> int:
+    """The batch over so many ranks, as far as it follows from the other two numbers."""
+    given = _Numbers(config, most_ranks, {}).given()
+    if BATCH in given or MICRO not in given or PASSES not in given:
+        return config.training.batch_size
+    return given[MICRO] * given[PASSES] * most_ranks
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of the settings, and how people know them."""
+
+    config: Config
+    num_ranks: int
+    places: Mapping[str, str]
+
+    def given(self) -> dict[str, int]:
+        """Those that somebody gave: a flag, ds_config.json or a TOML file of the user's."""
+        config, training = self.config, self.config.training
+        named = config.set_by_flag | config.set_by_file | config.set_by_json
+        numbers = {BATCH: training.batch_size, MICRO: training.micro_batch_size}
+        numbers[PASSES] = training.gradient_accumulation_steps
+        given = {name: value for name, value in numbers.items() if value > 0 and name in named}
+        if MICRO in self.config.set_by_json and not given.keys() & {BATCH, PASSES}:
+            given[PASSES] = 1  # as DeepSpeed takes it
+        return given
+
+    def is_json(self, name: str) -> bool:
+        return name in self.config.set_by_json
+
+    def called(self, name: str) -> str:
+        """What people wrote; an accumulation that nobody did is DeepSpeed's own."""
+        if self.is_json(name) or name not in self.config.set_by_flag | self.config.set_by_file:
+            return JSON_NAMES[name]
+        return f"--{name.replace('_', '-')}"
+
+    def said(self, name: str, value: int) -> str:
+        """A number as people wrote it."""
+        called = self.called(name)
+        return f"{called} {value}" if called.startswith("--") else f"{called} = {value}"
+
+    def place(self, *names: str) -> str:
+        """The file and line of the first of these numbers that ds_config.json gave."""
+        found = next((self.places[name] for name in names if self.is_json(name) and name in self.places), "")
+        return f"{found}: " if found else ""
+
+    def with_numbers(self, batch_size: int, micro_batch_size: int) -> Config:
+        training = replace(self.config.training, batch_size=batch_size, micro_batch_size=micro_batch_size)
+        return replace(self.config, training=training)
+
+
+def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
+    given, training = numbers.given(), numbers.config.training
+    lines: tuple[str, ...] = ()
+    if len(given) == len(YIELDING) and not _agree(given, numbers.num_ranks):
+        yielding = _yielding(numbers, given)
+        lines = (
+            f"{numbers.said(yielding, given.pop(yielding))} gives way to "
+            f"{' and '.join(f'{numbers.called(name)} {value}' for name, value in given.items())} over "
+            f"{counted(numbers.num_ranks, 'rank')}",
+        )
+    batch, micro, passes = (given.get(name, 0) for name in (BATCH, MICRO, PASSES))
+    if micro and passes and not batch:
+        return numbers.with_numbers(micro * passes * numbers.num_ranks, micro), lines
+    if numbers.is_json(BATCH) and 0 < batch < numbers.num_ranks:
+        raise ConfigError(
+            f"{numbers.place(BATCH)}{numbers.said(BATCH, batch)}: expected at least "
+            f"{numbers.num_ranks}, one position for each rank"
+        )
+    batch = batch or training.batch_size
+    if passes and not micro:
+        micro = _share(numbers, batch, passes)
+    elif micro and batch % micro:
+        raise ConfigError(
+            f"{numbers.place(MICRO, BATCH)}{numbers.said(MICRO, micro)}: expected a divisor of "
+            f"{numbers.said(BATCH, batch)}"
+        )
+    return numbers.with_numbers(batch, micro or training.micro_batch_size), lines
+
+
+def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
+    """The number that a flag's beat. Raises ConfigError where all come from one hand."""
+    from_json = [name for name in YIELDING if numbers.is_json(name)]
+    if from_json and len(from_json) < len(given):
+        return from_json[0]
+    product = " x ".join((numbers.called(MICRO), numbers.called(PASSES), "ranks"))
+    sizes = (given[MICRO], given[PASSES], numbers.num_ranks)
+    raise ConfigError(
+        f"{numbers.place(BATCH)}{numbers.said(BATCH, given[BATCH])}: expected {product} = "
+        f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{_fitting(given)}"
+    )
+
+
+def _fitting(given: Mapping[str, int]) -> str:
+    ranks, rest = divmod(given[BATCH], given[MICRO] * given[PASSES])
+    return f", or {counted(ranks, 'rank')} (--gpus {ranks})" if ranks and not rest else ""
+
+
+def _share(numbers: _Numbers, batch: int, passes: int) -> int:
+    """The micro-batch of so many passes per rank."""
+    micro, rest = divmod(batch, passes * numbers.num_ranks)
+    if rest or not micro:
+        raise ConfigError(
+            f"{numbers.place(PASSES, BATCH)}{numbers.said(PASSES, passes)}: expected "
+            f"{numbers.said(BATCH, batch)} to be a multiple of {passes * numbers.num_ranks}, "
+            f"that is of it over {counted(numbers.num_ranks, 'rank')}"
+        )
+    return micro
+
+
+def _going_on(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, ...]]:
+    """Batch and micro-batch stand, unless a flag or a file of the user's says otherwise of them."""
+    config, given = numbers.config, numbers.given()
+    training = config.training
+    stands = PASSES in given or MICRO in config.set_by_json
+    batch = saved.batch_size if stands and BATCH not in given else training.batch_size
+    is_named = MICRO in config.set_by_flag | config.set_by_file
+    micro = saved.micro_batch_size if stands and not is_named else training.micro_batch_size
+    passes = given.get(PASSES, 0)
+    now = batch / (micro * numbers.num_ranks) if micro > 0 else passes
+    lines: tuple[str, ...] = ()
+    if passes and passes != now:
+        lines = (
+            f"{numbers.said(PASSES, passes)} gives way: batch {batch} and micro-batch {micro} stand, "
+            f"over {counted(numbers.num_ranks, 'rank')} that is {now:g} per rank",
+        )
+    return numbers.with_numbers(batch, micro), lines
+
+
+def _agree(given: Mapping[str, int], num_ranks: int) -> bool:
+    return given[BATCH] == given[MICRO] * given[PASSES] * num_ranks

@@ -1,0 +1,139 @@
+"""Who this process is: rank, world, device. Read once from the environment the launcher made.
+
+Switches of the whole process that decide how a device computes: TF32, autotuning, determinism.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from alphazero.base.errors import ConfigError, LaunchError
+from alphazero.machine.machine import count_processors
+from alphazero.network.model.precision import choose_device
+from alphazero.settings.sections import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One process of a job: rank of world_size, and the device it computes on."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    device: torch.device
+    backend: str
+    host: str
+
+    @property
+    def is_main(self) -> bool:
+        """True on rank 0, which alone writes checkpoints, logs and progress."""
+        return self.rank == 0
+
+    @property
+    def device_name(self) -> str:
+        """What people call the device."""
+        if self.device.type == "cuda":
+            return f"{self.device} {torch.cuda.get_device_name(self.device)}"
+        return f"cpu ({torch.get_num_threads()} threads)"
+
+
+def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: str = "") -> Runtime:
+    """The Runtime that torchrun's variables describe; a lone process where there are none."""
+
+    def number(name: str, default: int) -> int:
+        text = environment.get(name, str(default))
+        if not text.isdecimal():
+            raise LaunchError(f"{name}={text!r}: expected a whole number")
+        return int(text)
+
+    rank, world_size = number("RANK", 0), number("WORLD_SIZE", 1)
+    if rank >= max(world_size, 1):
+        raise LaunchError(f"RANK={rank}: expected less than WORLD_SIZE={world_size}")
+    local_rank = number("LOCAL_RANK", 0)
+    chosen = choose_device(device, local_rank, environment)
+    if backend == "nccl" and chosen.type == "cpu":
+        raise LaunchError("--backend nccl: this run is on the CPU; expected gloo")
+    return Runtime(
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world_size,
+        local_world_size=number("LOCAL_WORLD_SIZE", world_size),
+        device=chosen,
+        backend=backend or ("nccl" if chosen.type == "cuda" else "gloo"),
+        host=socket.gethostname(),
+    )
+
+
+def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Rendezvous variables for one process that no launcher started, which talks to nobody outside."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def default_threads(local_world_size: int) -> int:
+    """CPU threads per rank: the processors this process may use, shared by the ranks of the host."""
+    return max(1, count_processors() // local_world_size)
+
+
+# The two workspaces with which cuBLAS gives the same bits every time (cuBLAS manual, "Results
+# reproducibility"); the first, of 8 buffers of 4 MiB, costs the least speed.
+DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
+TF32_CAPABILITY = (8, 0)  # Ampere
+
+
+def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple[str, ...]:
+    """Set what `config` asks for, before the first use of `device`; lines for the banner say what holds.
+
+    Raises ConfigError where CUBLAS_WORKSPACE_CONFIG contradicts --deterministic.
+    """
+    lines: tuple[str, ...] = ()
+    if device.type == "cuda":
+        lines = (f"{_set_tf32(config, device)}, {_set_autotune(config)}",)
+    if config.deterministic:
+        lines += (_set_deterministic(device),)
+    return lines
+
+
+def _set_tf32(config: TrainingConfig, device: torch.device) -> str:
+    """Both of these calls, and no `fp32_precision`: that alone leaves torch's switches at odds.
+
+    torch 2.13 raises "mix of the legacy and new APIs" when its compiler then asks for
+    get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags.
+    """
+    has_tf32 = torch.cuda.get_device_capability(device) >= TF32_CAPABILITY
+    torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = config.tf32
+    if config.tf32 and not has_tf32:
+        return "TF32: this GPU has none"
+    return f"TF32 {'on' if config.tf32 else 'off'}"
+
+
+def _set_autotune(config: TrainingConfig) -> str:
+    """Every pass has the same shapes: trying cudnn's algorithms once pays off at once."""
+    torch.backends.cudnn.benchmark = not config.deterministic
+    return f"cudnn autotune {'off' if config.deterministic else 'on'}"
+
+
+def _set_deterministic(device: torch.device) -> str:
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    if device.type != "cuda":
+        return "deterministic: operations that could give other bits are refused; threads must stay the same"
+    # Read by cuBLAS when a process makes its first handle, and by child processes.
+    workspace = os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", DETERMINISTIC_WORKSPACES[0])
+    if workspace not in DETERMINISTIC_WORKSPACES:
+        expected = " or ".join(DETERMINISTIC_WORKSPACES)
+        raise ConfigError(
+            f"CUBLAS_WORKSPACE_CONFIG={workspace}: contradicts --deterministic; expected {expected}, or unset"
+        )
+    return f"deterministic: operations that could give other bits are refused, cuBLAS workspace {workspace}"

@@ -1,0 +1,181 @@
+"""The data source of supervised training: a window of given games that never changes.
+
+Evaluations of given games as value targets: one curve for all ranks, told once.
+
+The loader of a rank, from the settings and the plan.
+
+The given games of a run: those to train on and those held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alphazero.base.errors import ConfigError
+from alphazero.data.open import EMBEDDED_GAMES, open_or_import
+from alphazero.data.sampling.filters import for_training, with_filters
+from alphazero.data.sampling.loader import Loader
+from alphazero.data.sampling.value_curve import ValueCurve, curve_of
+from alphazero.data.sampling.window import Mixture, Window
+from alphazero.games.batch import MicroBatch
+from alphazero.games.registry import GameSpec, get_game
+from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.settings.sections import Config, DataConfig, chosen_filters, filter_text
+from alphazero.training.loop.job import Job, SourceState, Weights
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
+
+
+def make_loader(
+    window: Window,
+    spec: GameSpec,
+    plan: BatchPlan,
+    runtime: Runtime,
+    data: DataConfig,
+    seed: int,
+    *,
+    value_q_ratio: float = 0.0,
+    curve: ValueCurve | None = None,
+    mixture: Mixture | None = None,
+) -> Loader:
+    """This rank's micro-batches of a window. value_q_ratio, curve, mixture: as Loader has them."""
+    return Loader(
+        window,
+        spec,
+        seed=seed,
+        batch_size=plan.batch_size,
+        micro_batch_size=plan.micro_batch_size,
+        passes=plan.passes_of(runtime.rank),
+        num_threads=loader_threads(data, runtime),
+        history_fill=data.history_fill,
+        symmetries=data.mirror if spec.name == "chess" else data.symmetries,
+        value_q_ratio=value_q_ratio,
+        curve=curve,
+        mixture=mixture,
+    )
+
+
+def loader_threads(data: DataConfig, runtime: Runtime) -> int:
+    """Threads that encode positions: as asked, else one per rank on a CPU, a share of the cores on a GPU."""
+    if data.num_workers >= 0:
+        return max(1, data.num_workers)
+    if runtime.device.type == "cpu":
+        return 1
+    return max(1, min(8, torch.get_num_threads() // 2))
+
+
+@dataclass(frozen=True)
+class GivenGames:
+    """All steps of a run on one window."""
+
+    job: Job
+    spec: GameSpec
+    window: Window
+    curve: ValueCurve | None = None  # of its evaluations, where they count
+
+    def restore(self, checkpoint: Checkpoint | None) -> None:
+        """Nothing: the order is a function of the step."""
+
+    def prepare(self, step: int, weights: Weights) -> int | None:
+        """The end of the run: the data is there."""
+        return self.job.num_steps
+
+    def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
+        """This rank's micro-batches of data steps first ... last - 1 under a plan."""
+        config = self.job.config
+        loader = make_loader(
+            self.window,
+            self.spec,
+            plan,
+            self.job.runtime,
+            config.data,
+            config.training.seed,
+            value_q_ratio=config.data.data_value_q_ratio,
+            curve=self.curve,
+        )
+        return loader.iterate(first, last)
+
+    def state(self) -> SourceState:
+        """The window's id."""
+        return SourceState(self.window.id)
+
+
+def choose_value_curve(
+    config: Config, window: Window | None, exchange: Exchange
+) -> tuple[ValueCurve | None, list[str]]:
+    """The curve by which rank 0 turns the window's evaluations into values, and a line about it. Collective.
+
+    None where they do not count (data_value_q_ratio is 0; self-play), and where there are none. Raises
+    DataError on all ranks alike.
+    """
+    ratio = config.data.data_value_q_ratio
+    if window is None or config.self_play.mode != "supervised" or ratio == 0:
+        return None, []
+
+    def fit() -> Any:  # noqa: ANN401 - JSON
+        found = curve_of(window)
+        return None if found is None else [asdict(found.curve), str(found)]
+
+    chosen = exchange.on_main(fit)
+    if chosen is None:
+        return None, []
+    return ValueCurve(**chosen[0]), [f"evaluations       {ratio:g} of the value target {chosen[1]}"]
+
+
+def open_data(
+    data: DataConfig, mode: str, game_name: str, exchange: Exchange, *, seed: int = 0, num_threads: int = 1
+) -> tuple[Window | None, Window | None]:
+    """The given games to train on and those to validate on. Collective.
+
+    mode: of SelfPlayConfig. Without games of one's own chess has embedded ones; self-play alone has none to
+    train on. Filters hold for the share that is held out as well, but for those of training alone (drawn from
+    `seed`), and leave validation data of one's own as it is. Raises ConfigError and DataError on all ranks
+    alike.
+    """
+    filters = exchange.on_each(lambda: chosen_filters(data))
+    cache = Path(data.cache_dir)
+    held_out = _open_stores(data.validation_data, cache, exchange) if data.validation_data else None
+    if mode == "selfplay":
+        if data.data:
+            raise ConfigError(
+                "--data: not with --mode selfplay; expected --mode mixed, or --validation-data",
+                found_by_all_ranks=True,
+            )
+        if filters:
+            raise ConfigError(
+                f"{filter_text(*next(iter(filters.items())))}: not with --mode selfplay, which has no given"
+                " games to filter",
+                found_by_all_ranks=True,
+            )
+        return None, held_out
+    if not data.data and not get_game(game_name).has_embedded_games:
+        raise ConfigError(
+            f"--mode {mode}: no games of {game_name}; expected --data, or --mode selfplay",
+            found_by_all_ranks=True,
+        )
+    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange)
+    window = exchange.on_each(lambda: with_filters(window, data))
+    if held_out is None:
+        window, held_out = window.split(data.validation_share)
+    training = window
+    return (
+        exchange.on_each(lambda: for_training(training, data, seed, num_threads=num_threads)),
+        held_out,
+    )
+
+
+def _open_stores(names: Sequence[str], cache: Path, exchange: Exchange) -> Window:
+    """All games of the stores; raw files are imported once, by rank 0, before the others look."""
+    paths = [Path(name) for name in names]
+
+    def import_raw() -> None:
+        open_or_import(paths, cache)
+
+    exchange.on_main(import_raw)
+    return exchange.on_each(lambda: Window.of_stores(open_or_import(paths, cache)))

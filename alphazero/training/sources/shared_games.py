@@ -1,0 +1,152 @@
+"""The run's own games on every host's disk: appended to, rewound, sent where they lack. All collective.
+
+The games under way in a checkpoint, checked before anything goes on from them.
+
+Where the generations of a run stand, as its checkpoints keep it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from alphazero.base.errors import CheckpointError
+from alphazero.data.sampling.window import Window, newest_games
+from alphazero.data.store.growing import GrowingStore
+from alphazero.data.store.store import MANIFEST_NAME, GameStore
+from alphazero.play import lanes as games
+from alphazero.play.selfplay import check_lanes
+from alphazero.run.directory import RunDirectory
+from alphazero.training.ranks.exchange import Exchange
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How many generations were played, and what they gave.
+
+    end_step: the step until which the newest generation is trained on. positions: full searches of all
+    stored games. num_shards, store_id: the store of games as it was then. given_id: of the window of given
+    games that are mixed in; empty where there are none, and in checkpoints of earlier versions.
+    """
+
+    generation: int = 0
+    end_step: int = 0
+    games: int = 0
+    positions: int = 0
+    num_shards: int = 0
+    store_id: str = ""
+    given_id: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a checkpoint keeps it."""
+        return asdict(self)
+
+
+class SharedGames:
+    """The store of games of a run. The ranks that write keep a copy each; all ranks read one."""
+
+    def __init__(self, run: RunDirectory, game_name: str, writes: bool, exchange: Exchange) -> None:
+        self._directory = run.games
+        self._game_name = game_name
+        self._writes = writes
+        self._exchange = exchange
+
+    def holder_of(self, standing: Standing) -> int:
+        """The lowest rank whose host has the standing's games, -1 where it has none; nothing is moved.
+
+        Raises CheckpointError on all ranks where no host has them.
+        """
+        held = self._exchange.on_each(lambda: self._held(standing) if self._writes else "")
+        if not standing.num_shards:
+            return -1
+        ids = self._exchange.gather(held)
+        if standing.store_id not in ids:
+            raise CheckpointError(
+                f"{self._directory}: not the games of generation {standing.generation} that the "
+                "checkpoint learned from; expected them, or --fresh-start",
+                found_by_all_ranks=True,
+            )
+        return ids.index(standing.store_id)
+
+    def rewind(self, standing: Standing) -> None:
+        """Have every host's store hold the standing's games and no others; they are sent where they lack.
+
+        Raises CheckpointError where no host has them; then nothing has been moved.
+        """
+        holder = self.holder_of(standing)
+        held = self._exchange.on_each(lambda: self._open_rewound(standing) if self._writes else "")
+        if holder >= 0:
+            self._send(holder, standing.num_shards, lacks=self._writes and held != standing.store_id)
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """One more shard, on every host; none where there are no rows."""
+
+        def append() -> None:
+            if self._writes and rows.num_rows:
+                self._store.append(rows)
+
+        self._exchange.on_each(append)  # returns when all hosts have it
+
+    def open(self) -> GameStore:
+        """The store as it is now."""
+        return GameStore.open(self._directory)
+
+    def newest(self, num_positions: int) -> Window:
+        """The newest games, with about as many positions."""
+        return newest_games(self.open(), num_positions)
+
+    def _held(self, standing: Standing) -> str:
+        """The id of this host's store, were it cut back to the standing; "" for too few games or none."""
+        if not standing.num_shards or not (self._directory / MANIFEST_NAME).exists():
+            return ""
+        manifest = GameStore.open(self._directory).manifest
+        if len(manifest.shards) < standing.num_shards:
+            return ""
+        return dataclasses.replace(manifest, shards=manifest.shards[: standing.num_shards]).sha256
+
+    def _open_rewound(self, standing: Standing) -> str:
+        """Open this host's store and cut it back to the standing; the id of what it holds, "" for too few."""
+        self._store = GrowingStore(self._directory, self._game_name)
+        if len(self._store.shards) < standing.num_shards:
+            return ""
+        self._store.truncate_to(standing.num_shards)
+        return self._store.manifest.sha256 if self._store.manifest else ""
+
+    def _send(self, source: int, num_shards: int, *, lacks: bool) -> None:
+        """Every shard from rank `source` to the writers that lack it."""
+        exchange = self._exchange
+        if not any(exchange.numbers(int(lacks))):
+            return
+        if lacks:
+            self._store.truncate_to(0)
+        for number in range(num_shards):
+            content = exchange.bytes_from(source, self._shard(number) if exchange.rank == source else b"")
+            if lacks:
+                self._store.append_shard(content)
+
+    def _shard(self, number: int) -> bytes:
+        assert self._store.manifest is not None
+        return (self._directory / self._store.manifest.shards[number].name).read_bytes()
+
+
+def saved_lanes(content: bytes, game_name: str, num_lanes: int, exchange: Exchange) -> pa.RecordBatch:
+    """The lanes of a checkpoint, as many as the settings have. Collective.
+
+    Raises DataError on all ranks unless all their games can go on, CheckpointError for another number.
+    """
+    lanes = exchange.on_each(lambda: _checked(content, game_name))
+    if lanes.num_rows != num_lanes:
+        raise CheckpointError(
+            f"--lanes {num_lanes}: the run has {lanes.num_rows}; expected as many, or --fresh-start",
+            found_by_all_ranks=True,
+        )
+    return lanes
+
+
+def _checked(content: bytes, game_name: str) -> pa.RecordBatch:
+    lanes = games.from_bytes(content, "lanes.arrow")
+    check_lanes(game_name, games.from_batch(lanes, "lanes.arrow", under_way=True), "lanes.arrow")
+    return lanes

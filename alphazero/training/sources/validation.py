@@ -1,0 +1,319 @@
+"""What a run measures of its network every so often: positions held out, and exact truth.
+
+A validation's positions one by one: the worst of them, and whole games as the network sees them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
+from alphazero.data.sampling.window import Window
+from alphazero.games.core_types import Line
+from alphazero.games.registry import GameSpec, get_game, get_spec, make_line
+from alphazero.measure.exact_truth import OWN_TABLE, SolvedPosition, SolvedSet, move_errors, read_table
+from alphazero.measure.known_games import (
+    NUM_TALLIES,
+    Predictions,
+    bins_of,
+    metrics_of,
+    phases_in,
+    sum_over_positions,
+    tallies_of,
+)
+from alphazero.measure.solved_positions import SolvedPlayer, batch_of, exact_positions, successors
+from alphazero.network.model.loss import SUM_NAMES
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.run.validation_record import (
+    SeenGame,
+    SeenGames,
+    SeenPly,
+    ValidationRecord,
+    WrongPosition,
+    append_record,
+    write_games,
+)
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.trainer import Validate
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.sources.given_games import loader_threads
+
+NUM_WORST = 6  # of each kind
+NUM_MOVES = 3  # of a wrong position
+NUM_GAMES = 2
+MOST_PLIES = 128  # of a game that is shown; games of a usual length are preferred
+FEWEST_PLIES = 20
+NUM_GAME_MOVES = 5  # shown of a ply
+BY_POLICY, BY_VALUE = "policy", "value"
+RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A position that may be among the worst, by its error; `place` is for the caller to find it again."""
+
+    error: float
+    place: int
+    moves: tuple[tuple[int, float], ...]
+    target: tuple[int, float]
+    value: float
+    result: float
+
+
+@dataclass
+class Worst:
+    """The NUM_WORST positions with the largest errors of policy and of value."""
+
+    found: dict[str, list[Candidate]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
+
+    def look(self, seen: Predictions, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
+        """Positions of a batch; places: one each."""
+        errors = {BY_POLICY: seen.policy_loss, BY_VALUE: np.abs(seen.value - seen.target_value)}
+        for by, error_B in errors.items():
+            known_B = np.where(np.isfinite(error_B), error_B, -1.0)
+            for position in np.argsort(-known_B, kind="stable")[:NUM_WORST]:
+                if known_B[position] >= 0:
+                    self.found[by].append(_candidate(seen, int(position), known_B, int(places[position])))
+            self.found[by] = sorted(self.found[by], key=lambda one: -one.error)[:NUM_WORST]
+
+
+def _candidate(seen: Predictions, position: int, error_B: npt.NDArray[np.float64], place: int) -> Candidate:
+    return Candidate(
+        float(error_B[position]),
+        place,
+        tuple(seen.moves(position, NUM_MOVES)),
+        seen.target_move(position),
+        float(seen.value[position]),
+        float(seen.target_value[position]),
+    )
+
+
+def described(candidate: Candidate, by: str, line: Line) -> WrongPosition:
+    """A candidate for people; `line` ends in its position."""
+    index, share = candidate.target
+    return WrongPosition(
+        by,
+        str(line),
+        text_of(line, index),
+        share,
+        tuple((text_of(line, move), chance) for move, chance in candidate.moves),
+        candidate.value,
+        candidate.result,
+    )
+
+
+def text_of(line: Line, index: int) -> str:
+    """A move in the game's own text, from its policy index."""
+    return line.move_to_text(line.index_to_move(index))
+
+
+def line_at(window: Window, sample: int) -> Line:
+    """The position of a sample, with the moves that led there."""
+    places = window.locate(np.array([sample], np.int64))
+    shard, game, ply = int(places.shard[0]), int(places.game[0]), int(places.ply[0])
+    line, moves = _game(window, shard, game)
+    for move in moves[:ply]:
+        line.push(move)
+    return line
+
+
+def _game(window: Window, shard: int, game: int) -> tuple[Line, list[int]]:
+    """A game's start and its moves."""
+    view = window.shards[shard]
+    begin, end = (int(place) for place in view.moves_offset[game : game + 2])
+    fen = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
+    return make_line(window.game_name, fen or None), view.moves[begin:end].tolist()
+
+
+def games_to_show(window: Window) -> list[int]:
+    """Rows of the window: NUM_GAMES games of a usual length, spread over it; always the same ones."""
+    lengths = np.diff(window.ply_offset)
+    usual = np.flatnonzero((lengths >= FEWEST_PLIES) & (lengths <= MOST_PLIES))
+    rows = usual if len(usual) >= NUM_GAMES else np.arange(window.num_games)
+    places = np.linspace(0, len(rows) - 1, min(NUM_GAMES, len(rows))).astype(int)
+    return [int(rows[place]) for place in np.unique(places)]
+
+
+def samples_of(window: Window, row: int) -> npt.NDArray[np.int64]:
+    """The samples of a game, from its first ply on."""
+    first, last = (int(place) for place in window.ply_offset[row : row + 2])
+    return np.arange(first, min(last, first + MOST_PLIES), dtype=np.int64)
+
+
+def seen_game(window: Window, row: int, seen: Sequence[Predictions]) -> SeenGame:
+    """A game with what the network says of each of its samples. seen: of `samples_of`, in order."""
+    samples = samples_of(window, row)
+    shard, game = int(window.shard[row]), int(window.game[row])
+    line, moves = _game(window, shard, game)
+    said = dict(zip(window.locate(samples).ply.tolist(), _each(seen), strict=True))
+    texts: list[str] = []
+    plies: list[SeenPly | None] = []
+    for ply, move in enumerate(moves[:MOST_PLIES]):
+        plies.append(_ply(line, *said[ply]) if ply in said else None)
+        texts.append(line.move_to_text(move))
+        line.push(move)
+    view = window.shards[shard]
+    start = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
+    result = RESULTS[int(view.result[game])]
+    return SeenGame(start or None, tuple(texts), result, tuple(plies), _labels(window, shard, game))
+
+
+def _each(seen: Sequence[Predictions]) -> list[tuple[Predictions, int]]:
+    return [(batch, position) for batch in seen for position in range(len(batch.wdl_B3))]
+
+
+def _ply(line: Line, seen: Predictions, position: int) -> SeenPly:
+    policy = tuple((text_of(line, move), share) for move, share in seen.moves(position, NUM_GAME_MOVES))
+    return SeenPly(float(seen.value[position]), float(seen.wdl_B3[position, 1]), policy)
+
+
+def _labels(window: Window, shard: int, game: int) -> dict[str, str]:
+    batch = window.shards[shard].batch
+    if batch is None:
+        return {}
+    found = {name: batch.column(name)[game].as_py() for name in ("white", "black", "event", "date")}
+    return {name: str(text)[:80] for name, text in found.items() if text}
+
+
+BATCH_SIZE = 512
+CONNECT4 = "connect4"
+OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
+
+
+def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
+    """A function that gives a network's figures, the same on all ranks, and records the rest. Collective."""
+    on_held_out = HeldOut.of(job, held_out, spec, exchange) if held_out is not None else None
+    solved = read_table() if get_game(spec.name).has_solved_positions and OWN_TABLE.is_file() else []
+
+    def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
+        figures = dict(on_held_out.measure(network, step)) if on_held_out else {}
+        return {**figures, **_solved_figures(job, network, step, solved, is_recorded=not on_held_out)}
+
+    return validate
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """A fixed set of positions with known results, shared over the ranks, and a few whole games."""
+
+    job: Job
+    window: Window
+    spec: GameSpec
+    exchange: Exchange
+    encoder: WindowEncoder
+    ids: npt.NDArray[np.int64]
+    games: tuple[int, ...]
+
+    @classmethod
+    def of(cls, job: Job, window: Window, spec: GameSpec, exchange: Exchange) -> HeldOut | None:
+        """None without any positions."""
+        config = job.config
+        ids = spread_sample_ids(window, config.training.validation_positions)
+        if not len(ids):
+            return None
+        threads = loader_threads(config.data, job.runtime)
+        encoder = WindowEncoder(window, spec, num_threads=threads, fill=config.data.history_fill)
+        return cls(job, window, spec, exchange, encoder, ids, tuple(games_to_show(window)))
+
+    def measure(self, network: AlphaZeroNet, step: int) -> Mapping[str, float]:
+        """Losses and accuracies; rank 0 records what else was seen. Collective."""
+        chunks = [self.ids[start : start + BATCH_SIZE] for start in range(0, len(self.ids), BATCH_SIZE)]
+        passes = -(-len(chunks) // self.exchange.world_size)
+        total = torch.zeros(len(SUM_NAMES), dtype=torch.float64)
+        tallies = torch.zeros(NUM_TALLIES, dtype=torch.float64)
+        worst = Worst()
+        # ZeRO 3 gathers weights in every forward pass: all ranks make as many, surplus ones uncounted.
+        for turn in range(passes):
+            index = turn * self.exchange.world_size + self.exchange.rank
+            is_counted = index < len(chunks)
+            ids = chunks[index if is_counted else 0]
+            sums, (seen,) = self._look(network, ids)
+            if is_counted:
+                total += sums
+                tallies += tallies_of(seen, self.spec)
+                worst.look(seen, ids)
+        # Two messages: in one, ranks might add up the figures in another order than runs of before did.
+        total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
+        wrong = self._worst_of_all(worst)
+        games = self._games_seen(network)
+        if self.job.runtime.is_main:
+            phases = phases_in(tallies, self.spec)
+            record = ValidationRecord(step, OF_RESULTS, len(self.ids), *bins_of(tallies), phases, wrong)
+            append_record(self.job.run, record)
+            write_games(self.job.run, SeenGames(step, self.spec.name, games))
+        return dataclasses.asdict(metrics_of(total))
+
+    def _look(
+        self, network: AlphaZeroNet, ids: npt.NDArray[np.int64]
+    ) -> tuple[torch.Tensor, list[Predictions]]:
+        seen: list[Predictions] = []
+        device, precision = self.job.runtime.device, self.job.config.training.precision
+        sums = sum_over_positions(network, [self.encoder.encode(ids)], device, precision, seen.append)
+        return sums, seen
+
+    def _worst_of_all(self, worst: Worst) -> tuple[WrongPosition, ...]:
+        """Those of all ranks, the worst of each kind first. Collective."""
+        own: list[Any] = [
+            [one.error, dataclasses.asdict(described(one, by, line_at(self.window, one.place)))]
+            for by, found in worst.found.items()
+            for one in found
+        ]
+        every = sorted((one for rank in self.exchange.gather(own) for one in rank), key=lambda one: -one[0])
+        chosen = []
+        for by in worst.found:
+            of_kind = [body for _, body in every if body["by"] == by]
+            for body in of_kind[:NUM_WORST]:
+                policy = tuple((move, share) for move, share in body["policy"])
+                chosen.append(WrongPosition(**{**body, "policy": policy}))
+        return tuple(chosen)
+
+    def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
+        """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
+        return tuple(
+            seen_game(self.window, row, self._look(network, samples_of(self.window, row))[1])
+            for row in self.games
+        )
+
+
+def _solved_figures(
+    job: Job, network: AlphaZeroNet, step: int, solved: Sequence[SolvedSet], *, is_recorded: bool
+) -> Mapping[str, float]:
+    """Shares of wrong moves of the network alone, each rank for itself: the positions are few."""
+    if not solved:
+        return {}
+    player = SolvedPlayer(network, job.runtime.device, job.config.training.precision)
+    figures = move_errors(solved, player)
+    if is_recorded:
+        record = _exact_record(player, step, [one for entry in solved for one in entry.positions])
+        if job.runtime.is_main:
+            append_record(job.run, record)
+    return figures
+
+
+def _exact_record(player: SolvedPlayer, step: int, solved: Sequence[SolvedPosition]) -> ValidationRecord:
+    """Policies on the solved positions, which `player` has just seen; values on positions after them."""
+    spec = get_spec(CONNECT4)
+    asked, after = exact_positions(solved), successors(solved)
+    by_policy = player.against(batch_of(asked))
+    player.look([position.line for position in after])
+    by_value = player.against(batch_of(after))
+    tallies = tallies_of(by_value, spec)
+    value_mse = {phase.name: phase.value_mse for phase in phases_in(tallies, spec)}
+    phases = tuple(
+        dataclasses.replace(phase, value_mse=value_mse[phase.name])
+        for phase in phases_in(tallies_of(by_policy, spec), spec)
+        if phase.name in value_mse
+    )
+    wrong: list[WrongPosition] = []
+    for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
+        worst = Worst()
+        worst.look(seen, range(len(positions)))
+        wrong += [described(one, by, positions[one.place].line) for one in worst.found[by]]
+    return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))

@@ -1,0 +1,231 @@
+"""What all ranks must have alike before they train: settings that change the arithmetic, and versions.
+
+Nodes that people start by hand may be told unlike things. Some differences would train to the end and mean
+nothing (another batch size or seed), others hang in a collective (another precision or interval).
+
+Is the data of all hosts what its manifests say? Before step 1 if that is quick, else beside training.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.section import json_ready
+from alphazero.base.text import counted
+from alphazero.data.sampling.window import Window
+from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
+from alphazero.data.store.verification import Verification
+from alphazero.machine.environment import commit_of, version_of
+from alphazero.run.directory import RunDirectory
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import Config
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
+
+Facts = Mapping[str, Any]
+
+# Paths, workers and loggers may be a node's own. All else changes what is computed, or when ranks meet.
+OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
+    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
+    "run": frozenset(
+        {
+            *("runs_dir", "tensorboard", "wandb", "wandb_project", "wandb_team", "wandb_group"),
+            *("log_format", "quiet", "health_interval"),
+        }
+    ),
+}
+# A difference here is said and no more.
+ONLY_WARNED_OF = frozenset({"commit"})
+MOST_NAMED = 8
+COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
+MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
+
+
+def compare_ranks(
+    config: Config,
+    settings: DeepSpeedSettings,
+    runtime: Runtime,
+    start: Mapping[str, object],
+    exchange: Exchange,
+    *,
+    check: bool,
+) -> list[str]:
+    """Warnings for people, of what ranks have unlike. Collective, and before all that depends on settings.
+
+    start: what was asked of this start alone (resume, fresh_start). Raises ConfigError on all ranks where a
+    difference matters and `check` is set.
+    """
+    exchange.meet(MEETING_S)
+    given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}
+    asked = {**start, **given, "device": runtime.device.type, "backend": runtime.backend}
+    facts = exchange.gather(facts_of(config, settings, asked, _versions(runtime)))
+    return check_agreement(facts, exchange.gather(runtime.host), check=check)
+
+
+def compare_data(
+    window: Window | None, held_out: Window | None, runtime: Runtime, exchange: Exchange, *, check: bool
+) -> list[str]:
+    """Warnings for people where ranks opened unlike games; DataError on all ranks if `check`. Collective."""
+    opened = {"data": window, "validation data": held_out}
+    ids = {name: given.id[:12] for name, given in opened.items() if given is not None}
+    found = differences(exchange.gather(ids), exchange.gather(runtime.host))
+    lines = "; ".join(line for _, line in found)
+    if found and check:
+        raise DataError(
+            f"nodes differ: {lines}; expected the same games on every node (--sync-data sends them)",
+            found_by_all_ranks=True,
+        )
+    return [f"warning: nodes differ: {lines}"] if found else []
+
+
+def _versions(runtime: Runtime) -> dict[str, str]:
+    """Of packages, and the commit; none on a single host, whose ranks run the same files."""
+    if runtime.local_world_size == runtime.world_size:
+        return {}
+    return {**{name: version_of(name) for name in COMPARED_PACKAGES}, "commit": commit_of()}
+
+
+def facts_of(
+    config: Config, settings: DeepSpeedSettings, start: Mapping[str, object], versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """The facts of this rank, flat: a setting by its flag's name, the rest by names of their own.
+
+    start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
+    """
+    facts: dict[str, Any] = {}
+    for section, values in asdict(config).items():
+        if isinstance(values, dict):
+            own = OWN_TO_A_NODE.get(section, frozenset())
+            facts |= {name: value for name, value in values.items() if name not in own}
+    said: dict[str, object] = {one.target: one.value for one in settings.said}
+    said |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
+    said["zero_options"] = dict(settings.zero_options)
+    facts |= {f"ds_config.json {name}": value for name, value in said.items()}
+    return json_ready({**facts, **start, **versions})  # type: ignore[no-any-return]
+
+
+def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str, str]]:
+    """(key, line) of each fact that ranks have unlike; the line names the values and who has them.
+
+    facts, hosts: of every rank, by rank.
+    """
+    keys = dict.fromkeys(key for one in facts for key in one)
+    found = []
+    for key in keys:
+        ranks_by_value: dict[str, list[int]] = {}
+        for rank, one in enumerate(facts):
+            ranks_by_value.setdefault(_shown(one.get(key)), []).append(rank)
+        if len(ranks_by_value) > 1:
+            told = [f"{value} on {_who(ranks, hosts)}" for value, ranks in ranks_by_value.items()]
+            found.append((key, f"{key}: {', '.join(told)}"))
+    return found
+
+
+def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool) -> list[str]:
+    """Warnings for people. Raises ConfigError where ranks differ in more than what is only warned of.
+
+    check: False turns that error into warnings (--no-preflight).
+    """
+    found = differences(facts, hosts)
+    grave = [line for key, line in found if key not in ONLY_WARNED_OF]
+    if grave and check:
+        more = len(grave) - MOST_NAMED
+        rest = f"; and {counted(more, 'other setting')}" if more > 0 else ""
+        raise ConfigError(
+            f"nodes differ: {'; '.join(grave[:MOST_NAMED])}{rest}; expected the same on every node",
+            found_by_all_ranks=True,
+        )
+    return [f"warning: nodes differ: {line}" for _, line in found]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value if value else "''"
+    if isinstance(value, list) and not value:
+        return "none"
+    return "none" if value is None else str(value)
+
+
+def _who(ranks: Iterable[int], hosts: Sequence[str]) -> str:
+    """The hosts of these ranks, each with its ranks: 'gpu1 (ranks 0, 1)'."""
+    by_host: dict[str, list[int]] = {}
+    for rank in ranks:
+        by_host.setdefault(hosts[rank], []).append(rank)
+    return " and ".join(
+        f"{host} (rank{'s' if len(own) > 1 else ''} {', '.join(map(str, own))})"
+        for host, own in by_host.items()
+    )
+
+
+_POLL_S = 0.5
+
+
+class DataCheck:
+    """One rank a host reads; all ranks of the job hear of what it finds."""
+
+    def __init__(self, verification: Verification | None, exchange: Exchange) -> None:
+        self._verification = verification
+        self._exchange = exchange
+        self._is_done = False
+
+    @classmethod
+    def start(
+        cls,
+        windows: Sequence[Window | None],
+        run: RunDirectory,
+        exchange: Exchange,
+        *,
+        reads: bool,
+        enabled: bool,
+    ) -> DataCheck:
+        """Begin with the shards of these windows and of the games that the run has played before.
+
+        Collective. reads: this rank reads for its host. Raises DataError on all ranks for what is found in
+        the first seconds.
+        """
+        verification = exchange.on_each(
+            lambda: Verification.start_shards(_shards_of(windows, run)) if enabled and reads else None
+        )
+        return cls(verification, exchange)
+
+    def finish(self, beat: Callable[[], None]) -> None:
+        """Return when all hosts have found their data in order; call it before anything is published.
+
+        Collective; later calls return at once. beat: called while it waits. Raises DataError on all ranks.
+        """
+        own = self._verification
+        while not self._is_done:
+            is_own_done = own is None or own.is_done
+            self._exchange.on_each(lambda: None if own is None else own.check())
+            self._is_done = all(self._exchange.numbers(int(is_own_done)))
+            if not self._is_done:
+                beat()
+                time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """End this rank's reading."""
+        if self._verification is not None:
+            self._verification.close()
+
+    def __enter__(self) -> DataCheck:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _shards_of(windows: Sequence[Window | None], run: RunDirectory) -> list[tuple[ShardView, str]]:
+    """The shards behind the windows, and those that a self-play run that is continued has written."""
+    pairs = [
+        (view, sha256)
+        for window in windows
+        if window is not None
+        for view, sha256 in zip(window.shards, window.content_ids, strict=True)
+    ]
+    if (run.games / MANIFEST_NAME).is_file():
+        pairs += GameStore.open(run.games).listed_shards()
+    return list({view.path: (view, sha256) for view, sha256 in pairs}.values())

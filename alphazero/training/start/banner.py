@@ -1,0 +1,131 @@
+"""What a run tells people at its start and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alphazero.base.log import duration
+from alphazero.base.text import counted
+from alphazero.data.sampling.filters import told
+from alphazero.data.sampling.window import Window
+from alphazero.games.registry import get_game
+from alphazero.network.model.precision import evaluation_precision
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import weights_file_name
+from alphazero.run.directory import read_metrics
+from alphazero.run.next_command import continuing
+from alphazero.settings.sections import TrainingConfig
+from alphazero.training.loop.job import Job
+from alphazero.training.loop.progress import describe_validation, told_simply
+from alphazero.training.ranks.batch import BatchPlan
+
+RULE = "=" * 78
+
+
+def banner(
+    job: Job,
+    plan: BatchPlan,
+    network: AlphaZeroNet,
+    window: Window | None,
+    held_out: Window | None,
+    notices: Sequence[str],
+    devices: Sequence[str],
+    threads: str,
+    precision_reason: str = "",
+) -> str:
+    """What people want to see before hours of training: who, where, what, on which data.
+
+    precision_reason: why the precision is this one, "" where it was asked for.
+    """
+    training, shape = job.config.training, job.config.network
+    kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
+    squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
+    reason = f" ({precision_reason})" if precision_reason else ""
+    lines = [
+        RULE,
+        *notices,
+        f"run directory     {job.run.path}",
+        f"distributed type  {kind}",
+        f"processes         {len(devices)}",
+        *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
+        f"threads per rank  {threads}",
+        f"precision         {training.precision}{reason}{_extras(training)}",
+        f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
+        f"{network.parameter_count() / 1e6:.1f} M parameters",
+        *_data(job, window, held_out),
+        f"batch             {plan}",
+        _length(job),
+        RULE,
+    ]
+    return "\n".join(lines)
+
+
+def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]:
+    lines = []
+    if window is not None:
+        lines.append(
+            f"data              {counted(window.num_games, 'game')}, "
+            f"{counted(window.num_samples, 'position')} "
+            f"(window {window.id[:12]})"
+        )
+        lines += told(window)
+    if held_out is not None:
+        lines.append(f"held out          {counted(held_out.num_games, 'game')}")
+    games, search = job.config.self_play, job.config.search
+    if games.mode != "supervised":
+        training = job.config.training.precision
+        precision = evaluation_precision(games.evaluation_precision, training, job.runtime.device)
+        lines.append(
+            f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
+            f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
+            f"batches of {games.evaluation_batch} in {precision}"
+        )
+    return lines
+
+
+def _length(job: Job) -> str:
+    num_positions = job.num_steps * job.batch_size
+    text = f"length            {counted(job.num_steps, 'step')}, {counted(num_positions, 'position')}"
+    if job.num_samples:
+        text += f" ({num_positions / job.num_samples:.2f} epochs)"
+    return text
+
+
+def _extras(training: TrainingConfig) -> str:
+    """What goes with the precision."""
+    parts = [
+        (training.precision == "fp16", f"loss scale from {training.loss_scale:g}"),
+        (training.compile, "compiled"),
+        (training.deterministic, "deterministic"),
+        (bool(training.ema_decay), f"moving average {training.ema_decay:g} of the weights"),
+    ]
+    return "".join(f", {text}" for holds, text in parts if holds)
+
+
+def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
+    """Where the result is, how good it is, what to do next. command: what the user typed."""
+    weights = job.run.path / weights_file_name(job.config.network)
+    validations = read_metrics(job.run, "validation")
+    lines = [
+        RULE,
+        f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",
+    ]
+    if validations:
+        lines.append(told_simply(validations[-1], validations[0] if validations[1:] else None))
+    for when, figures in (("first", validations[:-1][:1]), ("last", validations[-1:])):
+        lines += [
+            f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"
+            for line in figures
+        ]
+    lines += [
+        f"weights           {weights}",
+        "next, play against it or have a look at it:",
+        f"  .venv/bin/alphazero play --weights {weights}",
+        f"  .venv/bin/alphazero analyse --weights {weights}",
+        f"  .venv/bin/alphazero eval --weights {weights} {get_game(job.config.network.game).eval_flags}",
+        f"  .venv/bin/alphazero report {job.run.path}",
+        f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
+        f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
+        RULE,
+    ]
+    return "\n".join(lines)

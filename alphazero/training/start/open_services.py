@@ -1,0 +1,126 @@
+"""Opens the services of a rank in the run's directory: metrics, heartbeat, checkpoint writer, watcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from alphazero.machine.findings import Finding, load_thresholds
+from alphazero.machine.memory import HostMemory
+from alphazero.machine.watcher import Figures, HealthWatcher, UsageMeter
+from alphazero.run.metrics import AllWriters
+from alphazero.run.rank import HeartbeatWriter, Phase
+from alphazero.show.console import Console
+from alphazero.show.viewers import open_writers
+from alphazero.training.loop.alarm_rules import HEALTH_CAUSE as HEALTH
+from alphazero.training.loop.alarm_rules import health_alarm
+from alphazero.training.loop.alarms import AlarmDesk, JobAlarms, silent_desk
+from alphazero.training.loop.job import Job, RankServices
+from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.usage import GpuBoard, HostBoard, host_reader
+from alphazero.training.loop.writer import CheckpointWriter
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
+from alphazero.training.start.run_start import RunStart, write_best, write_newest
+
+
+def open_services(
+    job: Job, start: RunStart, exchange: Exchange, console: Console, stop: StopRequest
+) -> RankServices:
+    """The services of this rank, with a first heartbeat. Collective."""
+    runtime = job.runtime
+    heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
+    heartbeat.beat(Phase.START, start.step)
+
+    def open_metrics() -> AllWriters:
+        if not runtime.is_main:
+            return AllWriters([])
+        return open_writers(job.run, job.config, start.step, runtime.world_size, console.say)
+
+    metrics = exchange.on_each(open_metrics)
+    hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
+    desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else silent_desk()
+    return RankServices(
+        exchange=exchange,
+        console=console,
+        metrics=metrics,
+        heartbeat=heartbeat,
+        stop=stop,
+        host_memory=HostMemory(host=runtime.host),
+        writer=make_checkpoint_writer(job, console) if start.writes else None,
+        gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
+        hosts=hosts,
+        alarms=JobAlarms(desk, job.num_steps, hosts.hosts.by_rank),
+    )
+
+
+def open_gpu_board(runtime: Runtime, exchange: Exchange) -> GpuBoard | None:
+    """The GPUs of all hosts, which their watchers read; None for ranks on a CPU. Collective."""
+    if runtime.device.type != "cuda":
+        return None
+    uuid = f"GPU-{torch.cuda.get_device_properties(runtime.device).uuid}"
+    return GpuBoard(exchange, runtime.host, runtime.local_rank, uuid, UsageMeter())
+
+
+@contextlib.contextmanager
+def in_service(job: Job, services: RankServices) -> Iterator[None]:
+    """The host is watched within the block; after it all that was written is on disk."""
+    watcher = make_watcher(job, services)
+    failed = True
+    try:
+        if watcher:
+            watcher.start()
+        yield
+        failed = False
+    finally:
+        if watcher:
+            watcher.stop()
+        services.metrics.close(failed)
+        if services.writer:
+            services.writer.wait()
+
+
+def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
+    """Writes checkpoints beside training, and the newest and the best weights as files of their own."""
+    return CheckpointWriter(
+        job.run.checkpoints,
+        job.config.training.keep_checkpoints,
+        # First: a run killed between the two finds its checkpoint and makes both again.
+        before=partial(write_newest, job),
+        say=console.say,
+        is_best=partial(write_best, job),
+    )
+
+
+def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
+    """Watches this host and its GPUs beside training, on one rank per host; None for the other ranks.
+
+    Figures and faults of rank 0's host go to the metrics; faults of every host to the console.
+    """
+    runtime, interval_s = job.runtime, job.config.run.health_interval
+    if runtime.local_rank or not interval_s:
+        return None
+
+    def report(figures: Figures) -> None:
+        services.metrics.write_beside("health", figures)
+
+    def say(finding: Finding) -> None:
+        if runtime.is_main:
+            services.alarms.desk.tell(health_alarm(finding))
+        elif HEALTH not in job.config.run.mute:
+            services.console.alarm(finding.line())
+
+    return HealthWatcher(
+        interval_s,
+        report,
+        say,
+        thresholds=load_thresholds(),
+        directory=job.run.path,
+        device=runtime.device.type,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        meter=services.gpus.meter if services.gpus else None,
+    )

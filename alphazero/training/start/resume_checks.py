@@ -1,0 +1,128 @@
+"""What must be as it was for a run to go on from its checkpoint; nothing is moved or written here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from alphazero.base.errors import CheckpointError, ConfigError
+from alphazero.base.text import counted
+from alphazero.data.sampling.window import Window
+from alphazero.network.weights.checkpoint import TrainingState
+from alphazero.network.weights.weights import weights_file_name
+from alphazero.run.directory import RunDirectory
+from alphazero.run.next_command import afresh, continuing
+from alphazero.settings.scope import changed_settings, told_changes
+from alphazero.settings.sections import Config
+from alphazero.training.loop.job import Job
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes
+from alphazero.training.start.run_start import Request, RunStart
+
+WAYS_ON = "the same, or --fresh-start"
+WAYS_FROM_OTHERS = "the same (a run goes on from its own weights), or --fresh-start"
+
+
+def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
+    """A line for each setting that alters what is computed from here on.
+
+    CheckpointError where going on with these settings would be another run.
+    """
+    if config.training.precision == "auto":  # what it comes to is settled, and told, after this
+        training = dataclasses.replace(config.training, precision=saved.precision)
+        config = dataclasses.replace(config, training=training)
+    changes = changed_settings(saved.config, config)
+    for change in changes:
+        if change.section == "network":
+            _require_same(run, saved.step, f"network {change.name}", change.before, change.now)
+    pairs = (
+        ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
+        ("batch size", saved.batch_size, config.training.batch_size),
+        ("seed", saved.seed, config.training.seed),
+    )
+    for name, before, now in pairs:
+        _require_same(run, saved.step, name, before, now)
+    first = str(saved.config["training"].get("init_weights", ""))
+    _require_same(run, saved.step, "--init-weights", first, config.training.init_weights, WAYS_FROM_OTHERS)
+    return told_changes(changes)
+
+
+def check_same_data(
+    run: RunDirectory,
+    saved: TrainingState,
+    mode: str,
+    window: Window | None,
+    filters: Sequence[str] = (),
+    *,
+    accept: bool,
+) -> list[str]:
+    """A line about other data that is taken on purpose; CheckpointError where it is not.
+
+    mode: of SelfPlayConfig. filters: those that are not as they were, 'min_elo 1500 -> 1600'.
+    """
+    before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
+    _require_same(run, saved.step, "--mode", before, mode)
+    # In mixed mode the given games are one part of the data; the games of the run itself are its own affair.
+    old = (saved.window_id if before == "supervised" else saved.self_play.get("given_id", ""))[:12]
+    if not old:  # no given games, or a checkpoint that does not tell
+        return []
+    assert window is not None
+    new = window.id[:12]
+    if old == new:
+        return []
+    if not accept:
+        ways_on = "the same games, --accept-new-data to go on with others, or --fresh-start"
+        name = f"data ({', '.join(filters)})" if filters else "data"
+        _require_same(run, saved.step, name, old, new, ways_on)
+    return [f"changed: data {old} -> {new}"]
+
+
+def check_self_play(start: RunStart, config: Config, exchange: Exchange) -> None:
+    """CheckpointError on all ranks where the checkpoint has other lanes or its games are gone. Collective."""
+    checkpoint = start.resumed
+    if checkpoint is None or checkpoint.lanes is None:
+        return
+    saved_lanes(checkpoint.lanes, config.network.game, config.self_play.lanes, exchange)
+    shared = SharedGames(start.run, config.network.game, start.writes, exchange)
+    shared.holder_of(Standing(**checkpoint.state.self_play))
+
+
+def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[str], request: Request) -> None:
+    """ConfigError where a run is complete and the flags ask for something that it was not trained with."""
+    asked = [line.removeprefix("changed: ") for line in changes]
+    ranks = job.runtime.world_size
+    if ranks != saved.world_size and not request.is_restart:
+        asked.append(f"ranks {saved.world_size} -> {ranks}")
+    if asked:
+        raise ConfigError(
+            f"{job.run.path}: is complete at step {saved.step}, and not with what is asked for now "
+            f"({', '.join(asked)}); expected --steps above {saved.step} to train on, --fresh-start or "
+            "another --run-name",
+            found_by_all_ranks=True,
+        )
+
+
+def complete(job: Job, saved: TrainingState, request: Request) -> str:
+    """What a start is told of a run that has nothing left to do."""
+    name = job.run.path.name
+    weights = job.run.path / weights_file_name(job.config.network)
+    more = continuing(request.command, name, "--steps", str(2 * saved.step))
+    return "\n".join(
+        (
+            f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
+            f"  train on to step {2 * saved.step}:  {more}",
+            f"  begin anew, beside it:  {afresh(request.command, name)}",
+            f"  play against it:  .venv/bin/alphazero play --weights {weights}",
+        )
+    )
+
+
+def _require_same(
+    run: RunDirectory, step: int, name: str, before: object, now: object, ways_on: str = WAYS_ON
+) -> None:
+    """Every rank finds the same: all have the same settings and checkpoint."""
+    if before != now:
+        raise CheckpointError(
+            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; expected {ways_on}",
+            found_by_all_ranks=True,
+        )

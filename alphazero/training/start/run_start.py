@@ -1,0 +1,231 @@
+"""How a run takes its directory: which one it is, what it goes on from, what is written first.
+
+The weights of a run as files of their own, for people to take away: the newest, and the best of each kind.
+
+Each is written under another name and renamed, so that it is whole at every moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from alphazero.base.errors import AlphaZeroError, CheckpointError
+from alphazero.base.files import complete_lines
+from alphazero.machine.lock import ORPHAN_WAIT_S
+from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.network.weights.open_network import weights_of_checkpoint
+from alphazero.network.weights.weights import (
+    Metadata,
+    WeightsFile,
+    best_weights_file_name,
+    read_weights,
+    weights_file_name,
+    write_weights,
+)
+from alphazero.run import checkpoint_files
+from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
+from alphazero.run.directory import Claim, RunDirectory, choose_run_directory, claim, create
+from alphazero.settings.sections import RunConfig
+from alphazero.training.loop.job import Job
+from alphazero.training.ranks.exchange import Exchange, Json
+from alphazero.training.start.sharing import is_writer, load_shared
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for beside the settings.
+
+    resume: as `--resume` has it (run/find.py). is_restart: a supervisor starts again, and
+    what is left of the start before may still be ending. check: refuse where nodes differ, instead of a
+    warning. command: what the user typed, as far as it is known. is_launched: by our launcher, which tells
+    people how to go on.
+    """
+
+    argv: Sequence[str]
+    resume: str = ""
+    fresh_start: bool = False
+    accept_new_data: bool = False
+    is_restart: bool = False
+    check: bool = True
+    command: tuple[str, ...] = ()
+    is_launched: bool = False
+    notices: tuple[str, ...] = ()
+
+    def of_this_start(self) -> dict[str, object]:
+        """What all ranks must have been asked alike."""
+        return {
+            "resume": self.resume,
+            "fresh_start": self.fresh_start,
+            "accept_new_data": self.accept_new_data,
+        }
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """The directory of a run, whether this rank writes there, and the checkpoint to go on from.
+
+    A context manager: within it a rank that writes is the run's one writer.
+    """
+
+    run: RunDirectory
+    claim: Claim | None
+    resumed: Checkpoint | None
+
+    @property
+    def writes(self) -> bool:
+        """True on the one rank of those sharing the directory that writes there."""
+        return self.claim is not None
+
+    @property
+    def step(self) -> int:
+        """Completed steps."""
+        return self.resumed.state.step if self.resumed else 0
+
+    def __enter__(self) -> RunStart:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.claim:
+            self.claim.end()
+
+
+def find_run(
+    config: RunConfig, preset: str, request: Request, local_rank: int, exchange: Exchange, alarm: Say
+) -> RunStart:
+    """Where the run lives and where it stands, with its writers' locks taken. Collective.
+
+    preset: names a run that has no name. alarm: gets a line about each checkpoint passed over. Raises
+    BusyError where another process writes to the run, CheckpointError where it cannot go on.
+    """
+
+    def choose() -> str:
+        fresh = request.fresh_start
+        return str(choose_run_directory(config, preset, fresh_start=fresh, reserve=fresh).path)
+
+    run = RunDirectory(Path(exchange.on_main(choose)))
+    writes = is_writer(run.checkpoints, local_rank, exchange)
+    claims: list[Claim] = []
+
+    def take() -> None:
+        if writes:
+            claims.append(claim(run, alarm, ORPHAN_WAIT_S if request.is_restart else 0.0))
+
+    try:
+        exchange.on_each(take)
+        resumed = load_shared(run.checkpoints, request.resume, writes, exchange, alarm)
+        if resumed is None:
+            exchange.on_each(lambda: _require_never_saved(run) if writes else None)
+    except BaseException:
+        for one in claims:
+            one.end()
+        raise
+    return RunStart(run, claims[0] if claims else None, resumed)
+
+
+def _require_never_saved(run: RunDirectory) -> None:
+    """Raise CheckpointError where steps were made and the directory of checkpoints is gone.
+
+    It is there from before the first step on: a run killed before its first checkpoint has an empty one.
+    """
+    if run.checkpoints.exists() or not any('"kind": "step"' in line for line in complete_lines(run.metrics)):
+        return
+    raise CheckpointError(
+        f"{run.checkpoints}: is gone, and {run.metrics.name} knows of steps; expected the checkpoints (a "
+        "file system that is not mounted?), or --fresh-start"
+    )
+
+
+def make_directory(
+    start: RunStart,
+    job: Job,
+    argv: Sequence[str],
+    exchange: Exchange,
+    alarm: Say,
+    init_weights: Mapping[str, Json] | None = None,
+) -> None:
+    """Make the run directory where this rank writes; newer checkpoints than the one resumed step aside.
+
+    Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a run begins
+    with, written down with its checksum.
+    """
+
+    def make() -> None:
+        if not start.writes:
+            return
+        create(start.run, job.config, list(argv), init_weights, start.step)
+        checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
+        if start.resumed:
+            for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):
+                alarm(f"set aside: {path}: this run goes on from step {start.step}")
+
+    exchange.on_each(make)
+
+
+def newest_path(job: Job) -> Path:
+    """The file of the newest weights."""
+    return job.run.path / weights_file_name(job.config.network)
+
+
+def best_path(job: Job, metric: str) -> Path:
+    """The file of the weights that were best in `metric` so far."""
+    return job.run.path / best_weights_file_name(job.config.network, metric)
+
+
+def write_newest(job: Job, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint's weights, averaged where it has averages."""
+    write_weights(newest_path(job), _weights_of(job, checkpoint))
+
+
+def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None:
+    """Write them for each metric in which the checkpoint is the best so far."""
+    for metric in metrics:
+        write_weights(best_path(job, metric), _weights_of(job, checkpoint))
+
+
+def keep_weights(job: Job, start: RunStart) -> None:
+    """On the ranks that write: make the files again that are gone or are not of the checkpoints marked best.
+
+    A killed run may have left a mark without its file, and a run that goes on from an earlier step has other
+    best ones than before. Raises AlphaZeroError.
+    """
+    if not start.writes or not start.resumed:
+        return
+    if not newest_path(job).exists():
+        write_newest(job, start.resumed)
+    for metric in BEST_METRICS:
+        _keep_best(job, metric)
+
+
+def _keep_best(job: Job, metric: str) -> None:
+    file = best_path(job, metric)
+    try:
+        best = find_best(job.run.checkpoints, metric, hash_files=False)
+    except AlphaZeroError:  # none is marked
+        file.unlink(missing_ok=True)
+        return
+    if _step_in(file) != step_of(best):
+        write_weights(file, weights_of_checkpoint(best))
+
+
+def _step_in(file: Path) -> object:
+    """The step that a weights file tells; None where there is no such file, or a damaged one."""
+    try:
+        return read_weights(file).metadata.get("step")
+    except AlphaZeroError:
+        return None
+
+
+def _weights_of(job: Job, checkpoint: Checkpoint) -> WeightsFile:
+    metadata: Metadata = {
+        "step": checkpoint.state.step,
+        "run": job.run.path.name,
+        "averaged": checkpoint.ema is not None,
+    }
+    return WeightsFile(job.config.network, checkpoint.ema or checkpoint.weights, metadata)

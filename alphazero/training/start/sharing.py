@@ -1,0 +1,182 @@
+"""Checkpoints where hosts share no file system: who writes, which one all go on from, who sends it.
+
+DESIGN: local rank 0 of every host writes where the run directory is not shared; at start the hosts agree
+on the newest complete one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import AlphaZeroError, CheckpointError
+from alphazero.base.files import sha256_of
+from alphazero.machine.lock import read_holder, record_of
+from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState, load, read_state
+from alphazero.run import checkpoint_files
+from alphazero.run.checkpoint_files import MANIFEST
+from alphazero.run.find import find_resumed
+from alphazero.training.ranks.exchange import Exchange, Json
+
+Say = Callable[[str], None]
+TOKEN = ".alphazero-rank-"
+
+
+def is_writer(directory: Path, local_rank: int, exchange: Exchange) -> bool:
+    """True on the ranks that write to `directory`: the lowest of those that share it. Collective.
+
+    Each local rank 0 leaves a token, named for this start alone; who sees one of a lower rank shares that
+    one's directory. Raises CheckpointError on all ranks where one cannot write.
+    """
+    # The directory of a new run is not there yet, and nothing is made before all else is checked. Where
+    # another start makes it at this moment, some ranks see it and some do not: what all have counts.
+    ancestors = (directory, *directory.absolute().parents)
+    found = next(number for number, path in enumerate(ancestors) if path.is_dir())
+    place = ancestors[min(max(exchange.numbers(found)), len(ancestors) - 1)]
+    start = exchange.from_main(secrets.token_hex(8))
+
+    def token(rank: int) -> Path:
+        return place / f"{TOKEN}{start}-{rank}"
+
+    def leave_token() -> None:
+        if local_rank:
+            return
+        try:
+            with token(exchange.rank).open("xb") as file:
+                file.write(record_of("starting"))
+        except OSError as error:
+            raise CheckpointError(f"{place}: cannot be written: {error.strerror}") from error
+
+    try:
+        exchange.on_each(leave_token)
+        seen = [rank for rank in range(exchange.world_size) if token(rank).exists()]
+        exchange.barrier()
+    finally:
+        if local_rank == 0:
+            token(exchange.rank).unlink(missing_ok=True)
+            remove_stale_tokens(place)
+    return local_rank == 0 and min(seen) == exchange.rank
+
+
+def remove_stale_tokens(place: Path) -> None:
+    """Remove the tokens of processes of this host that are gone; those of a start under way stay."""
+    for path in place.glob(f"{TOKEN}*"):
+        owner = read_holder(path)
+        if owner is not None and owner.is_gone():
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A complete checkpoint that a writer found in its directory."""
+
+    step: int
+    seed: int
+    digest: str  # sha256 of the manifest, which holds those of all files
+    path: Path
+
+    def to_json(self) -> dict[str, Json]:
+        """As it crosses between ranks."""
+        return {"step": self.step, "seed": self.seed, "digest": self.digest, "path": str(self.path)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Offer:
+        """Of `to_json`."""
+        return cls(record["step"], record["seed"], record["digest"], Path(record["path"]))
+
+
+def load_shared(
+    directory: Path, resume: str, writes: bool, exchange: Exchange, say: Say
+) -> Checkpoint | None:
+    """The checkpoint all ranks go on from, None for a new run. Collective.
+
+    resume: "" (the newest, if any), or what resume.py understands. The newest one over all hosts is read
+    where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
+    ranks where one was asked for, or was saved once, and none is complete. `say` gets a line about each one
+    passed over.
+    """
+    offer, fault = None, None
+    if writes:
+        try:
+            offer = _find(directory, resume, say)
+            if offer is None and (traces := checkpoint_files.traces_in(directory)):
+                # To begin anew in its place would prune what is left of it.
+                raise CheckpointError(
+                    f"{directory}: no checkpoint can be read: {'; '.join(traces)}; expected a complete one, "
+                    "or --fresh-start"
+                )
+        except AlphaZeroError as error:
+            fault = error
+    records = exchange.gather(offer.to_json() if offer else None)
+    offers = [record and Offer.from_json(record) for record in records]
+    chosen = max((entry for entry in offers if entry), key=lambda entry: entry.step, default=None)
+    if chosen is None:
+        exchange.raise_any(fault)
+        if resume:
+            raise CheckpointError(
+                f"--resume {resume}: {directory} holds no complete checkpoint", found_by_all_ranks=True
+            )
+        return None
+    if exchange.rank == 0:
+        for rank, entry in enumerate(offers):
+            if entry and entry.step == chosen.step and entry.digest != chosen.digest:
+                say(f"rank {rank} has a different checkpoint of step {chosen.step}: passed over")
+    return _read_or_receive(chosen, offers.index(chosen), exchange)
+
+
+def _find(directory: Path, resume: str, say: Say) -> Offer | None:
+    path = find_resumed(directory, resume, say)
+    if path is None:
+        return None
+    state = read_state(path)
+    return Offer(state.step, state.seed, sha256_of(path / MANIFEST), path)
+
+
+def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoint:
+    """The chosen checkpoint from this rank's disk, or from rank `source`."""
+    manifest = chosen.path / MANIFEST
+    checkpoint, fault = None, None
+    if manifest.is_file() and sha256_of(manifest) == chosen.digest:
+        try:
+            checkpoint = load(chosen.path)
+        except CheckpointError as error:
+            # Damaged here, as `_find` said: it comes from the rank that found it whole.
+            fault = error if exchange.rank == source else None
+    exchange.raise_any(fault)
+    has_it = [bool(number) for number in exchange.numbers(int(checkpoint is not None))]
+    if checkpoint and all(has_it):
+        return checkpoint
+    received = _received(checkpoint, source, exchange)
+    return checkpoint or received
+
+
+def _received(own: Checkpoint | None, source: int, exchange: Exchange) -> Checkpoint:
+    """The checkpoint of rank `source`, sent piece by piece. `own`: what this rank has read, if anything."""
+    tensors: dict[str, Tensors | None] = {}
+    record: dict[str, Any] = {}
+    if own is not None:
+        tensors = {
+            "weights": own.weights,
+            "optimizer": own.optimizer,
+            "ema": own.ema,
+            "champion": own.champion,
+        }
+        record = {
+            "state": asdict(own.state),
+            "tensors": [name for name, content in tensors.items() if content is not None],
+            "has_lanes": own.lanes is not None,
+        }
+    record = exchange.from_rank(source, record)
+    lanes = exchange.bytes_from(source, (own and own.lanes) or b"") if record["has_lanes"] else None
+    received = {name: exchange.tensors_from(source, tensors.get(name) or {}) for name in record["tensors"]}
+    return Checkpoint(
+        TrainingState(**record["state"]),
+        received["weights"],
+        received["optimizer"],
+        received.get("ema"),
+        lanes,
+        received.get("champion"),
+    )

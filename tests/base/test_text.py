@@ -1,0 +1,48 @@
+"""Text for people."""
+
+from alphazero.base.text import counted, near_match, one_of, quoted, reason, shortened, table
+
+
+def test_nouns_are_counted():
+    assert [counted(number, "rank") for number in (0, 1, 2, 1024)] == [
+        "0 ranks",
+        "1 rank",
+        "2 ranks",
+        "1,024 ranks",
+    ]
+    assert counted(2, "batch", "batches") == "2 batches"
+
+
+def test_a_long_value_is_cut_and_an_unprintable_number_is_described():
+    assert quoted("x") == "'x'"
+    assert quoted("y" * 1000) == "'" + "y" * 39 + "... (1,002 characters)"
+    assert quoted(1 << 100_000) == "a number of thousands of digits"
+    nest: list[object] = []
+    for _ in range(100_000):
+        nest = [nest]
+    assert quoted(nest) == "a value nested too deeply to be shown"
+
+
+def test_the_reason_of_an_error_is_one_short_line():
+    assert reason(ValueError("a\n  b")) == "a b"
+    assert reason(ValueError()) == "ValueError"
+    assert reason(ValueError("x" * 1000)) == "x" * 300 + "... (1,000 characters)"
+
+
+def test_the_nearest_known_word_is_named():
+    assert near_match("blokcs", ["blocks", "filters"]) == "blocks"
+    assert near_match("seed", ["blocks", "filters"]) == ""
+    assert one_of("blokcs", ["blocks", "filters"]) == "did you mean blocks? Expected one of blocks, filters"
+    assert one_of("seed", ["blocks", "filters"]) == "expected one of blocks, filters"
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_nothing_trails():
+    rows = [("name", "count", "note"), ("a", "1,024", ""), ("longer", "7", "x")]
+    assert table(rows, "lr") == ["name    count  note", "a       1,024", "longer      7  x"]
+    assert table([]) == []
+
+
+def test_a_text_from_outside_stays_on_one_line():
+    assert shortened("a key\nwith\x1b[31m colours\udc80") == "a key\\nwith\\x1b[31m colours\\udc80"
+    assert shortened("naïve") == "naïve"
+    assert shortened("z" * 500).endswith("... (500 characters)")

@@ -1,0 +1,145 @@
+"""What the answers of hosts say when they are compared."""
+
+from dataclasses import replace
+
+import pytest
+
+from alphazero.cluster.launch.compare import Examined, JobHost, Report, compare, table
+from alphazero.cluster.launch.probe import HealthFault, Probe, Question, decode, encode, look
+from alphazero.cluster.launch.remote import Remote, explain_ssh
+from alphazero.machine.machine import Device, Machine
+
+QUESTION = Question("/srv/az", "/srv/az/runs/x", "a", 12355, False, "auto")
+
+
+def probe(**changed) -> Probe:
+    """A host without a fault, with two GPUs."""
+    devices = tuple(Device(index, f"GPU-{index}", "H200") for index in range(2))
+    usual = {
+        "machine": Machine("a", devices, 16, (("eth0", "10.0.0.1"),), False),
+        "python": "/venv/bin/python",
+        "versions": {"python": "3.11.2", "torch": "2.13.0", "deepspeed": "0.19.8"},
+        "commit": "0123456789ab",
+        "has_directory": True,
+        "run_free_bytes": 1 << 40,
+        "run_writable": True,
+        "shm_free_bytes": 1 << 34,
+        "visible": ("0", "1"),
+        "clock_s": 0.0,
+        "master_addresses": ("10.0.0.1",),
+        "interface": "eth0",
+        "port_is_free": True,
+        "free_port": 20000,
+        "data": {},
+    }
+    return Probe(**{**usual, **changed})
+
+
+def found(second: Probe, question: Question = QUESTION, clock_ahead_s: float = 0.0) -> list[str]:
+    """Lines about two hosts of which the first is well, errors marked."""
+    first = Examined(JobHost(Remote("a"), "a", 2), probe())
+    other = Examined(JobHost(Remote("b", "b"), "b", 2), second, clock_ahead_s)
+    return [("E " if one.is_error else "W ") + one.line for one in compare([first, other], question)]
+
+
+def test_hosts_alike_have_no_findings():
+    assert found(probe()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"visible": ("0",)}, "E b: slots=2, but 1 GPUs found; expected at most as many slots"),
+        (
+            {"versions": {"python": "3.11.2", "torch": "2.12.0", "deepspeed": "0.19.8"}},
+            "E b: torch 2.12.0; expected 2.13.0 as on a",
+        ),
+        (
+            {"commit": "0123456789ab+ff"},
+            "E b: alphazero commit 0123456789ab+ff; expected 0123456789ab as on a",
+        ),
+        ({"has_directory": False}, "E b: no directory /srv/az; expected the one the head was started in"),
+        ({"run_writable": False}, "E b: /srv/az/runs/x: cannot be written; expected a directory for the run"),
+        (
+            {"master_addresses": ()},
+            "E b: master address a does not resolve; expected --master-addr ADDRESS that does",
+        ),
+        ({"fault": "the driver does not answer"}, "E b: the driver does not answer"),
+        ({"health": (HealthFault("GPU 0 is hot", False),)}, "W b: GPU 0 is hot"),
+        ({"health": (HealthFault("ECC", True),)}, "E b: ECC"),
+    ],
+)
+def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: dict, line: str):
+    assert found(probe(**changed)) == [line]
+
+
+def test_a_host_under_two_names_is_an_error_that_names_both():
+    first = Examined(JobHost(Remote("a"), "a", 2), probe(identity="boot net:[1]"))
+    alias = Examined(JobHost(Remote("10.0.0.1", "10.0.0.1"), "10.0.0.1", 2), probe(identity="boot net:[1]"))
+    other = Examined(JobHost(Remote("c", "c"), "c", 2), probe(identity="boot net:[2]"))
+    lines = [one.line for one in compare([first, alias, other], QUESTION)]
+    assert lines == ["10.0.0.1: is the same machine as a; expected each machine once, with all its slots"]
+
+
+def test_a_host_knows_its_identity_and_tells_it():
+    own = look(Question(".", ".", "", 0, False, "cpu"))
+    assert own.identity.endswith("]")
+    told = decode(encode(own))
+    assert told is not None
+    assert told.identity == own.identity
+
+
+def test_a_clock_that_differs_is_a_warning():
+    assert found(probe(), clock_ahead_s=-9.0) == ["W b: clock is -9.0 s off; expected within 2 s"]
+
+
+def test_a_host_without_gpus_fails_a_job_on_gpus_and_not_one_on_cpus():
+    without = probe(visible=())
+    assert len(found(without)) == 1
+    assert found(without, replace(QUESTION, device="cpu")) == []
+
+
+def test_data_that_differs_is_named_with_the_flag_that_sends_it():
+    question = replace(QUESTION, data={"games": "aa"})
+    first_too = found(probe(data={"games": "bb"}), question)
+    assert "E b: data games is bb there, aa on the head; expected the same: --sync-data sends it" in first_too
+
+
+def test_a_probe_survives_the_way_to_the_head_and_login_scripts_around_it():
+    whole = probe(health=(HealthFault("x", True),), data={"games": "aa"})
+    assert decode(f"Welcome!\n{encode(whole)}\n") == whole
+    assert decode("Welcome!\n") is None
+
+
+def test_this_machine_answers():
+    answer = look(Question(".", "runs/x", "", 0, False, "cpu"))
+    assert answer.has_directory
+    assert answer.versions["deepspeed"] == "0.19.8"
+    assert decode(encode(answer)) == answer
+
+
+def test_the_table_has_a_verdict_for_each_host():
+    examined = (
+        Examined(JobHost(Remote("a"), "a", 2), probe()),
+        Examined(JobHost(Remote("b", "b"), "b", 2), None),
+    )
+    lines = table(Report(examined, tuple(compare(examined, QUESTION))))
+    assert lines[1].endswith("ok")
+    assert lines[2].startswith("b")
+
+
+@pytest.mark.parametrize(
+    ("said", "phrase"),
+    [
+        ("Host key verification failed.", "its ssh host key is not the one in known_hosts"),
+        ("b: Permission denied (publickey).", "ssh login refused"),
+        ("ssh: Could not resolve hostname b: Name or service not known", "its name is not known here"),
+        ("ssh: connect to host b port 22: Connection timed out", "no answer"),
+        ("ssh: connect to host b port 22: Connection refused", "no ssh server answers"),
+        ("client_loop: send disconnect: Broken pipe", "the connection broke"),
+        ("", "ssh failed: it said nothing"),
+    ],
+)
+def test_what_ssh_says_becomes_one_phrase(said: str, phrase: str):
+    assert explain_ssh(said).startswith(phrase)
+    assert "expected" in explain_ssh(said)

@@ -1,0 +1,95 @@
+"""Commands on other hosts: what a hostile word in them becomes after a real shell has read it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphazero.cluster.launch.remote import (
+    SRUN_REMOVED,
+    SSH,
+    Remote,
+    SshOptions,
+    remote_argv,
+    srun_argv,
+    ssh_argv,
+)
+
+HOSTILE = [
+    "a b",
+    "it's",
+    'say "x"',
+    "$(touch pwned)",
+    "`touch pwned`",
+    "; touch pwned",
+    "& touch pwned",
+    "new\nline; touch pwned",
+    "*",
+    "~",
+    "-oProxyCommand=touch pwned",
+    "\\",
+    "",
+    "!!",
+    "#",
+    "\t",
+]
+ECHO = "import sys; print(*map(repr, sys.argv[1:]), sep='\\n')"
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+def test_what_ssh_gives_to_the_shell_of_the_other_host_arrives_word_for_word(shell: str, tmp_path: Path):
+    argv = ssh_argv("me@host", [sys.executable, "-c", ECHO, *HOSTILE], SshOptions())
+    assert argv[-3:-1] == ["--", "me@host"]
+    run = subprocess.run([shell, "-c", argv[-1]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == [repr(word) for word in HOSTILE]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkout_and_interpreter_of_the_agent_may_hold_anything(tmp_path: Path):
+    checkout = tmp_path / "it's $(touch pwned) a\nplace"
+    (checkout / "alphazero").mkdir(parents=True)
+    (checkout / "alphazero" / "__init__.py").touch()
+    python = checkout / "py thon"
+    python.symlink_to(sys.executable)
+    argv = remote_argv(Remote("h", "h"), str(python), ["-c", ECHO, *HOSTILE], checkout)
+    run = subprocess.run(
+        ["/bin/sh", "-c", argv[-1]], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines() == [repr(word) for word in HOSTILE]
+    assert list(tmp_path.iterdir()) == [checkout]
+
+
+def test_ssh_asks_nothing_and_believes_known_hosts_only():
+    assert "BatchMode=yes" in SSH
+    assert "StrictHostKeyChecking=yes" in SSH
+    options = SshOptions(port=2222, config=Path("/etc/my ssh"))
+    argv = ssh_argv("fd00::1", ["true"], options)
+    assert argv[len(SSH) :] == ["-F", "/etc/my ssh", "-p", "2222", "--", "fd00::1", "true"]
+
+
+def test_srun_starts_one_task_on_the_node_and_the_batch_script_s_wishes_do_not_reach_it():
+    command = [sys.executable, "-c", ECHO, *HOSTILE]
+    argv = srun_argv("gpu01", command)
+    assert argv[-len(command) - 1 :] == ["--", *command]
+    options = argv[argv.index("srun") + 1 : -len(command) - 1]
+    assert options == [
+        "--nodes=1",
+        "--ntasks=1",
+        "--overlap",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--nodelist=gpu01",
+        "--export=ALL",
+    ]
+    removed = argv[2 : argv.index("srun") : 2]
+    assert removed == list(SRUN_REMOVED)
+    assert {"SLURM_NTASKS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_CPUS_PER_TASK"} < set(removed)
+
+
+def test_a_host_is_reached_by_ssh_or_srun_or_not_at_all():
+    words = ["-m", "alphazero.cluster.agent.node_agent"]
+    local = remote_argv(Remote("here"), "/py", words)
+    assert local[0] == "/bin/sh"
+    assert remote_argv(Remote("gpu1", "gpu1", by_srun=True), "/py", words) == srun_argv("gpu1", local)
+    assert remote_argv(Remote("gpu1", "me@gpu1"), "/py", words) == ssh_argv("me@gpu1", local, SshOptions())

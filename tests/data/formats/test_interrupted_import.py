@@ -1,0 +1,219 @@
+"""Imports that are broken off, killed, short of disk or two at a time end as an undisturbed one does."""
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from alphazero.base.errors import DataError
+from alphazero.data.formats.importer import ImportReport, working_directory
+from alphazero.data.formats.journal import VERSION
+from alphazero.machine.lock import ImportLock
+from tests.support.data.pgn_sources import content, run
+
+
+class BrokenError(Exception):
+    """Stands for the moment at which the machine stopped."""
+
+
+@contextmanager
+def failing(
+    monkeypatch: pytest.MonkeyPatch, at_call: int, error: Callable[[], BaseException]
+) -> Iterator[list[str]]:
+    """Make the at_call-th durable step (fsync, replace, rename, mkdir) raise; yields the steps done."""
+    steps: list[str] = []
+
+    def wrap(owner: object, name: str) -> None:
+        original = getattr(owner, name)
+
+        def step(*args: object, **kwargs: object) -> object:
+            steps.append(name)
+            if len(steps) == at_call:
+                raise error()
+            return original(*args, **kwargs)
+
+        patch.setattr(owner, name, step)
+
+    with monkeypatch.context() as patch:
+        wrap(os, "fsync")
+        for name in ("replace", "rename", "mkdir"):
+            wrap(Path, name)
+        yield steps
+
+
+def count_steps(sources: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    with failing(monkeypatch, 0, BrokenError) as steps:
+        run(sources, store)
+    return len(steps)
+
+
+def test_broken_off_at_any_step_and_continued_is_as_undisturbed(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    wanted = content(tmp_path / "wanted")
+    assert num_steps > 25
+    continued = 0
+    for at_call in range(1, num_steps + 1):
+        store = tmp_path / f"store-{at_call}"
+        with failing(monkeypatch, at_call, BrokenError), pytest.raises(BrokenError):
+            run(sources, store)
+        report = run(sources, store, workers=1, chunk_bytes=at_call * 37)
+        continued += report.continued
+        assert content(store) == wanted
+        assert not working_directory(store).exists()
+    assert continued > num_steps // 2
+
+
+def test_every_failing_write_is_one_error_and_can_be_continued(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    wanted = content(tmp_path / "wanted")
+    for at_call in range(1, num_steps + 1):
+        store = tmp_path / f"store-{at_call}"
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with (
+            failing(monkeypatch, at_call, lambda: full),  # noqa: B023
+            pytest.raises(DataError, match="No space left on device"),
+        ):
+            run(sources, store)
+        run(sources, store)
+        assert content(store) == wanted
+
+
+def test_a_full_disk_is_one_error_and_can_be_continued(sources: Path, tmp_path: Path):
+    run(sources, tmp_path / "wanted")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (0, 10, 150, 1000, 4000):
+        store = tmp_path / f"store-{limit}"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(DataError, match="cannot write: File too large"):
+                run(sources, store)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not store.exists()
+        run(sources, store)
+        assert content(store) == content(tmp_path / "wanted")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from alphazero.data.formats.pgn import import_pgn
+count = 0
+def wrap(owner, name):
+    original = getattr(owner, name)
+    def step(*args, **kwargs):
+        global count
+        count += 1
+        if count == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, name, step)
+wrap(os, "fsync")
+for name in ("replace", "rename", "mkdir"):
+    wrap(Path, name)
+import_pgn([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=False, shard_limits=(40, 250))
+"""
+
+
+def test_killed_and_continued_is_as_undisturbed(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
+    for at_call in (2, num_steps // 3, num_steps // 2, num_steps - 3, num_steps - 1, num_steps):
+        store = tmp_path / f"store-{at_call}"
+        killed = subprocess.run([sys.executable, "-c", KILLED, sources, store, str(at_call)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        run(sources, store)
+        assert content(store) == content(tmp_path / "wanted")
+
+
+def test_an_unfinished_import_of_other_sources_is_not_continued(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
+        run(sources, tmp_path / "store")
+    assert (working_directory(tmp_path / "store") / "journal.json").exists()
+    os.utime(sources / "a.pgn", (1, 1))
+    with pytest.raises(DataError, match="unfinished import of other sources"):
+        run(sources, tmp_path / "store")
+
+
+def test_a_damaged_journal_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
+        run(sources, tmp_path / "store")
+    journal = working_directory(tmp_path / "store") / "journal.json"
+    sound = journal.read_text()
+    for text in ("", "{", "[]", json.dumps({"magic": "x"})):
+        journal.write_text(text)
+        with pytest.raises(DataError, match=r"journal\.json: .*to start anew"):
+            run(sources, tmp_path / "store")
+    journal.write_text(sound)
+    (working_directory(tmp_path / "store") / "store" / "shard-00000.arrow").write_bytes(b"")
+    with pytest.raises(DataError, match="is not as its journal says"):
+        run(sources, tmp_path / "store")
+
+
+def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    with (
+        ImportLock(work / "lock", wait=False),
+        pytest.raises(DataError, match="another import is at work"),
+    ):
+        run(sources, tmp_path / "store")
+    assert run(sources, tmp_path / "store").manifest.games == 90
+
+
+def test_imports_that_wait_find_the_store_of_the_first(sources: Path, tmp_path: Path):
+    reports: list[ImportReport] = []
+
+    def work() -> None:
+        reports.append(run(sources, tmp_path / "store", wait=True, workers=1))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({report.manifest.sha256 for report in reports}) == 1
+    assert sorted(report.was_there for report in reports) == [False] + [True] * 5
+
+
+# --- the trainer's --data ---
+
+
+@pytest.mark.parametrize("damage", [b'{"magic"', b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\xff\xfe"])
+def test_a_damaged_journal_is_one_line(sources: Path, tmp_path: Path, damage: bytes):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
+    (work / "journal.json").write_bytes(damage)
+    with pytest.raises(
+        DataError, match=r"journal\.json: .*; remove .*store\.importing to start anew"
+    ) as caught:
+        run(sources, tmp_path / "store")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_journal_of_another_shape_is_one_line(sources: Path, tmp_path: Path):
+    work = working_directory(tmp_path / "store")
+    work.mkdir()
+    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
+    good = {"magic": "alphazero-pgn-import", "version": VERSION}
+    for extra in ({}, {"sources": 3}, {"sources": [], "shard_limits": [1, 2], "shards": [{"x": 1}]}):
+        (work / "journal.json").write_text(json.dumps({**good, **extra}))
+        with pytest.raises(DataError, match=r"journal\.json: damaged.*; remove"):
+            run(sources, tmp_path / "store")

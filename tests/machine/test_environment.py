@@ -1,0 +1,62 @@
+"""What a report of a fault says of the machine."""
+
+import json
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from alphazero.machine import environment as module
+from alphazero.machine.environment import environment, instructions, listening_ports, processor_name
+
+CPU = """processor\t: 0
+model name\t: Some CPU @ 2.0GHz
+flags\t\t: fpu sse4_2 avx2 avx512f amx_bf16 made_up
+
+processor\t: 1
+model name\t: Another
+flags\t\t: fpu avx
+"""
+
+
+def test_everything_is_told_and_fits_into_json():
+    told = json.loads(json.dumps(environment()))
+    assert told["packages"]["torch"] == version("torch")
+    assert {"alphazero", "deepspeed", "numpy", "pyarrow", "psutil"} <= told["packages"].keys()
+    assert "pytest" not in told["packages"]
+    assert {"torch_built_for", "driver", "nccl"} <= told["cuda"].keys()
+    assert told["processor"]["cores"] >= 1
+    assert 0 < told["memory"]["available_bytes"] <= told["memory"]["total_bytes"]
+    assert set(told["git"]) == {"commit", "branch", "changed_files"}
+
+
+def test_the_cuda_version_is_that_which_torch_tells():
+    import torch
+
+    assert module._torch_cuda() == (torch.version.cuda or "none")
+
+
+def test_no_torch_is_imported():
+    program = (
+        "import sys, alphazero.machine.environment as e; e.environment(); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_the_processor_is_that_of_the_first_entry(tmp_path: Path):
+    path = tmp_path / "cpuinfo"
+    path.write_text(CPU)
+    assert processor_name(path) == "Some CPU @ 2.0GHz"
+    assert instructions(path) == ["sse4_2", "avx2", "avx512f", "amx_bf16"]
+    assert instructions(tmp_path / "none") == []
+
+
+def test_a_port_is_open_while_somebody_listens_there():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        assert port not in listening_ports()
+        server.listen(1)
+        assert port in listening_ports()
+    assert port not in listening_ports()

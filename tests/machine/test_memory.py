@@ -1,0 +1,128 @@
+"""Host memory is what the tightest of machine and control groups leaves."""
+
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from alphazero.machine.memory import HostMemory, MemoryState, memory_limits
+
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A root directory with files of the kernel, and HostMemory looking at it."""
+
+    def build(files, available=50 * GIB, total=100 * GIB, **settings):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        memory = SimpleNamespace(available=available, total=total)
+        return HostMemory(tmp_path, lambda: memory, lambda: 3 * GIB, "gpu-1", **settings)
+
+    return build
+
+
+def test_without_control_groups_it_is_what_psutil_says(machine):
+    state = machine({}).check()
+    assert (state.available_bytes, state.total_bytes, state.rss_bytes) == (50 * GIB, 100 * GIB, 3 * GIB)
+    assert state.figures == {"available_bytes": 50.0 * GIB, "rss_bytes": 3.0 * GIB}
+    assert str(state) == "gpu-1: 50.0 GiB of 100.0 GiB host memory available, this rank holds 3.0 GiB"
+
+
+def test_a_version_2_limit_counts_and_its_page_cache_is_free(machine):
+    group = "sys/fs/cgroup/user/job"
+    state = machine(
+        {
+            "proc/self/cgroup": "0::/user/job\n",
+            f"{group}/memory.max": f"{8 * GIB}\n",
+            f"{group}/memory.current": f"{7 * GIB}\n",
+            f"{group}/memory.stat": f"anon 5\nactive_file {GIB}\ninactive_file {2 * GIB}\nslab 9\n",
+        }
+    ).check()
+    assert (state.available_bytes, state.total_bytes) == (4 * GIB, 8 * GIB)
+
+
+def test_the_tightest_of_nested_groups_wins(machine):
+    state = machine(
+        {
+            "proc/self/cgroup": "0::/outer/inner\n",
+            "sys/fs/cgroup/outer/inner/memory.max": "max\n",
+            "sys/fs/cgroup/outer/inner/memory.current": f"{GIB}\n",
+            "sys/fs/cgroup/outer/memory.max": f"{6 * GIB}\n",
+            "sys/fs/cgroup/outer/memory.current": f"{5 * GIB}\n",
+        }
+    ).check()
+    assert (state.available_bytes, state.total_bytes) == (GIB, 6 * GIB)
+
+
+def test_a_version_1_limit_counts(machine):
+    group = "sys/fs/cgroup/memory/job"
+    state = machine(
+        {
+            "proc/self/cgroup": "5:cpu,cpuacct:/elsewhere\n4:memory:/job\n0::/\n",
+            f"{group}/memory.limit_in_bytes": f"{4 * GIB}\n",
+            f"{group}/memory.usage_in_bytes": f"{3 * GIB}\n",
+            f"{group}/memory.stat": f"active_file 1\ntotal_active_file {GIB}\ntotal_inactive_file 0\n",
+        }
+    ).check()
+    assert (state.available_bytes, state.total_bytes) == (2 * GIB, 4 * GIB)
+
+
+def test_a_container_that_sees_only_its_own_group_finds_it_at_the_mount(machine):
+    state = machine(
+        {
+            "proc/self/cgroup": "4:memory:/docker/0123abcd\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+        }
+    ).check()
+    assert (state.available_bytes, state.total_bytes) == (GIB, 2 * GIB)
+
+
+def test_groups_without_a_limit_change_nothing(machine):
+    state = machine(
+        {
+            "proc/self/cgroup": "4:memory:/\n0::/\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+            "sys/fs/cgroup/memory.max": "max\n",
+            "sys/fs/cgroup/memory.current": f"{GIB}\n",
+        }
+    ).check()
+    assert state.total_bytes == 100 * GIB
+
+
+def test_more_used_than_allowed_is_nothing_available(machine):
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "sys/fs/cgroup/memory.max": "100",
+        "sys/fs/cgroup/memory.current": "101",
+    }
+    state = machine(files).check()
+    assert state.available_bytes == 0 and state.is_critical
+
+
+@pytest.mark.parametrize(
+    ("available", "low", "critical"),
+    [(10.1, False, False), (9.9, True, False), (3.1, True, False), (2.9, True, True)],
+)
+def test_low_is_below_a_tenth_and_critical_below_three_hundredths(machine, available, low, critical):
+    state = machine({}, available=int(available * GIB)).check()
+    assert (state.is_low, state.is_critical) == (low, critical)
+
+
+def test_the_shares_can_be_set(machine):
+    state = machine({}, low_share=0.6, critical_share=0.55).check()
+    assert state.is_low and state.is_critical
+
+
+def test_on_this_machine_it_agrees_with_psutil():
+    state = HostMemory().check()
+    assert isinstance(state, MemoryState)
+    limits = [limit for limit, _ in memory_limits()]
+    assert state.total_bytes == min([psutil.virtual_memory().total, *limits])
+    assert 0 < state.available_bytes <= state.total_bytes
+    assert 0 < state.rss_bytes < state.total_bytes

@@ -1,0 +1,470 @@
+"""Moves against exact truth: own table, given sets, count of errors, and `alphazero eval --solved`."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from alphazero import _core
+from alphazero.base.errors import DataError
+from alphazero.cli.main import main
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_spec
+from alphazero.measure import exact_truth as solved
+from alphazero.measure.exact_truth import SolvedPosition, SolverOutcomes, count_errors, sign
+from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import save_weights
+from alphazero.play.matches.players import Player
+from alphazero.settings.sections import NetworkConfig
+
+OWN = [position for entry in solved.read_table() for position in entry.positions]
+# Columns 3, 4, 5 of the ground against the mover, 2 and 6 open: lost whatever is played.
+LOST = "31415"
+# Three of the mover in column 1: to play there wins.
+WON = "121212"
+
+
+@pytest.fixture
+def network_file(tmp_path: Path) -> Path:
+    """A small untrained network."""
+    config = NetworkConfig(game="connect4", blocks=1, filters=8)
+    network = AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(3))
+    path = tmp_path / "net.pt"
+    save_weights(path, network, {})
+    return path
+
+
+def mirrored_key(moves: str) -> int:
+    """The smaller key of the position and its mirror image."""
+    return min(line_of(moves).key, line_of("".join(str(8 - int(move)) for move in moves)).key)
+
+
+def line_of(moves: str) -> _core.Connect4Line:
+    return SolvedPosition(moves, 0).line()
+
+
+@pytest.mark.parametrize(
+    ("num_stones", "score", "plies"),
+    [
+        (0, 0, 42),
+        (6, 18, 1),  # his 4th of 21 stones
+        (5, -18, 2),
+        (7, 18, 1),
+        (0, 1, 41),  # the first player's last stone is the board's last but one
+        (41, 1, 1),
+        (1, 1, 41),  # the second player's is the last
+        (0, -1, 42),
+    ],
+)
+def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: int, plies: int):
+    assert solved.plies_to_end(num_stones, score) == plies
+
+
+def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
+    stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
+    plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
+    sets = solved.read_sets([shared_data / "connect4"])
+    assert [entry.name for entry in sets] == list(solved.CLASSES)
+    for entry in sets:
+        length, difficulty = entry.name.split("-")
+        assert len(entry.positions) == 500
+        for position in entry.positions:
+            assert len(position.moves) in stones[length]
+            assert solved.plies_to_end(len(position.moves), position.score) in plies[difficulty]
+
+
+def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
+    sets = solved.read_table()
+    assert [entry.name for entry in sets] == list(solved.CLASSES)
+    assert [len(entry.positions) for entry in sets] == [100] * 6
+    assert len({mirrored_key(position.moves) for position in OWN}) == 600
+    for entry in sets:
+        for position in entry.positions:
+            legal = position.line().legal()
+            scores = [position.move_scores[column] for column in legal]
+            assert [column for column in range(7) if position.move_scores[column] is None] == [
+                column for column in range(7) if column not in legal
+            ]
+            assert max(scores) == position.score
+            assert len(set(map(sign, scores))) > 1
+            assert solved.class_of(len(position.moves), position.score) == entry.name
+
+
+def test_scores_of_the_own_table_are_the_solvers():
+    solver = _core.Connect4Solver(32)
+    for position in OWN[:300:3] + OWN[300:400:10]:
+        found = [None if value == solver.ILLEGAL else value for value in solver.move_scores(position.line())]
+        assert found == list(position.move_scores), position.moves
+
+
+def test_an_error_is_a_move_that_makes_the_outcome_worse():
+    won = SolvedPosition(WON, 18, (18, -17, 1, 3, 0, -1, 2))
+    lost = SolvedPosition(LOST, -18, (-18,) * 7)
+
+    def errors(position: SolvedPosition, column: int) -> int:
+        return count_errors([position], lambda lines: [column] * len(lines), solved.table_outcomes)
+
+    # A slower win is no error; a draw and a loss are; in a lost position nothing is.
+    assert [errors(won, column) for column in range(7)] == [0, 1, 0, 0, 1, 1, 0]
+    assert [errors(lost, column) for column in range(7)] == [0] * 7
+    assert solved.count_without_errors([won, lost], solved.table_outcomes) == 1
+
+
+def test_a_table_of_outcomes_tells_errors_as_scores_do(tmp_path: Path):
+    def signs(position: SolvedPosition) -> str:
+        return "".join(
+            solved.FULL if score is None else solved.OUTCOME_SIGNS[sign(score)]
+            for score in position.move_scores
+        )
+
+    path = tmp_path / "signs.txt"
+    rows = [f"{position.moves} {signs(position)}\n" for position in OWN]
+    path.write_text(f"{solved.OUTCOMES_HEAD}\n# a comment\n{''.join(rows)}")
+    (entry,) = solved.read_sets([path])
+    assert entry.name == "signs"
+    assert [position.moves for position in entry.positions] == [position.moves for position in OWN]
+    assert [position.score for position in entry.positions] == [sign(position.score) for position in OWN]
+
+    def last_column(lines: Sequence[Line]) -> list[int]:
+        return [line.legal()[-1] for line in lines]
+
+    expected = solved.find_errors(OWN, last_column, solved.table_outcomes)
+    assert solved.find_errors(entry.positions, last_column, solved.table_outcomes) == expected
+    assert True in expected and False in expected
+
+
+def test_a_player_is_asked_only_where_it_may_err():
+    asked = []
+
+    def player(lines: Sequence[Line]) -> list[int]:
+        asked.extend(map(str, lines))
+        return [1] * len(lines)
+
+    won = SolvedPosition(WON, 18, (18, -17, 1, 3, 0, -1, 2))
+    all_win = SolvedPosition("12", 1, (1,) * 7)
+    lost = SolvedPosition(LOST, -1, (-1,) * 7)
+    errs = solved.find_errors([lost, won, all_win], player, solved.table_outcomes)
+    assert errs == [False, True, False] and asked == [str(won.line())]
+    asked.clear()
+    assert solved.find_errors([lost, all_win], player, solved.table_outcomes) == [False, False] and not asked
+
+
+def test_a_perfect_player_never_errs_and_the_worst_always_does():
+    scores = {str(position.line()): position.move_scores for position in OWN}
+
+    def player(lines: Sequence[Line], choose) -> list[int]:
+        return [
+            choose(line.legal(), key=lambda column, known=scores[str(line)]: known[column]) for line in lines
+        ]
+
+    assert count_errors(OWN, lambda lines: player(lines, max), solved.table_outcomes) == 0
+    assert count_errors(OWN, lambda lines: player(lines, min), solved.table_outcomes) == 600
+
+
+def test_outcomes_of_the_solver_are_those_of_the_table(tmp_path: Path):
+    questions = [(position, column) for position in OWN[:300:10] for column in position.line().legal()]
+    expected = list(solved.table_outcomes(questions))
+    for num_threads in (1, 3):
+        cache = tmp_path / f"outcomes{num_threads}.txt"
+        outcomes = SolverOutcomes(cache, table_mib=16, num_threads=num_threads)
+        assert list(outcomes(questions + questions[:9])) == expected + expected[:9]
+        assert len(cache.read_text().splitlines()) == len(questions)
+
+
+def test_outcomes_are_told_and_kept_one_by_one(tmp_path: Path):
+    cache = tmp_path / "outcomes.txt"
+    questions = [(position, position.line().legal()[0]) for position in OWN[:12]]
+    found = SolverOutcomes(cache, table_mib=1, num_threads=2)(questions)
+    first = [next(found) for _ in range(5)]
+    found.close()
+    assert first == list(solved.table_outcomes(questions[:5]))
+    assert len(cache.read_text().splitlines()) == 5
+
+
+def test_nothing_is_solved_where_nothing_can_err():
+    lost = SolvedPosition(LOST, -18)
+
+    def outcomes(questions):
+        assert not questions
+        return []
+
+    assert count_errors([lost], lambda lines: [0] * len(lines), outcomes) == 0
+    assert solved.count_without_errors([lost], outcomes) == 1
+
+
+def test_solved_outcomes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cache = tmp_path / "new" / "outcomes.txt"
+    asked = [(position, column) for position in OWN[:20] for column in position.line().legal()]
+    before = SolverOutcomes(cache, table_mib=1)
+    expected = list(before(asked))
+    # A writer killed in the middle of a line leaves a beginning that is not believed.
+    cache.write_text(cache.read_text() + f"{OWN[30].moves} {OWN[30].line().legal()[0]} 1"[:-3])
+    after = SolverOutcomes(cache, table_mib=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(solved, "solved_outcome", lambda *_: pytest.fail("solved again"))
+        assert list(after(asked)) == expected
+    another = [(OWN[30], OWN[30].line().legal()[0])]
+    assert list(after(another)) == list(solved.table_outcomes(another))
+    assert list(SolverOutcomes(cache)(another)) == list(solved.table_outcomes(another))
+
+
+@pytest.mark.parametrize("text", ["121 2\n", "128 1 1\n", "121 7 1\n", "121 1 2\n", "nonsense\n"])
+def test_a_damaged_memory_of_outcomes_is_named(text: str, tmp_path: Path):
+    cache = tmp_path / "outcomes.txt"
+    cache.write_text("1212 1 0\n" + text)
+    with pytest.raises(DataError, match=r"outcomes\.txt:2: .*remove the file"):
+        SolverOutcomes(cache)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("44 1\n45\n", ":2: '45': expected 'moves score'"),
+        ("44 x\n", ":1: "),
+        ("4a 1\n", ":1: '4a'"),
+        ("48 1\n", ":1: '48'"),
+        ("4444444 1\n", ":1: '4444444'"),
+        ("1212121 1\n", "the game is over there"),
+        (f"{solved.TABLE_HEAD}\nend-easy\t44\t1\t1\t1\n", ":2: .*seven scores"),
+        (f"{solved.TABLE_HEAD}\nend-easy\t44\tx\t1\t1\t1\t1\t1\t1\t1\n", ":2: .*seven scores"),
+        (f"{solved.OUTCOMES_HEAD}\n# more\n44 =-=+=-\n", ":3: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n44 =-=+=-x\n", ":2: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n44 .......\n", ":2: .*moves and outcomes"),
+        (f"{solved.OUTCOMES_HEAD}\n1212121 =-=+=--\n", ":2: .*the game is over there"),
+        (f"{solved.OUTCOMES_HEAD}\n444444 =-=+=--\n", ":2: .*full columns"),
+        (f"{solved.OUTCOMES_HEAD}\n44444 =-=.=--\n", ":2: .*full columns"),
+    ],
+)
+def test_a_damaged_set_is_named_with_its_line(text: str, words: str, tmp_path: Path):
+    path = tmp_path / "set.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=words):
+        solved.read_sets([path])
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict]:
+    """The sets of the one network that `alphazero eval --solved --json` prints."""
+    assert main(["eval", "--solved", *argv, "--device", "cpu", "--batch-size", "32", "--json"]) == 0
+    (network,) = json.loads(capsys.readouterr().out)["networks"]
+    return network["sets"]
+
+
+def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from alphazero.network.weights.weights import load_network
+
+    network, _ = load_network(network_file, torch.device("cpu"))
+    packed = torch.from_numpy(np.stack([position.line().packed() for position in OWN]))
+    with torch.inference_mode():
+        logits = network(expand_planes(packed, network.spec)).policy_BA
+    expected = dict.fromkeys(solved.CLASSES, 0)
+    for number, (position, row) in enumerate(zip(OWN, logits, strict=True)):
+        move = max(position.line().legal(), key=lambda column, row=row: float(row[column]))
+        expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
+    sets = evaluate(capsys, "--weights", str(network_file), "--cache-dir", str(tmp_path / "cache"))
+    assert {row["name"]: row["errors"] for row in sets} == {
+        name: {"network alone": count} for name, count in expected.items()
+    }
+    assert all(row["positions"] == 100 and row["without_errors"] == 0 for row in sets)
+    assert not (tmp_path / "cache").exists()  # the table knows all
+
+
+def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from alphazero.network.weights.weights import load_network
+
+    network, _ = load_network(network_file, torch.device("cpu"))
+    expected = dict.fromkeys(solved.CLASSES, 0)
+    wins = 0
+    for number, position in enumerate(OWN):
+        values = {}
+        for move in position.line().legal():
+            line = position.line()
+            line.push(move)
+            if line.outcome().over:
+                values[move] = -line.outcome().value
+                wins += values[move] == 1
+                continue
+            planes = expand_planes(torch.from_numpy(line.packed()[None]), network.spec)
+            with torch.inference_mode():
+                win, _, loss = torch.softmax(network(planes).wdl_B3[0].double(), 0).tolist()
+            values[move] = loss - win
+        move = max(values, key=values.__getitem__)
+        expected[solved.CLASSES[number // 100]] += sign(position.move_scores[move]) < sign(position.score)
+    assert wins > 10
+    sets = evaluate(capsys, "--weights", str(network_file), "--one-ply")
+    assert {row["name"]: row["errors"]["best value one ply on"] for row in sets} == expected
+
+
+def test_given_sets_are_solved_where_needed_and_a_search_with_proofs_errs_less(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "Test_L3_R1"
+    ends = [position for position in OWN[:100] if len(position.moves) >= 34]
+    path.write_text("".join(f"{position.moves} {position.score}\n" for position in ends) + f"{LOST} -18\n")
+    argv = ["--weights", str(network_file), "--cache-dir", str(tmp_path), "--solved-sets", str(path)]
+    (row,) = evaluate(capsys, *argv, "--simulations", "4000")
+    assert row["name"] == "end-easy" and row["positions"] == len(ends) + 1 and row["without_errors"] is None
+    assert list(row["errors"]) == ["network alone", "4000 simulations", "4000 simulations, proofs"]
+    # With 8 empty squares at most so many simulations see everything.
+    assert row["errors"]["4000 simulations, proofs"] == 0
+    assert row["errors"]["network alone"] > len(ends) // 4
+    (row,) = evaluate(capsys, *argv, "--simulations", "4", "--no-proofs", "--all-moves")
+    assert list(row["errors"]) == ["network alone", "4 simulations"] and row["without_errors"] == 1
+
+
+def test_two_networks_are_compared_in_pairs(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from alphazero.measure.elo import paired_errors
+
+    config = NetworkConfig(game="connect4", blocks=1, filters=8)
+    other = tmp_path / "other.pt"
+    save_weights(other, AlphaZeroNet(config, get_spec("connect4"), torch.Generator().manual_seed(4)), {})
+    argv = ["--weights", str(network_file), str(other), "--solved-sets", "own", "early", "--device", "cpu"]
+    assert main(["eval", "--solved", *argv, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    first, second = answer["networks"]
+    (comparison,) = answer["comparisons"]
+    assert (comparison["first"], comparison["second"]) == (str(network_file), str(other))
+    names = [row["name"] for row in first["sets"]]
+    assert names == [*solved.CLASSES, "early"]
+    assert [row["name"] for row in comparison["sets"]] == [*names, "all"]
+    for row, of_first, of_second in zip(comparison["sets"], first["sets"], second["sets"], strict=False):
+        assert row["both"] + row["only_first"] == of_first["errors"]["network alone"]
+        assert row["both"] + row["only_second"] == of_second["errors"]["network alone"]
+        assert row["positions"] == of_first["positions"]
+        low, high = row["interval"]
+        assert low < row["difference"] < high
+    total = comparison["sets"][-1]
+    assert total["only_first"] == sum(row["only_first"] for row in comparison["sets"][:-1]) > 0
+    # And the errors themselves are those of the moves that each plays.
+    entry = solved.read_outcomes()
+    errs = [solved.find_errors(entry.positions, player(path), solved.table_outcomes) for path in argv[1:3]]
+    found = paired_errors(*errs)
+    row = comparison["sets"][-2]
+    assert (found.both, found.only_first, found.only_second) == (
+        row["both"],
+        row["only_first"],
+        row["only_second"],
+    )
+    assert main(["eval", "--solved", *argv]) == 0
+    text = capsys.readouterr().out
+    assert f"A: {network_file}\nB: {other}\n" in text
+    line = next(line for line in text.splitlines()[::-1] if line.startswith("early"))
+    assert f"{100 * row['difference']:+.2f}" in line and line.split()[-2:] == [
+        str(row["only_first"]),
+        str(row["only_second"]),
+    ]
+
+
+def player(path: str) -> Player:
+    """The network of a file, without search."""
+    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.weights.weights import load_network
+    from alphazero.play.matches.players import network_player
+
+    network, _ = load_network(Path(path), torch.device("cpu"))
+    return network_player(NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 256))
+
+
+def test_the_search_has_the_settings_asked_for_and_no_noise(
+    network_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    seen = []
+
+    def player(evaluator: object, settings: _core.SearchSettings, **how: object):
+        seen.append((settings.simulations, settings.proofs, settings.c_init, settings.noise_epsilon))
+        return lambda lines: [line.legal()[0] for line in lines]
+
+    monkeypatch.setattr("alphazero.play.matches.players.search_player", player)
+    config = tmp_path / "search.toml"
+    config.write_text("[search]\nc_init = 3.5\nsimulations = 9\n")
+    argv = ["--weights", str(network_file), "--simulations", "40"]
+    evaluate(capsys, *argv)
+    evaluate(capsys, *argv, "--proofs", "--config", str(config))
+    assert list(dict.fromkeys(seen)) == [(40, False, 2.5, 0.0), (40, True, 2.5, 0.0), (40, True, 3.5, 0.0)]
+
+
+def test_people_are_told_how_far_the_searches_are(
+    network_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """600 positions, 200 simulations each without proofs and as many with them."""
+    monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.show.console.LONGEST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.show.console.TICK_S", 0.01)
+    argv = ["eval", "--solved", "--weights", str(network_file), "--device", "cpu", "--simulations", "200"]
+    assert main(argv) == 0
+    done = [
+        int(told[1].replace(",", ""))
+        for line in capsys.readouterr().err.splitlines()
+        if (told := re.search(r": ([\d,]+) of 240,000 simulations in \d", line))
+    ]
+    assert len(done) > 5 and done == sorted(done) and done[-1] > 150_000
+    assert any(count % 20_000 for count in done)  # within a set as well
+
+
+def test_the_table_for_people_has_a_line_a_set_and_one_for_all(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["eval", "--solved", "--weights", str(network_file), "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[3:]] == [*solved.CLASSES, "all"]
+    assert lines[-1].split()[1:3] == ["600", "0"] and lines[-1].endswith("%")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], ["--data", "--solved"]),
+        (["--proofs"], ["--proofs", "only with --solved"]),
+        (["--simulations", "4"], ["--simulations", "only with --solved"]),
+        (["--solved", "--no-proofs"], ["--proofs", "--simulations N"]),
+        (["--solved", "--simulations", "0"], ["--simulations", "from 1 to"]),
+        (["--solved", "--data", "games.pgn"], ["--solved", "--data"]),
+        (["--solved", "--solved-sets", "nowhere"], ["nowhere", "cannot be read"]),
+        (["--solved", "--solved-sets", "{tmp}"], ["Test_L*_R*"]),
+        (["--solved", "--simulations", "4", "--config", "nope"], ["nope"]),
+    ],
+)
+def test_a_mistake_is_one_line(
+    argv: list[str], words: list[str], network_file: Path, capsys: pytest.CaptureFixture[str]
+):
+    given = [argument.replace("{tmp}", str(network_file.parent)) for argument in argv]
+    assert main(["eval", "--weights", str(network_file), "--device", "cpu", *given]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    for word in words:
+        assert word in captured.err
+
+
+def test_a_network_of_another_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = NetworkConfig(game="tictactoe", blocks=1, filters=8)
+    path = tmp_path / "ttt.pt"
+    save_weights(path, AlphaZeroNet(config, get_spec("tictactoe"), torch.Generator().manual_seed(0)), {})
+    assert main(["eval", "--solved", "--weights", str(path), "--device", "cpu"]) == 2
+    assert "plays tictactoe; --solved is for connect4" in capsys.readouterr().err
+
+
+def test_random_moves_err_as_often_as_the_table_says():
+    shares = [
+        sum(sign(score) < sign(position.score) for score in position.move_scores if score is not None)
+        / sum(score is not None for score in position.move_scores)
+        for position in OWN
+    ]
+    generator = random.Random(6)
+    games = 40 * OWN
+    errors = count_errors(
+        games, lambda lines: [generator.choice(line.legal()) for line in lines], solved.table_outcomes
+    )
+    # Five standard deviations of a sum of coin tosses.
+    spread = (40 * sum(share * (1 - share) for share in shares)) ** 0.5
+    assert abs(errors - 40 * sum(shares)) < 5 * spread

@@ -1,0 +1,204 @@
+"""Targets of self-play beside exact truth: figures worked by hand, and `alphazero solve --targets`."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alphazero import _core
+from alphazero.base.errors import DataError
+from alphazero.cli.main import main
+from alphazero.data.store.games import games_of
+from alphazero.data.store.growing import GrowingStore
+from alphazero.data.store.store import GameStore
+from alphazero.measure import exact_truth as solved
+from alphazero.measure.exact_truth import solve_in_threads
+from alphazero.measure.solved_targets import (
+    BANDS,
+    SearchedPosition,
+    SolvedTarget,
+    draw_positions,
+    figures_of,
+    share_on_errors,
+    solved_target,
+)
+from alphazero.play import lanes as games
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane, play
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from tests.support.data.made_up_games import game as chess_game
+from tests.support.data.searched_games import grown, row, searched
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
+
+
+def position(result: int, search: float, network: float, policy: dict[int, float], played: int):
+    shares = np.zeros(7)
+    shares[list(policy)] = list(policy.values())
+    return SearchedPosition((), result, search, network, shares, played)
+
+
+def target(position: SearchedPosition, outcome: int, keeps: set[int], *, can_err: bool = True):
+    return SolvedTarget(position, outcome, np.isin(np.arange(7), list(keeps)), can_err)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> GameStore:
+    """Games that searches with made-up evaluations played; a quarter of the moves is trained on."""
+    own = SelfPlayConfig(opening_plies=9, full_search_share=0.25, fast_simulations=4)
+    settings = self_play_settings(SearchConfig(simulations=16, dirichlet_alpha=1.0), own, seed=3)
+    played = play("connect4", settings, [new_lane(i) for i in range(24)], 80, MadeUpEvaluator("connect4", 8))
+    path = tmp_path_factory.mktemp("store") / "games"
+    rows = games.store_rows(games.to_batch(played.finished), "connect4", "puct", "made up")
+    GrowingStore(path, "connect4").append(rows)
+    return GameStore.open(path)
+
+
+def test_figures_worked_by_hand():
+    """A won position, a lost one where nothing errs, and two drawn ones."""
+    figures = figures_of(
+        BANDS[0],
+        [
+            target(position(1, 0.5, 0.0, {2: 0.5, 3: 0.25, 4: 0.25}, 3), 1, {2}),
+            target(position(-1, 0.0, float("nan"), {0: 0.2, 6: 0.8}, 0), 0, {0, 1}),
+            target(position(-1, -1.0, 0.0, {5: 1.0}, 5), -1, {5}, can_err=False),
+            target(position(0, 0.0, 0.0, {1: 1.0}, 1), 0, {1}),
+        ],
+    )
+    assert (figures.first_ply, figures.last_ply) == (8, 11)
+    assert (figures.positions, figures.with_errors) == (4, 3)
+    assert (figures.drawn, figures.wrong_results) == (0.5, 0.25)
+    assert figures.value_errors["result"] == pytest.approx(1 / 4)
+    assert figures.value_errors["search"] == pytest.approx(0.25 / 4)
+    # (1 + 0.5) / 2 for a win, (-1 + 0) / 2 for a draw
+    assert figures.value_errors["half"] == pytest.approx((0.0625 + 0.25) / 4)
+    assert math.isnan(figures.value_errors["network"])
+    assert figures.policy_on_errors == pytest.approx((0.5 + 0.8 + 0.0) / 3)
+    assert figures.likeliest_errs == pytest.approx(1 / 3)
+    assert figures.played_errs == pytest.approx(1 / 3)
+    # at 0.5 the shares are squared: 1/8 of 3/8 and 0.64 of 0.68
+    assert figures.drawn_errs[0.5] == pytest.approx((1 / 3 + 0.64 / 0.68) / 3)
+
+
+def test_where_no_move_can_err_there_is_no_share():
+    figures = figures_of(BANDS[1], [target(position(1, 1.0, 1.0, {0: 1.0}, 0), 1, {0}, can_err=False)])
+    assert (
+        figures.with_errors == 0 and math.isnan(figures.played_errs) and figures.value_errors["search"] == 0
+    )
+
+
+def test_a_low_temperature_is_no_division_by_zero():
+    shares = {0: 1 - 1e-5, 1: 1e-5}
+    assert share_on_errors(target(position(1, 0.0, 0.0, shares, 0), 1, {0}), 0.01) == 0.0
+
+
+def test_the_truth_is_that_of_the_own_table():
+    """The table was made by another program of the solver's: scores of every move."""
+    solver = _core.Connect4Solver(16)
+    for entry in solved.read_table()[:3]:
+        for known in entry.positions[:20]:
+            found = solved_target(
+                solver,
+                SearchedPosition(
+                    tuple(int(move) - 1 for move in known.moves), 0, 0.0, 0.0, np.ones(7) / 7, 0
+                ),
+            )
+            outcomes = [None if score is None else solved.sign(score) for score in known.move_scores]
+            assert found.outcome == solved.sign(known.score)
+            assert found.keeps.tolist() == [outcome == found.outcome for outcome in outcomes]
+            assert found.can_err == solved.may_err(known)
+
+
+def test_positions_are_those_of_the_games(store: GameStore):
+    """At most one a game, of the plies trained on, with what the store says of that ply."""
+    by_moves = {tuple(game.lists["moves"].tolist()): game for game in games_of(store)}
+    drawn = draw_positions(store, store.num_games, 10, seed=1)
+    assert [len(of_band) for of_band in drawn[:4]] == [10, 10, 10, 10]
+    used = []
+    for band, of_band in zip(BANDS, drawn, strict=True):
+        for found in of_band:
+            ply = len(found.moves)
+            assert ply in band
+            matching = [
+                game
+                for moves, game in by_moves.items()
+                if moves[: ply + 1] == (*found.moves, found.played)
+                and game.lists["root_q"][ply] == found.search_value
+            ]
+            (game,) = matching
+            used.append(id(game))
+            assert game.lists["flags"][ply] & 1
+            assert found.network_value == game.lists["orig_q"][ply]
+            assert found.result == game.values["result"] * (-1) ** ply
+            begin, end = game.lists["policy_offsets"][ply : ply + 2]
+            shares = dict(
+                zip(game.lists["policy_move"][begin:end], game.lists["policy_prob"][begin:end], strict=True)
+            )
+            for column in range(7):
+                assert found.policy[column] == pytest.approx(
+                    shares.get(column, 0) / sum(map(int, shares.values()))
+                )
+    assert len(used) == len(set(used))
+
+
+def test_only_the_newest_games_are_drawn_from(store: GameStore):
+    newest = [tuple(game.lists["moves"].tolist()) for game in games_of(store, store.num_games - 5)]
+    drawn = [found for of_band in draw_positions(store, 5, 10, seed=1) for found in of_band]
+    assert 0 < len(drawn) <= 5
+    for found in drawn:
+        assert any(moves[: len(found.moves)] == found.moves for moves in newest)
+
+
+def test_threads_change_nothing(store: GameStore):
+    positions = draw_positions(store, store.num_games, 4, seed=2)[3]
+    one, two = (list(solve_in_threads(solved_target, positions, 32, threads)) for threads in (1, 2))
+    assert [found.outcome for found in one] == [found.outcome for found in two]
+    assert all((a.keeps == b.keeps).all() and a.position is b.position for a, b in zip(one, two, strict=True))
+
+
+def test_the_command_prints_a_line_for_each_stretch_of_plies(store: GameStore, capsys):
+    argv = ["solve", "--targets", str(store.path), "--count", "3", "--seed", "4", "--table-mib", "32"]
+    assert main([*argv, "--num-threads", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("8-11") == text.count("20-23") == 2 and "half and half" in text and "at 0.5" in text
+    assert main([*argv, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["plies"]
+    assert [row["first_ply"] for row in rows][:4] == [8, 12, 16, 20]
+    assert all(row["positions"] == 3 for row in rows[:4])
+    assert set(rows[0]["value_errors"]) == {"result", "half", "search", "network"}
+
+
+def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
+    chess = grown(tmp_path / "chess", [chess_game("e4 e5", 1)])
+    with pytest.raises(DataError, match="holds chess; expected games of connect4"):
+        draw_positions(chess, 5, 5, 0)
+    moves = [0, 1, 0, 1, 0, 1, 0]
+    short = searched(
+        row("connect4", moves, 1), [1] * 7, [[(move, 65535)] for move in moves], [0] * 7, [0] * 7
+    )
+    moves = [*moves[:6], 2, 3, 2, 3, 2]
+    empty = searched(row("connect4", moves, -1), [1] * 11, [[(3, 0)] for _ in moves], [0] * 11, [0] * 11)
+    for number, game in enumerate((row("connect4", moves, 1), short, empty)):
+        with pytest.raises(DataError, match="no search of a position with 8 to 27 stones"):
+            draw_positions(grown(tmp_path / str(number), [game]), 5, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--targets", "nowhere"], ["nowhere", "no game store here"]),
+        (["--targets", "x", "44"], ["--targets: expected no moves"]),
+        (["--targets", "x", "--make-early", "y"], ["--make-early, --targets: expected one of them"]),
+        (["--targets", "x", "--not-in", "y"], ["--not-in: only with --make-early"]),
+        (["44", "--newest", "5"], ["--newest: only with --targets"]),
+        (["44", "--num-threads", "2"], ["--num-threads: only with --make-early and --targets"]),
+    ],
+)
+def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["solve", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    for word in words:
+        assert word in captured.err

@@ -1,0 +1,48 @@
+"""Solvers side by side: what they find is in order, and no more is begun than is asked for."""
+
+from contextlib import closing
+from itertools import count
+
+import pytest
+
+from alphazero import _core
+from alphazero.measure.exact_truth import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
+
+
+def outcome(solver: _core.Connect4Solver, position: SolvedPosition) -> int:
+    return solver.outcome(position.line())
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_what_is_found_is_in_order(num_threads):
+    """Those with few stones, which take longest, come first: with several threads they are done last."""
+    sets = {entry.name: entry.positions for entry in read_table()}
+    positions = sets["middle-medium"][:3] + sets["end-easy"][:40]
+    assert len({sign(position.score) for position in positions}) > 1
+    found = list(solve_in_threads(outcome, positions, 16, num_threads))
+    assert found == [sign(position.score) for position in positions]
+
+
+def test_items_may_be_without_end():
+    drawn = []
+
+    def items():
+        for number in count():
+            drawn.append(number)
+            yield number
+
+    with closing(solve_in_threads(lambda solver, item: item, items(), 2, 2)) as found:
+        assert [next(found) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert len(drawn) == 2 * ITEMS_AHEAD + 4
+
+
+def test_a_fault_reaches_who_asks():
+    def solve(solver, item):
+        if item == 3:
+            raise ValueError("item 3")
+        return item
+
+    found = solve_in_threads(solve, range(10), 2, 2)
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="item 3"):
+        next(found)

@@ -1,0 +1,177 @@
+"""Matches with UCI engines: good ones, and those that crash, hang, cheat, are late or will not end."""
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from alphazero.base.errors import ConfigError, PlayerError
+from alphazero.play.matches import engines as engine_process
+from alphazero.play.matches.conduct import Conditions, Conductor
+from alphazero.play.matches.engines import EngineRoom
+from alphazero.play.matches.game import Adjudication, DrawRule, Ending, games_of
+from alphazero.play.matches.limits import Limit, TimeControl
+from alphazero.play.matches.openings import random_openings
+from alphazero.play.matches.players import Engine, InProcess, random_player, without_values
+from tests.support.paths import SUPPORT
+
+FAKE = SUPPORT / "evaluation" / "fake_engine.py"
+NODES = Limit(nodes=10)
+SHORT = Adjudication(max_plies=12)
+
+
+def fake(name: str = "fake", *flags: str, limit: Limit = NODES, **options: str) -> Engine:
+    return Engine(name, (sys.executable, str(FAKE), *flags), limit, options=options)
+
+
+def other(name: str = "random") -> InProcess:
+    return InProcess(name, without_values(random_player(1)), random_share=1.0)
+
+
+def play(players, games: int = 4, *, rules=SHORT, concurrency: int = 2, timeout_s: float = 60.0):
+    """The finished games, by number, and the lines told."""
+    found, lines = [], []
+    conditions = Conditions("chess", rules, concurrency=concurrency, engine_timeout_s=timeout_s)
+    with EngineRoom() as room:
+        for player in players:
+            if isinstance(player, Engine):
+                room.check(player)
+        conductor = Conductor(
+            players,
+            conditions,
+            engines=room,
+            on_game=lambda game: found.append(game) or True,
+            say=lines.append,
+        )
+        conductor.play(games_of([(0, 1)], random_openings("chess", games // 2, 2, 1)))
+    return sorted(found, key=lambda game: game.pairing.number), lines
+
+
+def moves_of(games) -> list[list[str]]:
+    return [[decision.move for decision in game.decisions] for game in games]
+
+
+def test_engines_play_the_same_games_whatever_the_concurrency() -> None:
+    players = [fake("one"), fake("two", Seed="7")]
+    found, lines = play(players, concurrency=3)
+    assert [game.ending for game in found] == [Ending.ADJUDICATION] * 4 and not lines
+    assert found[0].reason == "Draw by adjudication: 12 plies"
+    decision = found[0].decisions[0]
+    assert decision.score is not None and decision.depth == 3 and decision.nodes == 77
+    assert 0 < decision.time_s < 1
+    assert moves_of(found) == moves_of(play(players, concurrency=1)[0])
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending", "told"),
+    [
+        ("crash", Ending.ABANDONED, r"bad disconnects \(segmentation fault, or so\); the game is lost"),
+        ("hang", Ending.ABANDONED, r"bad falls silent for 0\.3 s; the game is lost"),
+        ("illegal", Ending.ILLEGAL, r"bad makes an illegal move \(.*e1e8.*\); the game is lost"),
+        ("none", Ending.ILLEGAL, r"bad makes no move; the game is lost"),
+    ],
+)
+def test_an_engine_that_fails_loses_the_game_and_the_match_goes_on(mode, ending, told) -> None:
+    # Each process fails at its fourth move: there is a new one for the next game.
+    bad = fake("bad", "--mode", mode, "--from-move", "4")
+    found, lines = play([bad, fake("good")], concurrency=1, timeout_s=0.3)
+    assert [game.ending for game in found] == [ending] * 4 and len(lines) == 4
+    assert [game.points for game in found] == [0.0, 1.0, 0.0, 1.0]
+    assert re.fullmatch(rf"game 1: {told}", lines[0])
+    assert found[1].reason.startswith("Black ")
+    assert all(len(game.decisions) > 4 for game in found)
+
+
+def test_three_failures_in_a_row_end_the_match() -> None:
+    with pytest.raises(PlayerError, match=r"player 'bad' failed in 3 games in a row, .* disconnects"):
+        play([other(), fake("bad", "--mode", "crash")], games=8)
+
+
+def test_an_engine_on_a_clock_loses_on_time() -> None:
+    slow = fake("slow", "--mode", "slow", limit=Limit(control=TimeControl(0.3), margin_s=0.0))
+    found, lines = play([slow, other()], games=2)
+    assert [game.ending for game in found] == [Ending.TIME] * 2
+    assert re.fullmatch(r"game 1: slow loses on time \(\d+ms overrun\)", lines[0])
+    patient = fake("patient", "--mode", "slow", "--from-move", "2", limit=Limit(move_time_s=5.0))
+    assert [
+        game.ending for game in play([patient, other()], games=2, rules=Adjudication(max_plies=8))[0]
+    ] == [Ending.ADJUDICATION] * 2
+
+
+def test_an_engine_that_never_answers_on_a_clock_loses_on_time(monkeypatch) -> None:
+    monkeypatch.setattr("alphazero.play.matches.conduct.LATE_S", 0.1)
+    hung = fake("hung", "--mode", "hang", limit=Limit(control=TimeControl(0.2)))
+    found, lines = play([hung, other()], games=2)
+    assert [game.ending for game in found] == [Ending.TIME] * 2
+    assert lines[0] == "game 1: hung loses on time, without an answer; the game is lost"
+
+
+def test_scores_of_engines_end_games_by_the_rules() -> None:
+    rules = Adjudication(draw=DrawRule(0, 2, 10), max_plies=60)
+    found, _ = play([fake("one"), fake("two")], games=2, rules=rules)
+    assert [game.reason for game in found] == ["Draw by adjudication"] * 2
+    assert all(game.points == 0.5 and len(game.decisions) < 50 for game in found)
+
+
+def alive(file: Path) -> list[int]:
+    return [pid for pid in map(int, file.read_text().split()) if psutil.pid_exists(pid)]
+
+
+def test_no_engine_outlives_the_match_not_even_one_that_ignores_quit(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(engine_process, "QUIT_TIMEOUT_S", 0.2)
+    pids = tmp_path / "pids"
+    play([fake("deaf", "--mode", "deaf", "--pid-file", str(pids)), other()], games=2)
+    assert len(pids.read_text().split()) == 2 and not alive(pids)
+
+
+def test_engines_die_with_a_match_that_is_killed(tmp_path) -> None:
+    """Nothing but the system can do that: SIGKILL leaves the match no time."""
+    pids = tmp_path / "pids"
+    program = (
+        "import sys, time\n"
+        "from tests.play.matches.test_engines import *\n"
+        "room = EngineRoom().__enter__()\n"
+        f"room.check(fake('deaf', '--mode', 'deaf', '--pid-file', {str(pids)!r}))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    match = psutil.Popen([sys.executable, "-c", program], stdout=-1, cwd=SUPPORT.parents[1])
+    assert match.stdout.readline() == b"ready\n" and len(alive(pids)) == 1
+    match.kill()
+    match.wait()
+    deadline = time.monotonic() + 10
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(pids)
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        (Engine("x", ("no-such-program",), NODES), "player 'x': 'no-such-program': expected a program"),
+        (fake("x", "--mode", "mute"), r"player 'x': .*no licence found.*expected an engine that speaks UCI"),
+        (fake("x", Sead="1"), "player 'x', option.Sead: no such option; did you mean Seed"),
+        (fake("x", Seed="many"), "player 'x', option.Seed='many': expected integer"),
+        (fake("x", Seed="1000"), "player 'x', option.Seed='1000': .*999"),
+        (Engine("x", ("sleep", "30"), NODES), r"player 'x': no uciok and readyok within 0\.2 s"),
+    ],
+)
+def test_an_engine_that_does_not_start_is_one_line_before_the_first_game(engine, told, monkeypatch) -> None:
+    if engine.command[0] == "sleep":
+        monkeypatch.setattr(engine_process, "START_TIMEOUT_S", 0.2)
+    with EngineRoom() as room, pytest.raises(ConfigError, match=told) as caught:
+        room.check(engine)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_engine_has_a_session_of_its_own(tmp_path) -> None:
+    """Ctrl-C in a terminal goes to all of its processes; engines are to be ended by the match."""
+    pids = tmp_path / "pids"
+    with EngineRoom() as room:
+        room.check(fake("fake", "--pid-file", str(pids)))
+        (pid,) = alive(pids)
+        assert os.getsid(pid) == pid != os.getsid(0)

@@ -1,0 +1,59 @@
+"""Ten thousand moves a lane need no more memory than the first thousand.
+
+The bound is on a line fitted to the resident memory after each stretch of moves.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alphazero import _core
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import new_lane
+from alphazero.search.batched import run_pool
+from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluation
+
+LANES, STRETCH, STRETCHES, WARM_UP = 8, 100, 100, 20
+BYTES_A_MOVE = 8.0  # a game that is kept costs some 100 a move
+
+
+class UniformEvaluator:
+    """Every move alike, every position even."""
+
+    batch_size = LANES
+    batches_ahead = 2
+
+    def submit(self, packed, legal_index, legal_offset) -> MadeUpEvaluation:
+        return MadeUpEvaluation(
+            np.zeros(len(legal_index), np.float32), np.full((len(packed), 3), 1 / 3, np.float32)
+        )
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("pool_class", "algorithm"),
+    [(_core.ChessSelfPlay, "puct"), (_core.ChessSelfPlay, "gumbel"), (_core.Connect4SelfPlay, "puct")],
+)
+def test_memory_does_not_grow_over_ten_thousand_moves(pool_class, algorithm: str) -> None:
+    search = SearchConfig(algorithm=algorithm, simulations=32)
+    settings = self_play_settings(search, SelfPlayConfig(max_plies=200), seed=7)
+    pool = pool_class(settings, LANES // 2, 2, 1)
+    for lane in range(LANES):
+        pool.add_lane(new_lane(lane))
+    evaluator, memory = UniformEvaluator(), []
+    for _ in range(STRETCHES):
+        pool.begin(STRETCH)
+        assert run_pool(pool, evaluator, lambda size: True)
+        assert pool.moves == LANES * STRETCH
+        pool.take_finished()
+        memory.append(resident_bytes())
+    moves = LANES * STRETCH * np.arange(STRETCHES)
+    slope = float(np.polyfit(moves[WARM_UP:], memory[WARM_UP:], 1)[0])
+    print(f"{slope:.2f} bytes a move, {memory[0]:,} to {memory[-1]:,}")
+    assert slope < BYTES_A_MOVE

@@ -1,0 +1,102 @@
+"""The engine as a process: `alphazero uci` with a network of one block, driven by another program."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import chess
+import chess.engine
+import pytest
+import torch
+
+from alphazero.base.errors import WeightsError
+from alphazero.cli.main import main
+from alphazero.cli.playing.uci import only_run
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import save_weights
+from alphazero.settings.sections import NetworkConfig
+from tests.support.paths import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "a net.pt"
+    save_weights(path, AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess")), {})
+    return path
+
+
+@pytest.fixture(scope="module")
+def command(weights: Path) -> list[str]:
+    return [sys.executable, "-m", "alphazero", "uci", "--weights", str(weights), "--device", "cpu"]
+
+
+def test_python_chess_plays_two_games_with_it(command: list[str]) -> None:
+    with chess.engine.SimpleEngine.popen_uci(command, cwd=REPOSITORY, timeout=60) as engine:
+        assert engine.id["name"].startswith("alphazero ")
+        engine.configure({"Hash": 16, "Threads": 1, "Move Overhead": 5})
+        for limit in (chess.engine.Limit(nodes=20), chess.engine.Limit(white_clock=1, black_clock=1)):
+            board = chess.Board()
+            while not board.is_game_over() and board.ply() < 30:
+                played = engine.play(board, limit, info=chess.engine.INFO_SCORE | chess.engine.INFO_PV)
+                assert played.move in board.legal_moves and played.info["pv"][0] == played.move
+                board.push(played.move)
+        board = chess.Board("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1")
+        lines = engine.analyse(board, chess.engine.Limit(nodes=200), multipv=2)
+        assert lines[0]["score"].white() == chess.engine.Mate(1)
+        fischer = chess.Board.from_chess960_pos(5)
+        assert engine.play(fischer, chess.engine.Limit(nodes=10)).move in fischer.legal_moves
+
+
+def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: list[str]) -> None:
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("uci\n")
+    process.stdin.flush()
+    while process.stdout.readline() != "uciok\n":
+        pass
+    answered = time.monotonic() - began
+    process.stdin.write("isready\ngo infinite\n")
+    process.stdin.flush()
+    while process.stdout.readline() != "readyok\n":
+        pass
+    assert answered < time.monotonic() - began
+    process.stdin.close()
+    process.wait(10)
+    assert process.returncode == 0
+
+
+def test_no_network_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ALPHAZERO_WEIGHTS", raising=False)
+    assert main(["uci"]) == 2
+    assert "expected --weights W, $ALPHAZERO_WEIGHTS, or exactly one run in runs/" in capsys.readouterr().err
+
+
+def test_a_network_that_is_not_there_ends_the_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "alphazero", "uci", "--weights", str(tmp_path / "none.pt")]
+    read, write = os.pipe()  # an input that stays open
+    try:
+        done = subprocess.run(command, stdin=read, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
+    finally:
+        os.close(read)
+        os.close(write)
+    assert done.returncode == 2
+    assert "none.pt: no such file" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_only_run_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "one" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    assert only_run(tmp_path) == str(tmp_path / "one")
+    (tmp_path / "two" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(WeightsError, match=r"of runs there are: .*one, .*two"):
+        only_run(tmp_path)

@@ -1,0 +1,108 @@
+"""Who wins: a flag, ds_config.json, a preset; and what the banner says of it."""
+
+import pytest
+
+from alphazero.base.errors import ConfigError
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from alphazero.settings.load import decided, merge, places
+from alphazero.settings.sections import load_config
+from tests.support.paths import REPOSITORY
+
+
+def test_it_beats_the_defaults(write):
+    settings = read_deepspeed_settings(
+        write({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "gradient_clipping": 1.5})
+    )
+    config = merge(load_config("", {}), settings)
+    assert (config.training.zero_stage, config.training.precision) == (2, "bf16")
+    assert config.optimizer.clip_gradients == 1.5
+
+
+@pytest.mark.parametrize("preset", ["chess_cpu", str(REPOSITORY / "configs" / "chess_cpu.toml")])
+def test_it_beats_a_preset_by_name_or_path(write, preset):
+    settings = read_deepspeed_settings(write({"train_batch_size": 64, "steps_per_print": 3}))
+    config = merge(load_config(preset, {}), settings)
+    assert (config.training.batch_size, config.training.log_interval) == (64, 3)
+    assert config.set_by_json == {"batch_size", "log_interval"}
+
+
+def test_a_flag_beats_it_and_the_banner_says_so(write):
+    settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}, "steps_per_print": 3}))
+    config = merge(load_config("", {"zero_stage": "1"}), settings)
+    assert config.training.zero_stage == 1
+    first, second = decided(config, settings)
+    assert first.endswith("ds.json: log_interval 3")
+    assert second.endswith("ds.json: not taken: zero_optimization.stage 2 (--zero-stage 1)")
+
+
+def test_a_toml_file_that_contradicts_it_is_an_error(write, tmp_path):
+    toml = tmp_path / "mine.toml"
+    toml.write_text("[training]\nzero_stage = 1\n[optimizer]\nweight_decay = 0.5\n")
+    settings = read_deepspeed_settings(write({"zero_optimization": {"stage": 2}}))
+    with pytest.raises(
+        ConfigError, match=r"ds\.json: zero_stage = 2 contradicts zero_stage = 1 of mine\.toml"
+    ):
+        merge(load_config(str(toml), {}), settings)
+    silent = read_deepspeed_settings(write({"optimizer": {"type": "Adam"}}))
+    # A default of DeepSpeed's that nobody wrote contradicts nothing.
+    assert merge(load_config(str(toml), {}), silent).optimizer.weight_decay == 0.5
+
+
+def test_a_precision_switched_off_contradicts_a_toml_file_that_asks_for_it(write, tmp_path):
+    toml = tmp_path / "mine.toml"
+    toml.write_text('[training]\nprecision = "bf16"\n')
+    off = read_deepspeed_settings(write({"bf16": {"enabled": False}}))
+    with pytest.raises(ConfigError, match=r"bf16.enabled = false contradicts precision = 'bf16' of mine"):
+        merge(load_config(str(toml), {}), off)
+    other = read_deepspeed_settings(write({"fp16": {"enabled": False}}))
+    assert merge(load_config(str(toml), {}), other).training.precision == "bf16"
+    assert merge(load_config(str(toml), {"precision": "bf16"}), off).training.precision == "bf16"
+
+
+def test_a_flag_that_names_another_optimizer_leaves_the_block_behind(write):
+    block = {"type": "Adam", "params": {"lr": 0.5, "weight_decay": 0.25}}
+    settings = read_deepspeed_settings(write({"optimizer": block, "gradient_clipping": 2}))
+    config = merge(load_config("", {"optimizer": "sgd"}), settings)
+    assert (config.optimizer.learning_rate, config.optimizer.weight_decay) == (0.001, 1e-4)
+    assert config.optimizer.clip_gradients == 2
+    assert "optimizer.params.lr 0.5 (--optimizer sgd)" in decided(config, settings)[1]
+
+
+def test_a_flag_that_names_another_schedule_leaves_the_rate_of_the_optimizer(write):
+    scheduler = {"type": "WarmupLR", "params": {"warmup_max_lr": 0.2, "warmup_num_steps": 9}}
+    table = {"optimizer": {"type": "Adam", "params": {"lr": 0.5}}, "scheduler": scheduler}
+    settings = read_deepspeed_settings(write(table))
+    assert merge(load_config("", {}), settings).optimizer.learning_rate == 0.2
+    config = merge(load_config("", {"lr_schedule": "constant"}), settings)
+    assert (config.optimizer.learning_rate, config.optimizer.warmup_steps) == (0.5, 100)
+    assert merge(load_config("", {"learning_rate": "7"}), settings).optimizer.learning_rate == 7
+
+
+def test_what_a_flag_makes_impossible_is_said_before_deepspeed_fails(write):
+    settings = read_deepspeed_settings(write({"prescale_gradients": True}))
+    with pytest.raises(ConfigError, match="at ZeRO stage 2"):
+        merge(load_config("", {"zero_stage": "2"}), settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "stage", "wanted"),
+    [("overlap_comm", True, "1", "2 and 3"), ("stage3_max_live_parameters", 10**6, "2", "3")],
+)
+def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
+    write, key, value, stage, wanted
+):
+    settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
+    config = merge(load_config("", {"zero_stage": stage}), settings)
+    (line,) = decided(config, settings)
+    assert line.endswith(f"ds.json: ignored: zero_optimization.{key} (it is for stage {wanted})")
+
+
+def test_a_rate_of_the_file_is_not_scaled_by_a_preset(write, tmp_path):
+    settings = read_deepspeed_settings(write({"optimizer": {"type": "Adam", "params": {"lr": 0.5}}}))
+    assert merge(load_config("", {}), settings).optimizer.lr_scaling == "none"
+    assert merge(load_config("", {"lr_scaling": "sqrt"}), settings).optimizer.lr_scaling == "sqrt"
+
+
+def test_the_place_of_each_setting_is_known(write):
+    settings = read_deepspeed_settings(write('{\n"train_batch_size": 8}'))
+    assert places(settings)["batch_size"].endswith("ds.json:2")

@@ -1,0 +1,308 @@
+"""What ds_config.json may say: honoured, passed on, ignored with a word, or refused by name."""
+
+import pytest
+
+from alphazero.base.errors import ConfigError
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from tests.support.paths import REPOSITORY
+
+ADAM = {"type": "Adam", "params": {"lr": 0.001}}
+CYCLE = {"cycle_min_lr": 0.001, "cycle_max_lr": 0.01}
+
+
+def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
+    settings = read_deepspeed_settings(REPOSITORY / "ds_config.json")
+    assert settings.said == () and settings.ignored_line(0) == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"train_batch_size": 0}, "train_batch_size = 0: expected a whole number of at least 1|from 1 to"),
+        ({"train_batch_size": "64"}, 'train_batch_size = "64": expected a whole number'),
+        ({"zero_optimisation": {}}, "no such key; expected zero_optimization$"),
+        ({"zero_optimizatio\n": {}}, r"zero_optimizatio\\n = .*: no such key; expected zero_optimization$"),
+        ({"fp16.enabled": True}, "fp16.enabled = true: no such key"),
+        (
+            '{"compression_training": ' + '{"a": ' * 900 + '{"enabled": true}' + "}" * 901,
+            "trains another network|nested too deeply",
+        ),
+        ({"zero": 1}, "no such key; expected one of train_batch_size, train_micro_batch_size_per_gpu"),
+        ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage = 4: expected 0, 1, 2 or 3"),
+        ({"zero_optimization": {"stage": True}}, "expected 0, 1, 2 or 3"),
+        ({"zero_optimization": {"stage": 1.5}}, "expected 0, 1, 2 or 3"),
+        ({"zero_optimization": 3}, "expected an object"),
+        ({"zero_optimization": True}, "an old form; expected an object"),
+        ({"zero_optimization": {"overlap": True}}, "zero_optimization.overlap = true: no such key"),
+        ({"zero_optimization": {"overlap_com": True}}, "no such key; expected overlap_comm$"),
+        ({"zero_optimization": {"reduce_bucket_size": 0}}, "a whole number of at least 1"),
+        ({"zero_optimization": {"reduce_bucket_size": True}}, "whole number of at least 1"),
+        ({"zero_optimization": {"reduce_bucket_size": 1.5}}, "whole number of at least 1"),
+        ({"zero_optimization": {"reduce_bucket_size": "5e8"}}, "whole number of at least 1"),
+        ({"zero_optimization": {"reduce_scatter": 1}}, "true or false"),
+        (
+            {"zero_optimization": {"offload_optimizer": {"device": "nvme"}}},
+            "expected cpu or none: NVMe needs",
+        ),
+        ({"zero_optimization": {"offload_param": {"device": "nvme"}}}, 'offload_param.device = "nvme"'),
+        ({"zero_optimization": {"cpu_offload": True}}, "an old name; expected offload_optimizer"),
+        ({"zero_optimization": {"zero_quantized_gradients": True}}, "ZeRO\\+\\+"),
+        ({"zero_optimization": {"zenflow": {"topk_ratio": 0.1}}}, "zenflow = .*gradients of earlier steps"),
+        (
+            {"zero_optimization": {"stage": 2, "overlap_comm": True, "contiguous_gradients": False}},
+            "overlap_comm = true: expected contiguous_gradients true",
+        ),
+        (
+            {"zero_optimization": {"stage": 2}, "gradient_predivide_factor": 2.0},
+            "gradient_predivide_factor = 2.0: remove it, or zero_optimization.reduce_scatter false",
+        ),
+        (
+            {"zero_optimization": {"stage": 3}, "prescale_gradients": True},
+            "reduce_scatter false, at ZeRO stage 3",
+        ),
+        ({"prescale_gradients": True, "gradient_predivide_factor": 2.0}, "by nothing else"),
+        ({"gradient_predivide_factor": 0}, "a number above 0"),
+        ({"gradient_allreduce_op": "sum"}, "depend on the number of ranks"),
+        ({"wall_clock_breakdown": 1}, "wall_clock_breakdown = 1: expected true or false"),
+        ({"flops_profiler": {"enable": True}}, "flops_profiler.enable = true: no such key; expected enabled"),
+        ({"elasticity": {"enabled": True}}, "it would choose the batch"),
+        ({"communication_data_type": "int8"}, "expected one of fp32, bf16, fp16"),
+        ({"fp16": {"enabled": True}, "bf16": {"enabled": True}}, "bf16.enabled = true: fp16 is enabled too"),
+        ({"fp16": {"enabled": True, "loss_scale": 2.0**25}}, "expected 0, the dynamic scale, or a fixed one"),
+        ({"fp16": {"enabled": True, "loss_scale": False}}, "expected 0, the dynamic scale, or a fixed one"),
+        ({"fp16": {"enabled": True, "hysteresis": 0}}, "hysteresis = 0: expected a whole number"),
+        ({"fp16": {"enabled": True, "initial_scale_power": 25}}, "whole number from 0 to 24"),
+        ({"torch_autocast": {"enabled": True, "dtype": "int8"}}, "bfloat16 or float16"),
+        ({"optimizer": {}}, "optimizer = {}: has no type; expected one"),
+        ({"optimizer": {"type": "Lamb"}}, 'optimizer.type = "Lamb": expected one of Adam, AdamW, SGD'),
+        ({"optimizer": {"type": "OneBitAdam"}}, "expected one of Adam, AdamW, SGD"),
+        ({"optimizer": {"type": "Adam", "params": {"amsgrad": True}}}, "remove it: DeepSpeed's own Adam"),
+        ({"optimizer": {"type": "SGD", "params": {"dampening": 0.1}}}, "remove it: momentum is not dampened"),
+        (
+            {"optimizer": {"type": "Adam", "params": {"momentum": 0.9}}},
+            "no such key of Adam; expected one of lr",
+        ),
+        ({"optimizer": {"type": "SGD", "params": {"betas": [0.9, 0.99]}}}, "no such key of SGD"),
+        ({"optimizer": {"type": "Adam", "params": {"weight_deacy": 0}}}, "expected weight_decay$"),
+        (
+            {"optimizer": {"type": "Adam", "params": {"betas": [0.9]}}},
+            "a list of two of these: a number from 0",
+        ),
+        (
+            {"optimizer": {"type": "Adam", "params": {"lr": [1]}}},
+            "optimizer.params.lr = .*expected a number from",
+        ),
+        ({"scheduler": {"type": "LRRangeTest"}}, "expected one of WarmupLR, WarmupDecayLR, WarmupCosineLR"),
+        ({"scheduler": {"type": "WarmupDecayLR", "params": {}}}, "scheduler.params.* has no total_num_steps"),
+        ({"scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 9}}}, "no such key of WarmupLR"),
+        ({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}}, "from 1 to 1000000000"),
+        ({"scheduler": {"type": "OneCycle", "params": CYCLE}}, "cycle_momentum = null: expected false"),
+        (
+            {"scheduler": {"type": "OneCycle", "params": {**CYCLE, "cycle_first_stair_count": 3}}},
+            "cycle_first_stair_count = 3: remove it",
+        ),
+        ({"compression_training": {"a": {"shared_parameters": {"enabled": True}}}}, "trains another network"),
+        ({"data_efficiency": {"enabled": True}}, "data_efficiency = .*: remove it: the order of the data"),
+        ({"progressive_layer_drop": {"enabled": True}}, "trains another network"),
+        ({"tensor_parallel": {"autotp_size": 4}}, "fits one device"),
+        ({"sequence_parallel_size": 2}, "sequence_parallel_size = 2: remove it"),
+        (
+            '{"bf16": {"enabled": true},\n "fp16": {\n"enabled":\nfalse,\n "bf16": 1,\n "bf16": 2}}',
+            r"ds\.json:6: fp16\.bf16: a second time, first on line 5",
+        ),
+        ('{"gradient_clipping":\n NaN}', r"ds\.json:2: NaN: expected a finite number"),
+        ('{"comment NaN": 0, "gradient_clipping":\n -Infinity}', r"ds\.json:2: -Infinity: expected a finite"),
+        ('{"gradient_clipping": 1e999}', "1e999: expected a finite number"),
+        ({"gradient_clipping": 10**400}, "expected a number of at least 0"),
+        ({"gradient_predivide_factor": 10**400}, "expected a number above 0"),
+        ({"zero_optimization": {"stage": 1, "reduce_bucket_size": 10**400}}, "expected a whole number"),
+        ('{"gradient_clipping": ' + "9" * 5000 + "}", "holds a number of thousands of digits"),
+        ('{"' + "k" * 100_000 + '": 1}', "no such key"),
+        ('{"gradient_clipping": 1' + " " * 300_000 + "}", "over 262,144 bytes"),
+        ('{\n\n"gradient_clipping": -1}', r"ds\.json:3: gradient_clipping = -1: .*at least 0"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "expected an object"),
+        ("{,}", r"ds\.json:1: .*expected JSON"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(write, table, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_deepspeed_settings(write(table))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"activation_checkpointing": {"cpu_checkpointing": True}}, "activation_checkpointing (no layer is"),
+        (
+            {"zero_optimization": {"round_robin_gradients": True}},
+            "zero_optimization.round_robin_gradients (an",
+        ),
+        ({"zero_optimization": {"mics_shard_size": 2}}, "mics_shard_size (where things are kept"),
+        (
+            {"zero_optimization": {"gather_16bit_weights_on_model_save": True}},
+            "(checkpoints are this program's",
+        ),
+        ({"zero_optimization": {"stage": 0, "overlap_comm": True}}, "overlap_comm (it is for stage 2 and 3)"),
+        ({"fp16": {"initial_scale_power": 12}}, "fp16.initial_scale_power (fp16.enabled is absent, which is"),
+        ({"autotuning": {"enabled": True}}, "autotuning (--micro-batch-size auto finds what fits)"),
+        ({"tensorboard": {"enabled": True, "job_name": "x"}}, "tensorboard.job_name (everything of a run"),
+        ({"csv_monitor": {"enabled": True}}, "csv_monitor (metrics.jsonl"),
+        ({"bf16": {"enabled": True, "bf16_optimizer_states": True}}, "bf16.bf16_optimizer_states (weights,"),
+    ],
+)
+def test_what_is_harmless_is_one_line(write, table, told):
+    line = read_deepspeed_settings(write(table)).ignored_line(0)
+    assert "ds.json: ignored: " in line and told in line and "\n" not in line
+
+
+def test_auto_and_switched_off_blocks_say_nothing(write):
+    table = {
+        "train_batch_size": "auto",
+        "fp16": {"enabled": False, "loss_scale": 0, "hysteresis": 2},
+        "flops_profiler": {"enabled": False, "profile_step": 1},
+        "sparse_gradients": False,
+        "compression_training": {
+            "a": {"shared_parameters": {"enabled": False}, "different_groups": {"b": 1}}
+        },
+        "sequence_parallel_size": 1,
+        "zero_allow_untested_optimizer": True,
+        "zero_optimization": {"offload_optimizer": {"device": "none"}, "reduce_bucket_size": "auto"},
+    }
+    settings = read_deepspeed_settings(write(table))
+    assert (settings.said, settings.zero_options, settings.passed_on) == ((), {}, {})
+    assert settings.ignored_line(0) == ""
+    assert settings.precisions_off == {"fp16"}
+
+
+def test_a_block_that_says_auto_says_nothing(write):
+    settings = read_deepspeed_settings(write({"optimizer": "auto", "zero_optimization": "auto"}))
+    assert settings.said == ()
+
+
+def test_the_same_key_in_two_objects_is_not_twice_the_same(write):
+    profiler = '{"a": [{"b": 1}, {"b": 1}], "enabled": false}'
+    text = '{"fp16": {"enabled": true}, "bf16": {"enabled": false}, "csv_monitor": ' + profiler + "}"
+    assert read_deepspeed_settings(write(text)).value_of("training.precision") == "fp16"
+
+
+def test_a_size_may_be_written_as_deepspeed_documents_it(write):
+    options = read_deepspeed_settings(
+        write('{"zero_optimization": {"reduce_bucket_size": 5e8, "prefetch_bucket_size": 1e6}}')
+    ).zero_options
+    assert options == {"reduce_bucket_size": 500_000_000, "stage3_prefetch_bucket_size": 1_000_000}
+    assert all(type(value) is int for value in options.values())
+
+
+@pytest.mark.parametrize(
+    ("block", "precision"),
+    [
+        ({"fp16": {"enabled": True}}, "fp16"),
+        ({"bf16": {"enabled": True}}, "bf16"),
+        ({"bfloat16": {"enabled": True}}, "bf16"),
+        ({"torch_autocast": {"enabled": True}}, "bf16"),
+        ({"torch_autocast": {"enabled": True, "dtype": "float16"}}, "fp16"),
+        ({"torch_autocast": {"enabled": True, "dtype": "torch.bfloat16"}, "bf16": {"enabled": True}}, "bf16"),
+        ({"torch_autocast": {"enabled": False}, "bf16": {"enabled": False}}, None),
+        ({}, None),
+    ],
+)
+def test_precision_is_what_its_block_says(write, block, precision):
+    assert read_deepspeed_settings(write(block)).value_of("training.precision") == precision
+
+
+def said(settings):
+    return {one.target: one.value for one in settings.said}
+
+
+def test_the_loss_scale_of_fp16_is_translated(write):
+    block = {"enabled": True, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500}
+    assert said(read_deepspeed_settings(write({"fp16": block}))) == {
+        "training.precision": "fp16",
+        "training.fixed_loss_scale": 0.0,
+        "training.loss_scale": 4096.0,
+        "training.loss_scale_window": 500,
+        "training.loss_scale_hysteresis": 2,  # DeepSpeed's own where the block is silent
+    }
+
+
+def test_options_of_fp16_count_where_another_decides_whether_it_is_on(write):
+    settings = read_deepspeed_settings(write({"fp16": {"enabled": "auto", "initial_scale_power": 10}}))
+    assert settings.value_of("training.precision") is None
+    assert settings.value_of("training.loss_scale") == 1024
+
+
+def test_an_optimizer_is_translated_with_deepspeeds_defaults_but_for_the_rate(write):
+    adam = {"type": "Adam", "params": {"betas": [0.8, 0.99], "eps": "auto"}}
+    assert said(read_deepspeed_settings(write({"optimizer": adam}))) == {
+        "optimizer.optimizer": "adamw",
+        "optimizer.weight_decay": 0.0,
+        "optimizer.adam_beta1": 0.8,
+        "optimizer.adam_beta2": 0.99,
+        "optimizer.adam_bias_correction": True,
+    }
+    plain = {"type": "sgd"}
+    assert said(read_deepspeed_settings(write({"optimizer": plain}))) == {
+        "optimizer.optimizer": "sgd",
+        "optimizer.weight_decay": 0.0,
+        "optimizer.momentum": 0.0,
+        "optimizer.nesterov": False,
+    }
+    coupled = {"type": "Adam", "params": {"adam_w_mode": False, "lr": 0.1, "weight_decay": 0.5}}
+    found = said(read_deepspeed_settings(write({"optimizer": coupled})))
+    assert (found["optimizer.optimizer"], found["optimizer.weight_decay"]) == ("adam", 0.5)
+    decoupled = {"type": "AdamW", "params": {"adam_w_mode": False}}
+    assert said(read_deepspeed_settings(write({"optimizer": decoupled})))["optimizer.optimizer"] == "adamw"
+
+
+def test_a_scheduler_is_translated_and_its_peak_beats_the_optimizers_rate(write):
+    scheduler = {"type": "WarmupDecayLR", "params": {"total_num_steps": 5e3, "warmup_max_lr": 0.02}}
+    found = said(read_deepspeed_settings(write({"optimizer": ADAM, "scheduler": scheduler})))
+    assert {
+        name: found[f"optimizer.{name}"] for name in ("lr_schedule", "learning_rate", "lr_total_steps")
+    } == {
+        "lr_schedule": "warmup_decay_lr",
+        "learning_rate": 0.02,
+        "lr_total_steps": 5000,
+    }
+    assert (found["optimizer.warmup_steps"], found["optimizer.warmup_type"]) == (1000, "log")
+    auto = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_max_lr": "auto"}}
+    found = said(read_deepspeed_settings(write({"optimizer": ADAM, "scheduler": auto})))
+    assert found["optimizer.learning_rate"] == 0.001 and "optimizer.lr_total_steps" not in found
+
+
+def test_a_cycle_is_taken_where_the_momentum_stays(write):
+    steady = {"type": "OneCycle", "params": {**CYCLE, "cycle_momentum": False}}
+    assert said(read_deepspeed_settings(write({"scheduler": steady})))["optimizer.learning_rate"] == 0.01
+    with_sgd = {"optimizer": {"type": "SGD"}, "scheduler": {"type": "OneCycle", "params": CYCLE}}
+    assert said(read_deepspeed_settings(write(with_sgd)))["optimizer.lr_schedule"] == "one_cycle"
+
+
+def test_figures_and_batch_are_translated(write):
+    table = {
+        "steps_per_print": 7,
+        "tensorboard": {"enabled": False},
+        "wandb": {"enabled": True, "project": "p", "team": "t", "group": "g"},
+        "train_batch_size": 64,
+        "train_micro_batch_size_per_gpu": 16,
+        "gradient_accumulation_steps": 4,
+    }
+    assert said(read_deepspeed_settings(write(table))) == {
+        "training.log_interval": 7,
+        "run.tensorboard": False,
+        "run.wandb": True,
+        "run.wandb_project": "p",
+        "run.wandb_team": "t",
+        "run.wandb_group": "g",
+        "training.batch_size": 64,
+        "training.micro_batch_size": 16,
+        "training.gradient_accumulation_steps": 4,
+    }
+
+
+def test_a_profile_is_passed_on_where_it_is_asked_for(write):
+    profile = {"enabled": True, "profile_step": 3, "output_file": "profile.txt"}
+    assert read_deepspeed_settings(write({"flops_profiler": profile})).passed_on == {
+        "flops_profiler": profile
+    }

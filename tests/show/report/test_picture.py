@@ -1,0 +1,85 @@
+"""A report as one picture: every panel that has figures, over the wall time of the run."""
+
+import numpy as np
+import pytest
+
+from alphazero.base.errors import DataError
+from alphazero.cli.main import main
+from alphazero.show.report.overview import Standing
+from alphazero.show.report.picture import draw
+from alphazero.show.report.report import Report, build
+from tests.support.report.made_up_runs import supervised_run, write_run
+
+LINES = [
+    {"kind": "speed", "step": 10, "samples_per_s": 100.0, "minutes": 1.0},
+    {"kind": "speed", "step": 30, "samples_per_s": 100.0, "minutes": 5.0},
+    {"kind": "step", "step": 10, "policy_loss": 2.0, "value_loss": 1.0},
+    {"kind": "step", "step": 20, "policy_loss": 1.5, "value_loss": 0.9},
+    {
+        "kind": "validation",
+        "step": 20,
+        "move_error": 0.375,
+        "move_error_end_easy": 0.25,
+        "move_error_begin_hard": 0.5,
+    },
+]
+ERRORS = "Moves that err against exact truth"
+
+
+def report_of(*paths) -> Report:
+    return build(paths, [Standing()] * len(paths))
+
+
+def test_a_panel_is_drawn_for_each_kind_of_figure_there_is(tmp_path) -> None:
+    write_run(tmp_path / "one", LINES, "connect4")
+    axes = {axis.get_title(): axis for axis in draw(report_of(tmp_path / "one")).axes}
+    assert list(axes) == ["Policy loss", "Value loss", ERRORS, "Training throughput"]
+    assert [line.get_ydata().tolist() for line in axes["Policy loss"].lines] == [[2.0, 1.5]]
+    errors = [line for line in axes[ERRORS].lines if line.get_linestyle() == "-"]
+    assert [line.get_label() for line in errors] == ["end-easy", "begin-hard"]
+    assert errors[0].get_xdata().tolist() == [3.0]
+    assert all(line.get_marker() == "." for line in errors)  # a single point is seen
+
+
+def test_several_runs_stand_side_by_side_under_their_names(tmp_path) -> None:
+    for name in ("one", "two"):
+        write_run(tmp_path / name, LINES, "connect4")
+    axes = {axis.get_title(): axis for axis in draw(report_of(tmp_path / "one", tmp_path / "two")).axes}
+    assert [line.get_label() for line in axes["Policy loss"].lines] == ["training, one", "training, two"]
+    # Errors by class would be six lines a run: of several runs the whole is drawn, each in its colour.
+    errors = [line for line in axes[ERRORS].lines if line.get_linestyle() == "-"]
+    assert [line.get_label() for line in errors] == ["all classes, one", "all classes, two"]
+    assert [line.get_ydata().tolist() for line in errors] == [[0.375], [0.375]]
+    assert len({line.get_color() for line in errors}) == 2
+
+
+def test_bars_of_several_runs_stand_around_their_category(tmp_path) -> None:
+    for name in ("one", "two", "three"):
+        supervised_run(tmp_path / name)
+    figure = draw(report_of(*(tmp_path / name for name in ("one", "two", "three"))))
+    axis = next(axis for axis in figure.axes if axis.get_title().endswith("by phase of the game"))
+    middles = sorted(bar.get_x() + bar.get_width() / 2 for bar in axis.patches)
+    num_categories = len(axis.get_xticklabels())
+    assert len(middles) == 3 * num_categories
+    assert np.reshape(middles, (num_categories, 3)).mean(1) == pytest.approx(axis.get_xticks())
+
+
+def test_a_run_without_figures_is_refused(tmp_path) -> None:
+    write_run(tmp_path / "empty", [])
+    with pytest.raises(DataError, match="no figures to draw yet"):
+        report_of(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_command_writes_the_picture(tmp_path, capsys, suffix, magic) -> None:
+    write_run(tmp_path / "one", LINES)
+    out = tmp_path / f"plot.{suffix}"
+    assert main(["report", str(tmp_path / "one"), "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(magic)
+    assert capsys.readouterr().out.strip() == str(out)
+
+
+def test_png_is_the_default_of_the_flag_and_draws_every_kind_of_panel(tmp_path, capsys) -> None:
+    supervised_run(tmp_path / "a $name$ of _signs")
+    assert main(["report", str(tmp_path / "a $name$ of _signs"), "--png"]) == 0
+    assert (tmp_path / "a $name$ of _signs" / "report.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,245 @@
+"""What a report says of real runs (tests/fixtures/v0) and of made-up ones, as data."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alphazero.cli.main import main
+from alphazero.data.store.store import GameStore
+from alphazero.games.registry import make_line
+from alphazero.show.report.games import BoardReader
+from alphazero.show.report.openings import opening_tree, search_values
+from alphazero.show.report.overview import Standing
+from alphazero.show.report.page import json_of, page_of
+from alphazero.show.report.report import Report, build
+from tests.support.paths import FIXTURES
+from tests.support.report.made_up_runs import record_of, step_line, supervised_run
+
+SELF_PLAY = FIXTURES / "v0" / "selfplay"
+
+
+def report_of(*paths: Path) -> Report:
+    return build(paths, [Standing("ended", 40)] * len(paths))
+
+
+@pytest.fixture(scope="module")
+def self_play() -> dict:
+    return report_of(SELF_PLAY).to_json()
+
+
+@pytest.fixture(scope="module")
+def supervised(tmp_path_factory) -> dict:
+    return report_of(supervised_run(tmp_path_factory.mktemp("runs") / "one").path).to_json()
+
+
+def test_the_newest_games_of_self_play_come_with_what_the_search_knew(self_play) -> None:
+    (run,) = self_play["runs"]
+    store = GameStore.open(SELF_PLAY / "games")
+    assert run["games_from"] == "search"
+    assert run["games"][0]["title"] == f"Self-play game {store.num_games:,}"
+    shard = store.shards[-1]
+    moves = shard.moves[shard.moves_offset[-2] : shard.moves_offset[-1]].tolist()
+    frames = run["games"][0]["frames"]
+    # A stone falls: in Connect Four the texts are columns from 1, and the squares lie below each other.
+    assert [frame["move"][0] for frame in frames[1:]] == [str(move + 1) for move in moves]
+    assert [frame["move"][2] % 7 for frame in frames[1:]] == moves
+    assert sum(cell != "." for cell in frames[-1]["cells"]) == len(moves)
+    q = shard.search.root_q[shard.search.ply_offset[-2] : shard.search.ply_offset[-1]]
+    seen = [(ply, frame) for ply, frame in enumerate(frames) if "value" in frame]
+    assert seen
+    for ply, frame in seen:
+        assert frame["value"] == pytest.approx(q[ply] * (-1) ** ply, abs=1e-4)
+        shares = [share for *_, share in frame["policy"]]
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) <= 1.001
+
+
+def test_openings_are_a_tree_of_counts_and_scores(self_play) -> None:
+    store = GameStore.open(SELF_PLAY / "games")
+    tree = opening_tree(store)
+    assert tree is not None
+    assert tree["games"] == store.num_games
+    firsts = np.concatenate([view.moves[view.moves_offset[:-1]] for view in store.shards])
+    results = np.concatenate([view.result for view in store.shards])
+    for node in tree["moves"]:
+        chosen = firsts == int(node["move"]) - 1
+        assert node["games"] == chosen.sum()
+        assert node["score"] == pytest.approx(((results[chosen] + 1) / 2).mean(), abs=1e-4)
+        assert sum(child["games"] for child in node["moves"]) <= node["games"]
+    assert self_play["runs"][0]["openings"] == tree
+    search = search_values(store)
+    assert search is not None
+    searched = sum(int((view.search.visits > 0).sum()) for view in store.shards)
+    assert sum(search.score.count) == sum(search.draw.count) == searched
+
+
+def test_an_old_run_says_why_panels_are_empty(self_play) -> None:
+    empty = {panel["name"]: panel["empty"] for panel in self_play["panels"] if not panel["marks"]}
+    assert {"calibration_error", "phases", "gpu_utilisation", "elo"} <= empty.keys()
+    assert all(empty.values())
+    assert "before validations recorded" in empty["phases"]
+    assert self_play["runs"][0]["no_wrong"]
+
+
+def test_a_supervised_run_has_what_its_validations_recorded(supervised) -> None:
+    (run,) = supervised["runs"]
+    panels = {panel["name"]: panel for panel in supervised["panels"]}
+    score, _ = panels["reliability"]["marks"]
+    assert score["predicted"] == [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
+    assert score["count"] == [10] * 10
+    assert score["label"].endswith("off by 2.5%")
+    assert panels["calibration_error"]["marks"][0]["step"] == [10, 20, 30, 40]
+    assert panels["phases"]["marks"][0]["categories"] == ["opening", "middlegame", "endgame"]
+    best = next(mark["best"] for mark in panels["policy_loss"]["marks"] if mark["label"] == "validation")
+    assert (best["step"], best["minutes"]) == (40, 4.0)
+    game = run["games"][0]
+    assert game["title"] == "Anna - Boris"
+    assert [frame["move"][0] for frame in game["frames"][1:]] == ["e4", "e5", "Nf3", "Nc6", "Bb5"]
+    # The value is White's: of Black's moves it changes its sign.
+    assert [frame.get("value") for frame in game["frames"]] == [0.0, -0.1, 0.2, -0.3, 0.4, None]
+    assert game["frames"][0]["policy"][0] == ["e4", 52, 36, 0.5]
+    first = run["wrong"][0]
+    assert (first["target"], first["policy"][0][0]) == (["a4", 48, 32, 0.004], "e4")
+
+
+def test_restarts_skipped_steps_and_alarms_are_events(tmp_path) -> None:
+    run = supervised_run(tmp_path / "one")
+    with run.metrics.open("a") as file:
+        file.write(json.dumps(step_line(43)) + "\n")
+        alarm = {"step": 43, "cause": "disk", "text": "full soon", "advice": "tidy up"}
+        file.write(json.dumps({"kind": "alarm", "time_s": 1.0, **alarm}) + "\n")
+    events = report_of(run.path).to_json()["runs"][0]["events"]
+    assert [(event["kind"], event["step"]) for event in events] == [
+        ("restart", 20),
+        ("skipped", 41),
+        ("alarm", 43),
+    ]
+    assert events[0]["minutes"] == 2.0
+    assert events[1]["text"] == "2 steps skipped: not finite"
+    assert (events[2]["text"], events[2]["advice"]) == ("disk: full soon", "tidy up")
+
+
+def test_several_runs_tell_the_settings_in_which_they_differ(tmp_path) -> None:
+    one, two = (supervised_run(tmp_path / place / "run") for place in ("a", "b"))
+    config = json.loads(two.config.read_text())
+    config["optimizer"]["learning_rate"] = 0.5
+    config["data"]["cache_dir"] = "elsewhere"
+    two.config.write_text(json.dumps(config))
+    report = report_of(one.path, two.path).to_json()
+    assert report["compared"] == [["optimizer.learning_rate", ["0.001", "0.5"]]]
+    assert report["runs"][1]["settings"] == [["optimizer.learning_rate", "0.5", "0.001"]]
+    # Two runs of one name are told apart by their paths.
+    assert [run["name"] for run in report["runs"]] == [str(one.path), str(two.path)]
+
+
+def test_damaged_files_beside_the_figures_cost_their_panels_only(tmp_path) -> None:
+    run = supervised_run(tmp_path / "one")
+    run.config.write_text("{")
+    (run.path / "validation.jsonl").write_text('{"version": 1}\n[]\nnonsense\n')
+    (run.path / "validation_games.json").write_text('{"games": [{"moves": 3}]}')
+    (run.path / "ratings.jsonl").write_text("null\n{}\n")
+    for path in run.path.glob("started-*.json"):
+        path.write_text("[1, 2]")
+    run.games.mkdir()
+    (run.games / "manifest.json").write_text("no manifest")
+    body = report_of(run.path).to_json()["runs"][0]
+    assert body["games"] == body["wrong"] == body["settings"] == []
+    assert "cannot be read" in body["no_games"]
+
+
+def test_squares_of_moves_in_every_game() -> None:
+    assert BoardReader(make_line("othello")).arrow("d3").target == 5 * 8 + 3
+    assert BoardReader(make_line("connect4", "7/7/7/7/7/x6")).arrow("1").target == 4 * 7
+    castling = BoardReader(make_line("chess", "4k3/8/8/8/8/8/8/4K2R w K - 0 1")).arrow("e1g1")
+    assert (castling.text, castling.origin, castling.target) == ("O-O", 60, 62)
+
+
+def test_what_a_run_holds_is_data_and_never_a_part_of_the_page(tmp_path) -> None:
+    evil = "<script>document.title='taken'</script><img src=x onerror=alert(1)>&"
+    run = supervised_run(tmp_path / evil.replace("/", "\\"))
+    report = build([run.path], [Standing(evil)])
+    page = page_of(report)
+    inserted = page.replace(json_of(report), "")
+    assert "document.title='taken'" in json_of(report)
+    assert page.count("<script>document.title") == 0
+    assert "<img" not in inserted.split("<script>")[0]
+    assert "unsafe" not in page.split("script-src")[1].split(";")[0]
+    data = page.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    assert json.loads(data) == json.loads(json_of(report)) == report.to_json()
+
+
+def test_the_command_writes_a_page_and_prints_the_same_as_json(tmp_path, capsys) -> None:
+    run = supervised_run(tmp_path / "one")
+    assert main(["report", str(run.path)]) == 0
+    assert capsys.readouterr().out.strip() == str(run.path / "report.html")
+    page = (run.path / "report.html").read_text()
+    assert main(["report", str(run.path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    shown = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert {**shown, "made": ""} == {**data, "made": ""}
+    assert len(page) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--json", "--out", "x.html"],
+        ["--watch", "--out", "x.html"],
+        ["--png", "--out", "x.html"],
+        ["--port", "8000"],
+        ["--out", "nowhere/x.html"],
+    ],
+)
+def test_flags_that_contradict_each_other_are_one_line(tmp_path, capsys, arguments) -> None:
+    run = supervised_run(tmp_path / "one")
+    assert main(["report", str(run.path), *arguments]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_run_of_a_million_steps_is_a_small_page_soon(tmp_path) -> None:
+    run = supervised_run(tmp_path / "long")
+    rng = np.random.default_rng(1)
+    noise = rng.normal(scale=0.1, size=1_000_000)
+    with run.metrics.open("w") as file:
+        for step in range(1, 1_000_001):
+            loss = 1.5 + 2 * np.exp(-step / 2e5) + noise[step - 1]
+            file.write(json.dumps(step_line(step, policy_loss=loss, sample_id_sum=1.0)) + "\n")
+            if step % 50 == 0:
+                speed = {"samples_per_s": 9e4, "samples_per_s_per_rank": 9e4, "minutes": step / 100}
+                file.write(json.dumps({"kind": "speed", "step": step, **speed}) + "\n")
+                shares = {"compute": 0.9, "data_wait": 0.1}
+                file.write(json.dumps({"kind": "time_share", "step": step, **shares}) + "\n")
+            if step % 500 == 0:
+                figures = {"policy_loss": loss, "value_loss": 0.8, "policy_top1": 0.4}
+                file.write(json.dumps({"kind": "validation", "step": step, **figures}) + "\n")
+    record = json.dumps(
+        {**json.loads((run.path / "validation.jsonl").read_text().splitlines()[0]), "step": 0}
+    )
+    with (run.path / "validation.jsonl").open("w") as file:
+        for step in range(500, 1_000_001, 500):
+            file.write(record.replace('"step": 0', f'"step": {step}') + "\n")
+    started = time.process_time()
+    report = report_of(run.path)
+    page = page_of(report)
+    seconds = time.process_time() - started
+    print(f"{run.metrics.stat().st_size / 1e6:.0f} MB of metrics: {len(page) / 1e6:.2f} MB, {seconds:.1f} s")
+    assert len(page) < 5_000_000
+    assert seconds < 10
+    mark = report.to_json()["panels"][0]["marks"][0]
+    loss = 1.5 + 2 * np.exp(-np.arange(1, 1_000_001) / 2e5) + noise
+    assert min(mark["low"]) == pytest.approx(loss.min(), rel=1e-4)
+    assert max(mark["high"]) == pytest.approx(loss.max(), rel=1e-4)
+
+
+def test_the_v0_supervised_run_is_reported(tmp_path) -> None:
+    shutil.copytree(FIXTURES / "v0" / "supervised", tmp_path / "run")
+    report = report_of(tmp_path / "run").to_json()
+    facts = dict(report["runs"][0]["facts"])
+    assert facts["steps"] == "8 of 40"
+    assert "1x8" in facts["network"]
+    assert record_of(1).score.error == pytest.approx(0.025)

@@ -1,0 +1,167 @@
+"""Who gets which share of the batch, and micro-batches that fit into memory."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from alphazero.base.errors import ConfigError
+from alphazero.games.registry import get_spec
+from alphazero.machine.memory import HostMemory, MemoryState
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import TrainingState
+from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.sections import NetworkConfig, TrainingConfig, load_config
+from alphazero.training.engine.planner import choose_plan, host_weight
+from alphazero.training.engine.probe import (
+    CPU_SHARE,
+    bytes_per_position,
+    candidates,
+    find_micro_batch_size,
+    largest_that_fits,
+    reserve_bytes,
+)
+from alphazero.training.ranks.batch import micro_batch_sizes
+from alphazero.training.ranks.runtime import read_runtime
+
+CONFIG = load_config("", {"blocks": "2", "filters": "32", "batch_size": "4096"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "weight"),
+    [((), None, 1.0), (("a=2", "b=3"), None, 2.0), (("b=3",), "0.5", 0.5), (("a=2",), "2.0", 2.0)],
+)
+def test_the_weight_of_a_host_comes_from_flag_or_hostfile(flags, told, weight):
+    environment = {} if told is None else {"ALPHAZERO_HOST_WEIGHT": told}
+    assert host_weight(TrainingConfig(host_weights=flags), "a", environment) == weight
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "message"),
+    [
+        (("a=2",), "3", "--host-weights a=2 contradicts weight=3"),
+        (("a=0",), None, "expected a weight above 0"),
+        ((), "inf", "expected a number above 0"),
+        ((), "x", "ALPHAZERO_HOST_WEIGHT='x'"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(flags, told, message):
+    environment = {} if told is None else {"ALPHAZERO_HOST_WEIGHT": told}
+    with pytest.raises(ConfigError, match=message):
+        host_weight(TrainingConfig(host_weights=flags), "a", environment)
+
+
+@pytest.mark.parametrize("entry", ["a", "a=", "=2", "a=x", "a=-1"])
+def test_a_weight_of_another_form_is_refused_with_the_flag(entry):
+    with pytest.raises(ConfigError, match=r"--host-weights: .*expected HOST=WEIGHT"):
+        load_config("", {"host_weights": [entry]})
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 16, 47, 96, 1000])
+def test_the_search_finds_the_largest_that_fits(most):
+    sizes = micro_batch_sizes(96)
+    expected = max((size for size in sizes if size <= most), default=None)
+    assert largest_that_fits(sizes, lambda size: size <= most) == expected
+
+
+def test_candidates_divide_the_batch_and_leave_work_for_all():
+    assert candidates(96, 4) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+
+
+def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
+    """With memory for 100 positions a size near that is found; shared by 1,000 ranks, none."""
+    network = AlphaZeroNet(NetworkConfig(blocks=2, filters=32), get_spec("chess"))
+    runtime = dataclasses.replace(read_runtime({}, "cpu"), local_world_size=1)
+    per_position = bytes_per_position(network, network.spec, CONFIG.training, CONFIG.loss)
+    # Activations kept for backward alone: 2 x 2 convolutions of 32 channels on 64 squares in fp32.
+    assert per_position > 4 * 32 * 64 * 4
+    reserve = reserve_bytes(network, CONFIG.training, CONFIG.optimizer, 1, DeepSpeedSettings())
+    available = int((reserve + 100 * per_position) / CPU_SHARE)
+
+    def check(self: HostMemory) -> MemoryState:
+        return MemoryState("here", available, 10 * available, 0)
+
+    monkeypatch.setattr(HostMemory, "check", check)
+    found = find_micro_batch_size(
+        network,
+        network.spec,
+        CONFIG.training,
+        CONFIG.optimizer,
+        CONFIG.loss,
+        DeepSpeedSettings(),
+        runtime,
+        HostMemory(host="here"),
+    )
+    assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
+    crowded = dataclasses.replace(runtime, local_world_size=1000)
+    with pytest.raises(ConfigError, match="micro-batches of 1 position do not fit"):
+        find_micro_batch_size(
+            network,
+            network.spec,
+            CONFIG.training,
+            CONFIG.optimizer,
+            CONFIG.loss,
+            DeepSpeedSettings(),
+            crowded,
+            HostMemory(host="here"),
+        )
+
+
+def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
+    """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
+    config = load_config("", {name: str(value) for name, value in training.items()})
+    exchange = SimpleNamespace(
+        gather=lambda value: [value] * ranks,
+        numbers=lambda value: [value] * ranks,
+        on_each=lambda action: action(),
+    )
+    runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=ranks, local_world_size=ranks)
+    network = AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess"))
+    return choose_plan(config, runtime, network, DeepSpeedSettings(), saved, exchange)
+
+
+def saved_state(micro_batch_size: int = 256, num_threads: int = 0) -> TrainingState:
+    """Of a checkpoint at step 5 of a run of batch 1024."""
+    return TrainingState(5, 9, 0, 1024, micro_batch_size, "window", 1, {}, num_threads=num_threads)
+
+
+def test_idle_ranks_are_told_at_the_start_and_a_resume_gets_no_advice_it_could_not_follow():
+    _, notices = planned(12, batch_size=1024)
+    assert [line for line in notices if "idle" in line] == [
+        "33 % of the ranks' time is idle: 1024 = 16 micro-batches of 64 over 12 ranks, "
+        "2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1 passes by rank; --batch-size 1020 or 1032 keeps all busy"
+    ]
+    _, notices = planned(3, saved_state(), batch_size=1024)
+    assert [line for line in notices if "idle" in line] == [
+        "33 % of the ranks' time is idle: 1024 = 4 micro-batches of 256 over 3 ranks, 2, 1, 1 passes by rank"
+    ]
+
+
+def test_a_resume_keeps_its_micro_batch_however_small_and_with_whatever_ranks():
+    for micro_batch_size in (1, 256):
+        plan, notices = planned(3, saved_state(micro_batch_size), batch_size=1024)
+        assert plan.micro_batch_size == micro_batch_size
+        assert not [line for line in notices if "micro-batches of" in line and "idle" not in line]
+
+
+def test_auto_does_not_end_in_tiny_micro_batches():
+    with pytest.raises(ConfigError, match=r"--batch-size 1021: .*expected 1020 or 1024"):
+        planned(4, batch_size=1021, micro_batch_size="auto")
+
+
+def test_a_resume_with_other_threads_says_so():
+    threads = torch.get_num_threads()
+    change = f"changed: threads per rank {threads + 1} -> {threads}; sums in fp32 differ in their last digits"
+    assert change in planned(1, saved_state(num_threads=threads + 1), batch_size=1024)[1]
+    for known in (threads, 0):  # 0: of a program that did not write it down
+        notices = planned(1, saved_state(num_threads=known), batch_size=1024)[1]
+        assert not [line for line in notices if "threads" in line]
+
+
+def test_a_run_with_auto_says_what_it_found_and_a_resume_keeps_it(zygote, tmp_path, random_store):
+    auto = ("--micro-batch-size", "auto", "--batch-size", "96")
+    output = zygote.run_job(tmp_path, random_store, 2, "--steps", "2", *auto)
+    assert "micro-batch size 48: the most that fit into memory" in output
+    output = zygote.run_job(tmp_path, random_store, 1, "--steps", "4", *auto)
+    assert "96 = 2 micro-batches of 48 over 1 rank," in output

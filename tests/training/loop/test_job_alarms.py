@@ -1,0 +1,125 @@
+"""All rules together: which figures reach which rule, and that short log intervals are judged together."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
+from alphazero.training.loop.usage import HostNow, IntervalUsage
+from alphazero.training.ranks.batch import plan_batches
+
+PLAN = plan_batches(64, 16, [1.0, 1.0], "cpu")
+
+
+class Told:
+    """Alarms of a job of two ranks on two hosts, by cause."""
+
+    def __init__(self) -> None:
+        self.causes: list[str] = []
+        self.now = 0.0
+        record: Any = lambda kind, fields: self.causes.append(fields["cause"])  # noqa: E731
+        desk = AlarmDesk(lambda line: None, record, clock=lambda: self.now)
+        self.alarms = JobAlarms(desk, 1_000_000, ("a", "b"), lambda: self.now)
+        self._steps = itertools.count(10, 10)
+
+    def interval(self, seconds: float, work_s: tuple[float, float] = (1.0, 1.0), free: float = 1e12) -> None:
+        self.now += seconds
+        hosts = tuple(
+            HostNow(name, 1e9 + self.now, self.now, free, 1e10, 2e10, 100 * self.now, 0)
+            for name in ("a", "b")
+        )
+        usage = IntervalUsage(work_s_R=work_s, hosts=hosts)
+        self.alarms.look_at_interval(next(self._steps), 10, seconds, usage, PLAN)
+
+
+@pytest.fixture
+def job() -> Told:
+    return Told()
+
+
+def test_a_steady_job_is_silent(job):
+    for _ in range(100):
+        job.interval(12.0)
+    assert job.causes == []
+
+
+def test_ten_seconds_are_the_shortest_interval_that_is_judged(job):
+    for _ in range(100):
+        job.interval(1.0)
+    for _ in range(9):  # within one interval of ten seconds and more
+        job.interval(2.0, work_s=(1.0, 9.0))
+    assert job.causes == []
+    for _ in range(10):
+        job.interval(2.0, work_s=(1.0, 9.0))
+    assert "slow-rank" in job.causes
+
+
+def test_a_job_that_slows_down_is_told_once(job):
+    for _ in range(10):
+        job.interval(12.0)
+    for _ in range(8):
+        job.interval(24.0)
+    assert job.causes == ["throughput"]
+
+
+def test_a_disk_that_fills_is_told_by_the_rate_of_three_intervals(job):
+    for free in (10e9, 9e9, 9e9, 8e9, 7e9):
+        job.interval(60.0, free=free)
+    assert job.causes == []
+    job.interval(60.0, free=6e9)
+    assert job.causes == ["disk"]
+
+
+def test_validations_are_compared_with_the_training_since_the_last_one(job):
+    held_out, training = (1.0, 0.95, 0.97, 0.98, 0.99), (1.0, 0.9, 0.8, 0.7, 0.6)
+    for number, (one, other) in enumerate(zip(held_out, training, strict=True), start=1):
+        for offset in (-0.05, 0.05):
+            job.alarms.note_training({"value_loss": other + offset, "policy_loss": 2.0, "policy_top1": 0.1})
+        job.alarms.look_at_validation(number, {"value_loss": one, "policy_loss": 2.0})
+        assert job.causes == (["overfitting"] if number == 5 else [])
+
+
+@pytest.mark.parametrize(
+    ("figures", "cause"),
+    [
+        ({"policy_entropy": 0.01}, "entropy"),
+        ({"wrong_resignations": 0.3, "checked_resignations": 30.0}, "resignations"),
+        ({"evaluations_per_s": 10.0}, "throughput"),
+    ],
+)
+def test_generations_are_judged_by_their_figures(job, figures, cause):
+    healthy = {
+        **{"evaluations_per_s": 1000.0, "seconds": 10.0, "policy_entropy": 1.5, "positions": 100.0},
+        **{"wrong_resignations": 0.0, "checked_resignations": 30.0},
+    }
+    for _ in range(6):
+        job.alarms.look_at_generation(healthy, None)
+    assert job.causes == []
+    for _ in range(5):
+        job.alarms.look_at_generation({**healthy, **figures}, None)
+    assert job.causes == [cause]
+
+
+def test_a_generation_in_which_no_game_ended_has_no_entropy(job):
+    for _ in range(5):
+        job.alarms.look_at_generation({"evaluations_per_s": 1000.0, "seconds": 10.0}, None)
+    assert job.causes == []
+
+
+def test_short_generations_are_judged_together(job):
+    for rate in [1000.0] * 100 + [100.0, 2000.0] * 50:
+        job.alarms.look_at_generation({"evaluations_per_s": rate, "seconds": 2.0}, None)
+    assert job.causes == []
+
+
+def test_gpus_that_wait_for_the_search_are_told_after_three_generations(job):
+    for _ in range(3):
+        job.alarms.look_at_generation({"evaluations_per_s": 1000.0, "seconds": 10.0}, 0.5)
+    assert job.causes == ["idle-gpus"]
+
+
+def test_the_time_left_is_that_of_all_steps_so_far_whatever_it_went_into():
+    alarms = JobAlarms(num_steps=100, clock=iter([0.0, 50.0, 100.0]).__next__)
+    assert [alarms._remaining_s(step) for step in (10, 20, 60)] == [math.inf, 400.0, 80.0]

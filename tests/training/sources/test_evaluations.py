@@ -1,0 +1,31 @@
+"""The curve of a run's given games: chosen by rank 0, told once."""
+
+from pathlib import Path
+
+from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.sampling.value_curve import STANDARD_CURVE
+from alphazero.data.sampling.window import Window
+from alphazero.data.store.store import GameStore
+from alphazero.settings.sections import Config, DataConfig, SelfPlayConfig
+from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.sources.given_games import choose_value_curve
+
+
+def evaluated_window(tmp_path: Path) -> Window:
+    """Two games, one of which has evaluations."""
+    (tmp_path / "games.pgn").write_text("1. e4 {+0.3/9 1s} e5 {+0.1/9 1s} 1-0\n\n1. d4 d5 1/2-1/2\n")
+    import_pgn([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
+    return Window.of_stores([GameStore.open(tmp_path / "store")])
+
+
+def test_a_run_says_which_curve_it_takes(tmp_path: Path, lone_runtime):
+    """Only where evaluations count: asked for, and of given games."""
+    window = evaluated_window(tmp_path)
+    asked = Config(data=DataConfig(data_value_q_ratio=0.25))
+    curve, lines = choose_value_curve(asked, window, Exchange())
+    assert curve == STANDARD_CURVE
+    (line,) = lines
+    assert line.startswith("evaluations       0.25 of the value target in 50.0 % of the positions")
+    mixed = Config(data=asked.data, self_play=SelfPlayConfig(mode="mixed"))
+    for config, games in ((Config(), window), (asked, None), (mixed, window)):
+        assert choose_value_curve(config, games, Exchange()) == (None, [])

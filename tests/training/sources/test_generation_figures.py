@@ -1,0 +1,75 @@
+"""The figures of a generation: games per hour, and how busy the GPUs were while it was played."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from alphazero.machine.nvml import GpuReading
+from alphazero.machine.watcher import Doing, UsageMeter
+from alphazero.play import lanes as games
+from alphazero.play.selfplay import new_lane
+from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
+from alphazero.training.loop.usage import GpuBoard
+from alphazero.training.sources.generations import GenerationFigures, Totals
+
+
+class Told:
+    """Services of one rank that remember."""
+
+    def __init__(self, has_gpus: bool) -> None:
+        self.lines: list[str] = []
+        self.figures: list[dict[str, float]] = []
+        exchange: Any = SimpleNamespace(rank=0, sum=lambda values: values, gather=lambda own: [own])
+        self.board = GpuBoard(exchange, "host", 0, "GPU-0", UsageMeter()) if has_gpus else None
+        self.services: Any = SimpleNamespace(
+            exchange=exchange,
+            gpus=self.board,
+            metrics=SimpleNamespace(write=lambda kind, step, figures: self.figures.append(figures)),
+            console=SimpleNamespace(say=self.lines.append),
+            alarms=JobAlarms(AlarmDesk(self.lines.append, lambda kind, fields: None, clock=lambda: 0.0)),
+        )
+
+    def generation(
+        self, number: int, num_games: int, seconds: float, busy: int = 0, *, has_cache: bool = True
+    ) -> None:
+        """Tell one."""
+        if self.board:
+            with self.board.meter.doing(Doing.SELF_PLAY):
+                self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
+        finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
+        totals = Totals(moves=10, simulations=100, evaluations=80, cached=20, batches=2)
+        figures = GenerationFigures(number, finished, 0, 64, has_cache, seconds)
+        figures.tell(7, totals, self.services)
+
+
+def test_games_per_hour_are_those_that_ended():
+    told = Told(has_gpus=False)
+    told.generation(1, 3, seconds=90.0)
+    told.generation(2, 0, seconds=90.0)
+    assert [figures["games_per_hour"] for figures in told.figures] == [120.0, 0.0]
+    assert told.figures[0]["evaluations_per_s"] == pytest.approx(80 / 90)
+    assert not any(name.startswith("gpu/") for name in told.figures[0])
+    assert "120 games/hour" in told.lines[0]
+    assert "GPUs" not in "".join(told.lines)
+
+
+def test_the_share_from_the_cache_is_told_where_there_is_one():
+    told = Told(has_gpus=False)
+    told.generation(1, 1, seconds=10.0)
+    told.generation(2, 1, seconds=10.0, has_cache=False)
+    assert told.figures[0]["cached_share"] == pytest.approx(0.2)
+    assert "20% of the positions from the cache" in told.lines[0]
+    assert "cached_share" not in told.figures[1] and "cache" not in told.lines[1]
+    assert told.figures[0]["evaluations_per_s"] == told.figures[1]["evaluations_per_s"] == 8.0
+
+
+def test_gpus_that_wait_for_the_search_are_told_after_three_generations():
+    told = Told(has_gpus=True)
+    for number in range(1, 6):
+        told.generation(number, 1, seconds=10.0, busy=50)
+    assert told.figures[0]["gpu/host/gpu0/utilisation_percent"] == 50
+    assert "GPUs busy 50%" in told.lines[0]
+    (warning,) = [line for line in told.lines if line.startswith("alarm")]
+    assert "below 80%: they wait for self-play (100% of the time), for 3 generations in a row" in warning
+    assert "--lanes" in warning
