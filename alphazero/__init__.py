@@ -5,13 +5,6 @@ for, so that the import itself is quick and needs no torch; __init__.pyi tells t
 """
 
 import importlib as _importlib
-import os as _os
-
-# Turns in which a CPU thread waits for the others before it sleeps. By default GNU's OpenMP waits for
-# milliseconds, on a busy machine on the very core that the others need (docs/performance.md). It is read when
-# torch is first imported.
-if "OMP_WAIT_POLICY" not in _os.environ:
-    _os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 # Where each name that the package offers is found.
 _HOMES = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.registry import get_spec
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.model.precision import EVALUATION_PRECISIONS

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window

@@ -10,6 +10,8 @@ from tests.support.paths import SHARED_DATA
 
 # What nobody foresaw shall be a traceback here, in jobs that tests start as well (alphazero.cli.main).
 os.environ["ALPHAZERO_TRACEBACK"] = "1"
+# As the command `alphazero` sets it before torch is imported.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 pytest_plugins = [
     "tests.support.cluster.fake_nvml",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from alphazero import _core
+    import alphazero._core as _core
 
 WEIGHTS_HELP = (
     "a weights file (.pt, .safetensors, lc0's .pb.gz), a run (runs/x is its newest checkpoint, "
@@ -45,7 +45,7 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:
     """A solver with so much memory. Raises ConfigError where there is not as much."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     check_memory(table_mib)
     return _core.Connect4Solver(table_mib)

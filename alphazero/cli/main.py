@@ -30,6 +30,10 @@ LONGEST_LINE = 300
 SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits so long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 
+# How often a CPU thread that waits looks for work before it sleeps. GNU's OpenMP looks for milliseconds by
+# default, on a busy machine on the very core that the others need (docs/performance.md).
+SPIN_COUNT = "20000"
+
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
@@ -97,6 +101,8 @@ def internal_error(error: Exception) -> str:
 
 def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
     """The process `alphazero ARGV`, by default of the command line; never returns."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported, which reads it
     try:
         end_process(main(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # once more, while the process was ending

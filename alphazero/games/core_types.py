@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from alphazero import _core
+    import alphazero._core as _core
 
     # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
     # packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]
@@ -207,7 +207,7 @@ class CoreTypes:
 @cache
 def core_types(name: str) -> CoreTypes:
     """Those of the game whose lines have this NAME."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     (line,) = (
         kind

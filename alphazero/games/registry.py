@@ -58,7 +58,7 @@ def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
 
 def chess_policy_map() -> tuple[int, ...]:
     """The flat index of each of the core's policy moves."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     return policy_map(_core.chess_policy_moves())
 
@@ -79,7 +79,7 @@ def attention_map(moves: Sequence[str]) -> tuple[int, ...]:
 
 def chess_attention_map() -> tuple[int, ...]:
     """Where the attention head has each of the core's policy moves."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     return attention_map(_core.chess_policy_moves())
 
@@ -126,7 +126,7 @@ class GameSpec:
 
 
 if TYPE_CHECKING:
-    from alphazero import _core
+    import alphazero._core as _core
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def get_game(name: str) -> Game:
 
 def history_fill(name: str) -> _core.HistoryFill:
     """The core's value for a history_fill setting: 'no' or 'fen_only'."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     fills = {"no": _core.HistoryFill.NO, "fen_only": _core.HistoryFill.FEN_ONLY}
     try:
@@ -216,7 +216,7 @@ def make_line(name: str, start: str | None = None) -> Line:
     start: a position as text (chess: FEN; the others: rows from the top as in a FEN, x moves first);
     None is the start of the game. Raises ConfigError for the name, GameInputError for the text.
     """
-    from alphazero import _core
+    import alphazero._core as _core
 
     line_type = get_game(name).core.line
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.settings.sections import SearchConfig, SelfPlayConfig
 
 _ALGORITHMS = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}

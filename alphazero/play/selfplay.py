@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.store.growing import GrowingStore
 from alphazero.games.registry import get_game, history_fill

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Protocol
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, GameInputError
 from alphazero.base.text import reason
 from alphazero.games.core_types import Line

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, info_line, info_string
 from alphazero.search.snapshot import MoveReport, Snapshot

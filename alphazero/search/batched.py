@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.games.core_types import Line, Pool
 from alphazero.games.registry import get_game

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 
 UNPROVEN = 2  # the core's word for it

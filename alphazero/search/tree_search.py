@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import GameSearch, Line
 from alphazero.games.registry import get_game, make_line
 from alphazero.search.batched import Evaluation, Evaluator, Pending

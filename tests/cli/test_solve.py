@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.cli.main import main
 from alphazero.measure.exact_truth import CLASSES, read_table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 
 SETS = ("Test_L3_R1", "Test_L2_R1", "Test_L2_R2", "Test_L1_R1", "Test_L1_R2", "Test_L1_R3")
 

@@ -8,7 +8,7 @@ import chess
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.games.registry import game_names, get_spec, history_fill, make_line
 from tests.support.games.chess_reference import (

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import GameInputError
 from alphazero.cli.main import main
 from alphazero.games.registry import get_spec, make_line

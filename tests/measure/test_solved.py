@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.games.core_types import Line

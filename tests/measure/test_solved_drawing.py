@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.measure import exact_truth as solved

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.data.store.games import games_of

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.measure.exact_truth import ITEMS_AHEAD, SolvedPosition, read_table, sign, solve_in_threads
 
 

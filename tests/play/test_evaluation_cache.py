@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings

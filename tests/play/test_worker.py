@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.registry import make_line
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play

@@ -7,7 +7,7 @@ import chess
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.registry import game_names, make_line
 from alphazero.search.tree_search import SearchLimits, Snapshot, TreeSearch, TreeSettings
 from tests.support.games.mates import forces_mate

@@ -172,7 +172,7 @@ def to_json(results: dict[str, list[SetErrors]], comparisons: Sequence[Compariso
 if TYPE_CHECKING:
     import torch
 
-    from alphazero import _core
+    import alphazero._core as _core
     from alphazero.base.log import Work
     from alphazero.games.core_types import Line
     from alphazero.measure.exact_truth import Outcomes, Question, SolvedSet, Watch
@@ -294,7 +294,7 @@ def network_players(
 
     The searches advance `work` by their simulations.
     """
-    from alphazero import _core
+    import alphazero._core as _core
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.open_network import open_network
     from alphazero.play.matches.players import network_player, one_ply_player

@@ -18,7 +18,7 @@ from alphazero.cli.networks import solve_early, solve_targets
 from alphazero.settings import flags as numbers
 
 if TYPE_CHECKING:
-    from alphazero import _core
+    import alphazero._core as _core
 
 FULL = "-"
 QUIET_S = 2.0  # what takes less is not announced
@@ -121,7 +121,7 @@ def check_flags(args: argparse.Namespace) -> None:
 
 def read_moves(text: str) -> _core.Connect4Line:
     """The position after the moves. Raises GameInputError naming the first that cannot be played."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     line = _core.Connect4Line()
     for number, column in enumerate(text, start=1):
@@ -197,7 +197,7 @@ def make_table(args: argparse.Namespace) -> int:
 
 def random_positions(seed: int) -> Iterator[tuple[str, _core.Connect4Line]]:
     """Positions of games of random moves, none over, none twice, not even mirrored; without end."""
-    from alphazero import _core
+    import alphazero._core as _core
 
     generator = random.Random(seed)
     seen: set[int] = set()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import fsync_directory, fsync_file
 from alphazero.data.formats.lc0 import GAME, TERMINATION

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import zstandard
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero._core import PgnFault
 from alphazero.base.errors import DataError
 from alphazero.base.files import sha256_of

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import SampleGroups, Window

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.text import printable
 from alphazero.data.sampling.value_curve import ValueCurve

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.store.game_filters import FilterCount
 from alphazero.data.store.store import GameStore, ShardView

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import WeightsError
 from alphazero.games.random_positions import random_positions
 from alphazero.games.registry import GameSpec

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from alphazero import _core
+import alphazero._core as _core
 
 # Shapes: B positions, C channels, H x W board, S = H * W squares.
 

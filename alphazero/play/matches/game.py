@@ -16,7 +16,7 @@ from enum import Enum
 
 import chess
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
 from alphazero.play.matches.limits import Limit

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import torch
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.log import Topic, Work
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Mixture, Window, window_size

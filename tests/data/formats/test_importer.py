@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.formats import pgn
 from alphazero.data.formats.importer import working_directory

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling.loader import Loader, WindowEncoder

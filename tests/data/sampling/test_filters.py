@@ -11,7 +11,7 @@ import chess.pgn
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling import filters as window_filters

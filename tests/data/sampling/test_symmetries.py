@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView

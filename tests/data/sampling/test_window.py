@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling.loader import WindowEncoder

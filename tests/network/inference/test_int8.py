@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError, WeightsError
 from alphazero.cli.flags import add_network_flags
 from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines

@@ -65,7 +65,7 @@ def test_games_without_moves_from_square_to_square_are_refused(game: str) -> Non
 
 
 def _policy_moves() -> list[str]:
-    from alphazero import _core
+    import alphazero._core as _core
 
     return list(_core.chess_policy_moves())
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.registry import get_spec
 from alphazero.network.model import layers as batch_norm
 from alphazero.network.model import layers as squeeze_excitation

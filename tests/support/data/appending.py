@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.writer import encode_shard
 from tests.support.data.searched_games import batch, row, searched

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import StoreWriter, row_schema
 

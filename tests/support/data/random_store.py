@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.games.registry import get_game, make_line
 from tests.support.search.reference import Dump, ReferenceSearch, Result

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from alphazero import _core
+import alphazero._core as _core
 from alphazero.games.core_types import Line
 from tests.support.search.reference_rules import (
     Edge,
