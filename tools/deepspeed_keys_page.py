@@ -1,7 +1,7 @@
-"""Writes the tables of docs/deepspeed.md: all keys of a ds_config.json, and how a tree of such files fares.
+"""Writes the lists of docs/deepspeed.md: all keys of a ds_config.json, and counts of accepted files.
 
-python -m tools.deepspeed_keys_page                   the table of keys
-python -m tools.deepspeed_keys_page --examples DIR    and that of the files under DIR
+python -m tools.deepspeed_keys_page                   the keys
+python -m tools.deepspeed_keys_page --examples DIR    and the counts of the files under DIR
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,50 +22,57 @@ from alphazero.settings.load import merge
 from alphazero.settings.sections import load_config
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "deepspeed.md"
-# What makes a JSON file one of DeepSpeed's settings.
-TELLING = {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "fp16", "bf16"}
+# A JSON file with one of these keys is a DeepSpeed configuration.
+KEYS_OF_A_FILE = {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "fp16", "bf16"}
 TITLES = {
-    Meaning.HONOURED: "Honoured: they set a setting of ours, which is a flag too",
+    Meaning.HONOURED: "Honoured: they set a setting of this program",
     Meaning.PASSED_ON: "Passed on to DeepSpeed",
-    Meaning.IGNORED: "Ignored: the results are the same, and a line says so",
-    Meaning.REFUSED: "Refused where they ask for something: the results would be others",
+    Meaning.IGNORED: "Ignored with a line: the results are the same",
+    Meaning.REFUSED: "Refused unless off: the results would change",
 }
+WRAPPER = textwrap.TextWrapper(120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def key_tables() -> str:
-    """The tables of all keys."""
-    return "\n\n".join(f"### {TITLES[meaning]}\n\n{_table(meaning)}" for meaning in Meaning)
+    """All keys: a table of those that set a setting, the others in lists."""
+    parts = []
+    for meaning in Meaning:
+        keys = [key for key in KEYS if key.meaning is meaning and not (key.path in BLOCKS and not key.sets)]
+        shown = _table(keys) if meaning is Meaning.HONOURED else _list(keys)
+        parts.append(f"### {TITLES[meaning]}\n\n{shown}")
+    return "\n\n".join(parts)
 
 
-def _table(meaning: Meaning) -> str:
-    has_settings = meaning is Meaning.HONOURED
-    rows = [("key", "sets", "") if has_settings else ("key", "")]
-    for key in KEYS:
-        if key.meaning is meaning and not (key.path in BLOCKS and not key.sets):
-            rows.append(_row(key, has_settings=has_settings))
-    lines = [f"| {' | '.join(row)} |" for row in dict.fromkeys(rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+def _table(keys: list[Key]) -> str:
+    rows = []
+    for key in keys:
+        sets = ", ".join(f"`{target.partition('.')[2]}`" for target in key.sets)
+        default = "" if key.default is None else f"; absent: {json.dumps(key.default)}"
+        rows.append(f"| {_name(key)} | {sets} | {key.why}{default} |")
+    return "\n".join(["| key | sets | meaning |", "|---|---|---|", *dict.fromkeys(rows)])
 
 
-def _row(key: Key, *, has_settings: bool) -> tuple[str, ...]:
-    name = f"`{key.path}`"
-    if key.variants:
-        name += f" ({', '.join(key.variants)})"
-    if not has_settings:
-        stages = "" if key.stages == ALL_STAGES else f"; ZeRO {', '.join(map(str, key.stages))}"
-        return name, key.why + stages
-    sets = ", ".join(f"`{target.partition('.')[2]}`" for target in key.sets)
-    default = "" if key.default is None else f"; absent: {json.dumps(key.default)}"
-    return name, sets, key.why + default
+def _list(keys: list[Key]) -> str:
+    """A line for each reason, or for each choice of ZeRO stages, with the keys that share it."""
+    shared: dict[str, list[str]] = {}
+    for key in keys:
+        stages = "any stage" if key.stages == ALL_STAGES else f"ZeRO {', '.join(map(str, key.stages))}"
+        label = stages if key.meaning is Meaning.PASSED_ON else key.why
+        shared.setdefault(label, []).append(_name(key))
+    lines = (f"- {label}: {', '.join(dict.fromkeys(names))}" for label, names in shared.items())
+    return "\n".join(map(WRAPPER.fill, lines))
+
+
+def _name(key: Key) -> str:
+    return f"`{key.path}`" + (f" ({', '.join(key.variants)})" if key.variants else "")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a file fares: what is wrong with it ("" where it is accepted), and what of it is ignored."""
+    """What is wrong with a file, "" where it is accepted."""
 
     path: str
     refused: str
-    ignored: str
 
 
 def verdicts(directory: Path) -> Iterator[Verdict]:
@@ -72,15 +81,11 @@ def verdicts(directory: Path) -> Iterator[Verdict]:
         if not _is_deepspeeds(path):
             continue
         try:
-            settings = read_deepspeed_settings(path)
-            config = merge(load_config("chess_cpu", {}), settings)
+            merge(load_config("chess_cpu", {}), read_deepspeed_settings(path))
+            refused = ""
         except ConfigError as error:
-            said = re.sub(r"^\S+:\d+: ", "", str(error))
-            yield Verdict(str(path.relative_to(directory)), said.partition(" = ")[0], "")
-            continue
-        stage = config.training.zero_stage
-        ignored = ", ".join(f"`{one.path}`" for one in settings.ignored if stage in one.stages)
-        yield Verdict(str(path.relative_to(directory)), "", ignored)
+            refused = re.sub(r"^\S+:\d+: ", "", str(error)).partition(" = ")[0]
+        yield Verdict(str(path.relative_to(directory)), refused)
 
 
 def _is_deepspeeds(path: Path) -> bool:
@@ -88,16 +93,18 @@ def _is_deepspeeds(path: Path) -> bool:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError):
         return False
-    return isinstance(table, dict) and bool(TELLING & table.keys())
+    return isinstance(table, dict) and bool(KEYS_OF_A_FILE & table.keys())
 
 
 def file_table(directory: Path) -> str:
-    """The table of the files under a directory."""
-    lines = ["| file | verdict | the key that is refused, or keys that are ignored |", "|---|---|---|"]
-    for one in verdicts(directory):
-        verdict, keys = ("refused", f"`{one.refused}`") if one.refused else ("accepted", one.ignored)
-        lines.append(f"| {one.path} | {verdict} | {keys} |")
-    return "\n".join(lines)
+    """How many of the files under a directory are accepted, and what the others are refused for."""
+    found = list(verdicts(directory))
+    counts = Counter(one.refused for one in found if one.refused)
+    rows = [
+        f"| refused: `{key}` | {count} |" for key, count in sorted(counts.items(), key=lambda row: -row[1])
+    ]
+    accepted = len(found) - counts.total()
+    return "\n".join(["| verdict | files |", "|---|---|", f"| accepted | {accepted} |", *rows])
 
 
 def between(text: str, name: str, content: str) -> str:
