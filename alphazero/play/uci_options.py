@@ -1,4 +1,4 @@
-"""The options that the engine offers: one table, from which `uci`, `setoption` and docs/uci.md are made."""
+"""The options that the engine offers: one table for `uci`, `setoption` and docs/play.md."""
 
 from __future__ import annotations
 
@@ -65,33 +65,33 @@ class Option:
 TABLE = (
     Option("WeightsFile", "string", "", "the network: all that `--weights` takes", aliases=("Weights",)),
     Option("Threads", "spin", "0", "CPU threads of the network (0: all cores)", 0, 1024),
-    Option("Hash", "spin", "64", "MB of the cache of evaluations", 1, 1048576),
-    Option("Clear Hash", "button", "", "forget the tree and the cache"),
-    Option("MemoryLimit", "spin", "1024", "MB of the tree; a search ends where it is full", 1, 1048576),
-    Option("MultiPV", "spin", "1", "lines of play that are told", 1, 218),
-    Option("Ponder", "check", "false", "the GUI will let the engine think in the opponent's time"),
+    Option("Hash", "spin", "64", "MB of the evaluation cache", 1, 1048576),
+    Option("Clear Hash", "button", "", "clear the tree and the cache"),
+    Option("MemoryLimit", "spin", "1024", "MB of the tree; a full tree ends the search", 1, 1048576),
+    Option("MultiPV", "spin", "1", "lines of play to report", 1, 218),
+    Option("Ponder", "check", "false", "the GUI lets the engine think in the opponent's time"),
     Option(
         "Move Overhead",
         "spin",
         "30",
-        "milliseconds of each move that the way to the GUI and back may take",
+        "milliseconds reserved per move for the delay to the GUI and back",
         0,
         10000,
         aliases=("MoveOverhead", "MoveOverheadMs"),
     ),
-    Option("MinibatchSize", "spin", "0", "most positions of one evaluation (0: 32, on a GPU 256)", 0, 4096),
-    Option("BatchesInFlight", "spin", "2", "2: the tree grows while the network computes", 1, 2),
-    Option("SmartPruning", "check", "true", "move early where the best move cannot be overtaken in time"),
-    Option("UCI_ShowWDL", "check", "false", "tell win, draw and loss in 1/1000"),
+    Option("MinibatchSize", "spin", "0", "largest batch of the network (0: 32, on a GPU 256)", 0, 4096),
+    Option("BatchesInFlight", "spin", "2", "2: search while the network computes", 1, 2),
+    Option("SmartPruning", "check", "true", "move early if the best move cannot be overtaken in time"),
+    Option("UCI_ShowWDL", "check", "false", "report win, draw and loss in 1/1000"),
     Option("UCI_Chess960", "check", "false", "castling is king takes rook"),
     Option("UCI_AnalyseMode", "check", "false", "accepted, without effect"),
     Option("UCI_Opponent", "string", "", "accepted, without effect"),
-    Option("CPuct", "number", "1.745", "exploration (docs/uci.md)", 0, 100),
-    Option("CPuctBase", "number", "38739", "exploration grows with visits: over so many", 1, 1e9),
-    Option("CPuctFactor", "number", "3.894", "exploration grows with visits: by so much", 0, 1000),
-    Option("FpuReduction", "number", "0.33", "what a move never walked is thought to be worse", -100, 100),
-    Option("PolicyTemperature", "number", "1.359", "by which the network's logits are divided", 0.1, 10),
-    Option("TwoFoldDraws", "check", "true", "a position that comes back within the tree counts as a draw"),
+    Option("CPuct", "number", "1.745", "exploration constant (docs/search.md)", 0, 100),
+    Option("CPuctBase", "number", "38739", "visits over which exploration grows", 1, 1e9),
+    Option("CPuctFactor", "number", "3.894", "growth of exploration with visits", 0, 1000),
+    Option("FpuReduction", "number", "0.33", "value reduction of unvisited moves", -100, 100),
+    Option("PolicyTemperature", "number", "1.359", "divisor of the network's logits", 0.1, 10),
+    Option("TwoFoldDraws", "check", "true", "count a position that recurs within the tree as a draw"),
 )
 
 
@@ -136,7 +136,7 @@ class Options:
 
 
 def describe_table() -> list[str]:
-    """The table as docs/uci.md has it, a line of Markdown each."""
+    """The lines of the table in docs/play.md."""
     rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
     for option in TABLE:
         kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind

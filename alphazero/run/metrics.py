@@ -16,7 +16,7 @@ Field = str | float
 
 
 class MetricWriter(Protocol):
-    """Takes figures of one step; docs/metrics.md lists the kinds and their figures."""
+    """Takes figures of one step; docs/runs.md lists the kinds and their figures."""
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Record `figures`."""

@@ -1,6 +1,6 @@
 """One tree for a whole game: set a line, search it, look at it, stop it from another thread.
 
-The tree is kept where the next line is the last one with more moves. docs/uci.md has the rules and their
+The tree is kept where the next line is the last one with more moves. docs/search.md has the rules and their
 sources; any game of the registry can be searched.
 
     search = TreeSearch("chess", evaluator)
@@ -48,7 +48,7 @@ LAST_BATCH_S = 1.0  # that the end of the process waits for
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Numbers of the search; the defaults are lc0's for chess (docs/uci.md).
+    """Numbers of the search; the defaults are lc0's for chess (docs/search.md).
 
     minibatch_size: the most positions of one evaluation (0: as many as the evaluator takes).
     in_flight: batches on their way at a time, 1 or 2: with 2 the tree grows while the network computes. The

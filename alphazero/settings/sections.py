@@ -254,7 +254,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class DataConfig(SampleFilters):
-    """Where positions come from, which of them are used (docs/filters.md) and how they are read."""
+    """Where positions come from, which of them are used (docs/data.md) and how they are read."""
 
     data: tuple[str, ...] = setting((), "game stores, PGN files or directories to train on")
     validation_data: tuple[str, ...] = setting((), "game stores, PGN files or directories to validate on")
@@ -413,7 +413,7 @@ class TrainingConfig:
     pin_ranks: bool = setting(True, "keep the rank of a GPU on processors near it")
 
 
-# What a run warns of, by name (docs/alarms.md).
+# What a run warns of, by name (docs/health.md).
 ALARMS = (
     "throughput",
     "idle-gpus",
@@ -440,7 +440,7 @@ class RunConfig:
     wandb_project: str = setting("alphazero", "project of Weights & Biases")
     wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
     wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
-    mute: tuple[str, ...] = setting((), "alarms that are not told (docs/alarms.md)", choices=ALARMS)
+    mute: tuple[str, ...] = setting((), "alarms that are not told (docs/health.md)", choices=ALARMS)
     log_format: str = setting(
         "text",
         "form of the lines on stderr and of the run's log: text, or json for a JSON object a line",

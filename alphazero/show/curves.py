@@ -1,6 +1,6 @@
 """What viewers show as curves: which figures, in which group, at which step, and each point once.
 
-TensorBoard and Weights & Biases get the same points. metrics.jsonl has every figure (docs/metrics.md).
+TensorBoard and Weights & Biases get the same points. metrics.jsonl has every figure (docs/runs.md).
 """
 
 from __future__ import annotations

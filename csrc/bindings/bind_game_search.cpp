@@ -58,7 +58,7 @@ template <Game G>
 void bind_game_search(nb::module_& module, const char* name) {
   using S = GameSearch<G>;
   const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
-  nb::class_<S>(module, name, "One tree, kept from move to move, that fills batches (docs/uci.md).")
+  nb::class_<S>(module, name, "One tree, kept from move to move, that fills batches (docs/search.md).")
       .def(nb::init<const GameSearchSettings&>(), nb::arg("settings"))
       .def("set_line", &S::set_line, nb::arg("line"), without_gil,
            "Search the end of this line; returns the visits that are kept.")
@@ -88,7 +88,7 @@ void bind_game_search(nb::module_& module, const char* name) {
 }  // namespace
 
 void bind_game_searches(nb::module_& module) {
-  nb::class_<GameSearchSettings>(module, "GameSearchSettings", "Numbers of the search (docs/uci.md).")
+  nb::class_<GameSearchSettings>(module, "GameSearchSettings", "Numbers of the search (docs/search.md).")
       .def(nb::init<>())
       .def_rw("c_puct", &GameSearchSettings::c_puct)
       .def_rw("c_puct_base", &GameSearchSettings::c_puct_base)

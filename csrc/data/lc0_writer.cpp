@@ -156,7 +156,7 @@ class Writer {
     return best;
   }
 
-  // Numbers of the store, or by the rules of docs/lc0_data.md where it has none.
+  // Numbers of the store, or by the rules of docs/data_format.md where it has none.
   void take_numbers(Record& record, std::size_t ply, bool played_best) const {
     const auto number = [&](Number which, float otherwise) {
       const auto& column = game_.numbers[which];

@@ -10,7 +10,7 @@ from tests.support.paths import REPOSITORY
 
 
 def test_the_documentation_has_the_table_of_the_code() -> None:
-    text = (Path(REPOSITORY) / "docs" / "uci.md").read_text(encoding="utf-8")
+    text = (Path(REPOSITORY) / "docs" / "play.md").read_text(encoding="utf-8")
     assert "\n".join(describe_table()) in text
 
 

@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what an option of UCI begins with, as Hash=256; may be given several times (docs/uci.md)",
+        help="what an option of UCI begins with, as Hash=256; may be given several times (docs/play.md)",
     )
 
 

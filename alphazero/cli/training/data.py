@@ -37,11 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     importer.add_argument(
         "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
     )
-    add_flags(importer, {"games that are stored, of those read (docs/filters.md)": GameFilters})
+    add_flags(importer, {"games that are stored, of those read (docs/data.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
     info.add_argument("--json", action="store_true", help="print JSON")
-    add_flags(info, {"what training would be left with (docs/filters.md)": SampleFilters})
+    add_flags(info, {"what training would be left with (docs/data.md)": SampleFilters})
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", metavar="STORE")
     _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))

@@ -1,4 +1,4 @@
-"""Games of a store as lc0's training data, V6, a gzip file per game: the rules are in docs/lc0_data.md."""
+"""Games of a store as lc0's training data, V6, a gzip file per game: the rules are in docs/data_format.md."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class TimeShares:
-    """Parts of the training time that add up to 1 (docs/metrics.md defines each)."""
+    """Parts of the training time that add up to 1 (docs/runs.md defines each)."""
 
     compute: float
     data_wait: float

@@ -1,4 +1,4 @@
-// How the search of a game is made; docs/uci.md has the formulas that these numbers enter.
+// How the search of a game is made; docs/search.md has the formulas that these numbers enter.
 #pragma once
 
 #include <cstddef>

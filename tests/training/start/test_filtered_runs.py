@@ -1,4 +1,4 @@
-"""The recipe of docs/filters.md, on a small month as Lichess publishes it."""
+"""The recipe of docs/data.md, on a small month as Lichess publishes it."""
 
 import re
 import shlex
