@@ -34,7 +34,7 @@ FOREIGN_FLAGS = {
 }
 # Programs of ours that are no sub-command of `alphazero`.
 PROGRAMS = (
-    ROOT / "alphazero" / "ranks" / "preflight.py",
+    ROOT / "alphazero" / "training" / "ranks" / "preflight.py",
     ROOT / "tools" / "draw_architecture.py",
     ROOT / "tools" / "make_embedded_games.py",
     ROOT / "tools" / "make_ladder.py",
