@@ -24,7 +24,7 @@ from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.summary import StoreSummary, summarize
 from alphazero.games.board import Board
 from alphazero.games.registry import make_line
-from alphazero.machine.machine import count_processors
+from alphazero.machine.memory import count_processors
 
 EMBEDDED_GAMES = Path(__file__).resolve().parents[1] / "assets" / "games"
 

@@ -34,18 +34,11 @@ def read_counters(root: Path = POWER_CAPS) -> Counters:
 
 def _of_gpus() -> dict[str, float]:
     """Since the driver was loaded; GPUs before Volta do not count it."""
-    joules: dict[str, float] = {}
     try:
         with open_nvml() as nvml:
-            for index in range(nvml.nvmlDeviceGetCount()):
-                try:
-                    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                    joules[f"gpu{index}"] = nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000
-                except nvml.NVMLError:
-                    continue
+            return nvml.energy_joules()
     except NvmlUnusable:
-        return joules
-    return joules
+        return {}
 
 
 def watts_between(before: Counters, after: Counters) -> dict[str, float]:

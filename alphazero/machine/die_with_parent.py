@@ -2,7 +2,8 @@
 
     python die_with_parent.py PARENT_PID COMMAND [ARGUMENT ...]
 
-It imports nothing of this package, so that it starts within some milliseconds.
+It is a file of its own because `python -I -S` runs it by its path: without this package and without
+site-packages it starts within milliseconds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""What a report of a fault needs to know of a machine: versions, devices, processor, memory, ports, git.
+"""Which program this is and what it runs on, for fault reports: versions, devices, processor, ports, git.
 
-Nothing is measured and nothing imported that takes long: torch tells its CUDA version in a file of its own.
-
-Which program this is: its commit, what differs from it, and the versions of packages.
+Nothing is measured and nothing that is slow is imported: torch's CUDA version is read from its files.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import platform
@@ -19,14 +16,9 @@ from pathlib import Path
 import psutil
 
 from alphazero.base.errors import LaunchError
-from alphazero.machine.machine import (
-    count_cores,
-    count_processors,
-    device_files_present,
-    list_devices,
-    port_is_free,
-)
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.machine import list_devices, port_is_free
+from alphazero.machine.memory import HostMemory, count_cores, count_processors
+from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UNKNOWN = "unknown"
@@ -43,7 +35,7 @@ def version_of(package: str) -> str:
 
 
 def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
-    """What git says of the checkout, "unknown" where there is no git or no repository."""
+    """The output of git in the checkout, "unknown" where there is no git or no repository."""
     command = ["git", "-C", str(checkout), "-c", f"safe.directory={checkout}", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S)
@@ -53,15 +45,15 @@ def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
 
 
 def program_text(checkout: Path = CHECKOUT) -> str:
-    """What `alphazero --version` says: the version, the commit where it is known, what it runs on."""
+    """What `alphazero --version` prints: the version, the commit where it is known, what it runs on."""
     commit = UNKNOWN
     if (checkout / ".git").exists():  # not that of another repository, which this was installed below
         commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
     changes = git("status", "--porcelain", "--untracked-files=no", checkout=checkout)
     changed = "" if changes in ("", UNKNOWN) else " with local changes"
-    told = "" if commit == UNKNOWN else f" (commit {commit}{changed})"
+    commit_text = "" if commit == UNKNOWN else f" (commit {commit}{changed})"
     packages = ", ".join(f"{name} {version_of(name)}" for name in ("torch", "deepspeed", "numpy"))
-    return f"alphazero {version_of('alphazero')}{told}\nPython {platform.python_version()}, {packages}"
+    return f"alphazero {version_of('alphazero')}{commit_text}\nPython {platform.python_version()}, {packages}"
 
 
 def commit_of(checkout: Path = CHECKOUT) -> str:
@@ -154,32 +146,19 @@ def _torch_cuda() -> str:
     if spec is None or not spec.origin:
         return "none"
     try:
-        tree = ast.parse((Path(spec.origin).parent / "version.py").read_text(encoding="utf-8"))
-    except (OSError, SyntaxError):
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
         return UNKNOWN
-    for node in tree.body:
-        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-        value = getattr(node, "value", None)
-        is_it = any(isinstance(target, ast.Name) and target.id == "cuda" for target in targets)
-        if is_it and isinstance(value, ast.Constant):
-            return str(value.value or "none")
-    return "none"
+    found = re.search(r"^cuda\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE)
+    return found[1] if found else "none"
 
 
 def _driver() -> str:
     try:
-        import pynvml
-    except ImportError:
-        return UNKNOWN
-    try:
-        pynvml.nvmlInit()
-        try:
-            return str(pynvml.nvmlSystemGetDriverVersion())
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return "none"
+        with open_nvml() as nvml:
+            return nvml.driver().version or UNKNOWN
+    except NvmlUnusable as error:
+        return UNKNOWN if error.code is None else "none"
 
 
 def _devices() -> list[dict[str, object]]:
@@ -191,14 +170,14 @@ def _devices() -> list[dict[str, object]]:
 
 
 def processor_name(path: Path = CPU_INFORMATION) -> str:
-    """As Linux tells it."""
+    """As Linux names it."""
     return _cpu_information(path).get("model name", platform.machine())
 
 
 def instructions(path: Path = CPU_INFORMATION) -> list[str]:
     """Those of INSTRUCTIONS that the processor has."""
-    told = _cpu_information(path)
-    flags = f"{told.get('flags', '')} {told.get('Features', '')}".split()
+    information = _cpu_information(path)
+    flags = f"{information.get('flags', '')} {information.get('Features', '')}".split()
     return [name for name in INSTRUCTIONS if name in flags]
 
 

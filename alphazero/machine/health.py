@@ -15,20 +15,19 @@ import psutil
 
 from alphazero.base.text import counted, table
 from alphazero.machine.findings import Finding, Severity, Thresholds, exit_status, shown, worst
-from alphazero.machine.judge import HostReading, judge_gpus, judge_host, judge_nvml, read_host
-from alphazero.machine.machine import device_files_present
+from alphazero.machine.judge import judge_gpus, judge_host, judge_nvml
+from alphazero.machine.memory import HostReading, read_host
 from alphazero.machine.nvml import (
     Driver,
     GpuReading,
     NvmlUnusable,
+    device_files_present,
+    on_pci_bus,
     open_nvml,
-    read_driver,
-    read_gpus,
 )
 
 FORMAT = "alphazero-health"
 VERSION = 1
-PCI_DEVICES = Path("/sys/bus/pci/devices")
 GIB = 1 << 30
 
 
@@ -80,7 +79,7 @@ def check_this_host(
         present = device == "cuda" or device_files_present() or on_pci_bus()
         try:
             with open_nvml() as nvml:
-                driver, gpus = read_driver(nvml), read_gpus(nvml)
+                driver, gpus = nvml.driver(), nvml.gpus()
         except NvmlUnusable as error:
             findings.append(judge_nvml(error, host, present))
         else:
@@ -100,19 +99,6 @@ def _count(host: str, count: int, present: bool) -> Finding:
         return Finding(Severity.OK, host, "", "", "nvml", f"{count} GPUs", None, "")
     advice = "the driver lists no device: see dmesg | grep -i nvidia, then reboot the host"
     return Finding(Severity.FAIL, host, "", "", "nvml", "0 GPUs", "1 GPU", advice)
-
-
-def on_pci_bus() -> bool:
-    """True where the PCI bus shows an NVIDIA display or 3D controller, whether or not a driver is loaded."""
-    for device in PCI_DEVICES.glob("*"):
-        try:
-            vendor = (device / "vendor").read_text(encoding="ascii").strip()
-            kind = (device / "class").read_text(encoding="ascii").strip()
-        except OSError:
-            continue  # gone since it was listed
-        if vendor == "0x10de" and kind.startswith("0x03"):
-            return True
-    return False
 
 
 def is_visible(gpu: GpuReading, visible: str | None) -> bool:

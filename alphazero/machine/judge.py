@@ -1,22 +1,11 @@
-"""What readings of GPUs mean: findings by the thresholds, each fault with one line of advice.
-
-What this host has left: memory, swap, disk, /dev/shm, files, load, cores, clock; and what that means.
-"""
+"""What readings of GPUs and of the host mean: findings by the thresholds, each fault with its advice."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import resource
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-import psutil
 
 from alphazero.machine.findings import Finding, GpuThresholds, HostThresholds, Severity
-from alphazero.machine.machine import count_cores
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.memory import HostReading
 from alphazero.machine.nvml import GpuReading, NvmlUnusable, Process
 
 MIB = 1 << 20
@@ -86,8 +75,8 @@ class Judge:
         )
 
     def unknown(self, name: str) -> None:
-        """What the driver did not tell: never a pass."""
-        self.add(Severity.UNKNOWN, name, None, None, f"NVML: {self._unread.get(name, 'not told')}")
+        """A value that the driver does not report: never a pass."""
+        self.add(Severity.UNKNOWN, name, None, None, f"NVML: {self._unread.get(name, 'not reported')}")
 
     def at_most(
         self, name: str, value: float | None, threshold: float, severity: Severity, advice: str
@@ -97,13 +86,6 @@ class Judge:
             self.unknown(name)
         else:
             self.add(severity if value >= threshold else Severity.OK, name, value, threshold, advice)
-
-    def must_not(self, name: str, value: bool | None, severity: Severity, advice: str) -> None:
-        """`severity` where `value` is true."""
-        if value is None:
-            self.unknown(name)
-        else:
-            self.add(severity if value else Severity.OK, name, "yes" if value else "no", "no", advice)
 
 
 def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
@@ -172,32 +154,30 @@ def judge_state(judge: Judge, reading: GpuReading, thresholds: GpuThresholds, an
     return True
 
 
+RESET = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
+# By reading: the threshold that is too much, or "" where it must be false, and what to do.
+MEMORY_FAULTS = {
+    "ecc_uncorrected_volatile": (
+        "ecc_uncorrected_volatile_fail",
+        f"data on the device was wrong: {RESET}; run diagnostics if it comes again",
+    ),
+    "remap_pending": ("", f"rows wait to be remapped: {RESET}"),
+    "remap_failed": ("", "no spare rows: replace the device"),
+    "retired_pages": ("retired_pages_fail", "its memory wears out: replace the device"),
+    "retired_pages_pending": ("", f"pages wait to be retired: {RESET}"),
+}
+
+
 def _judge_memory_faults(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
-    reset = "nvidia-smi --gpu-reset -i N on the idle device, or reboot"
-    judge.at_most(
-        "ecc_uncorrected_volatile",
-        reading.ecc_uncorrected_volatile,
-        thresholds.ecc_uncorrected_volatile_fail,
-        Severity.FAIL,
-        f"data on the device was wrong: {reset}; run diagnostics if it comes again",
-    )
-    judge.must_not(
-        "remap_pending", reading.remap_pending, Severity.FAIL, f"rows wait to be remapped: {reset}"
-    )
-    judge.must_not("remap_failed", reading.remap_failed, Severity.FAIL, "no spare rows: replace the device")
-    judge.at_most(
-        "retired_pages",
-        reading.retired_pages,
-        thresholds.retired_pages_fail,
-        Severity.FAIL,
-        "its memory wears out: replace the device",
-    )
-    judge.must_not(
-        "retired_pages_pending",
-        reading.retired_pages_pending,
-        Severity.FAIL,
-        f"pages wait to be retired: {reset}",
-    )
+    for name, (threshold, advice) in MEMORY_FAULTS.items():
+        value = getattr(reading, name)
+        if threshold:
+            judge.at_most(name, value, getattr(thresholds, threshold), Severity.FAIL, advice)
+        elif value is None:
+            judge.unknown(name)
+        else:
+            severity = Severity.FAIL if value else Severity.OK
+            judge.add(severity, name, "yes" if value else "no", "no", advice)
 
 
 def _judge_clocks(judge: Judge, reading: GpuReading, thresholds: GpuThresholds) -> None:
@@ -266,10 +246,10 @@ def _judge_counters(judge: Judge, reading: GpuReading, thresholds: GpuThresholds
         "many uncorrectable errors in the device's life: run diagnostics",
     )
     if reading.nvlinks is not None:
-        told = [link.errors for link in reading.nvlinks if link.errors is not None]
+        errors = [link.errors for link in reading.nvlinks if link.errors is not None]
         judge.at_most(
             "nvlink_errors",
-            sum(told) if told else None,
+            sum(errors) if errors else None,
             thresholds.nvlink_errors_warn,
             Severity.WARN,
             "replays, recoveries or CRC errors: check the bridge or switch (nvidia-smi nvlink -e)",
@@ -295,7 +275,7 @@ def _judge_others(
     foreign = [process for process in processes if process.pid not in own_pids]
     listed = sum(process.memory_bytes or 0 for process in foreign)
     others = max((reading.memory_used_bytes or 0) - own, listed)
-    by = ", ".join(map(describe, foreign)) or "nobody NVML lists"
+    by = ", ".join(map(describe, foreign)) or "no process that NVML lists"
     judge.at_most(
         "others_memory_mib",
         others // MIB,
@@ -308,7 +288,7 @@ def _judge_others(
 def describe(process: Process) -> str:
     """pid, name and memory of a process."""
     name = process.name or "outside this container"
-    memory = "memory not told" if process.memory_bytes is None else f"{process.memory_bytes // MIB} MiB"
+    memory = "memory unknown" if process.memory_bytes is None else f"{process.memory_bytes // MIB} MiB"
     return f"pid {process.pid} ({name}, {memory})"
 
 
@@ -325,127 +305,27 @@ def judge_xid(xid: int, reading: GpuReading, thresholds: GpuThresholds, host: st
     return judge.findings[0]
 
 
-SHARED_MEMORY = Path("/dev/shm")
-STA_UNSYNC = 0x0040  # linux/timex.h
-
-
-@dataclass(frozen=True)
-class HostReading:
-    """This host now; None is what it does not tell. Sizes in bytes.
-
-    memory_available: what this process can still get, a container's limit counted.
-    directory: the nearest existing directory above where the run will be written.
-    clock_synchronised: whether something (NTP, PTP) keeps the kernel's clock.
-    """
-
-    memory_total: int
-    memory_available: int
-    swap_total: int
-    swap_used: int
-    directory: str
-    disk_free: int
-    inodes_free: int | None
-    shm_free: int | None
-    open_files: int
-    load: float
-    cores: int
-    clock_synchronised: bool | None
-
-
-def read_host(directory: Path) -> HostReading:
-    """Look at this host; `directory` is where the run will be written, it need not exist yet."""
-    memory = HostMemory().check()
-    swap = psutil.swap_memory()
-    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
-    disk = os.statvfs(existing)
-    return HostReading(
-        memory_total=memory.total_bytes,
-        memory_available=memory.available_bytes,
-        swap_total=swap.total,
-        swap_used=swap.used,
-        directory=str(existing),
-        disk_free=disk.f_bavail * disk.f_frsize,
-        # File systems without a table of inodes (btrfs) tell 0 of 0.
-        inodes_free=disk.f_favail if disk.f_files else None,
-        shm_free=psutil.disk_usage(str(SHARED_MEMORY)).free if SHARED_MEMORY.is_dir() else None,
-        open_files=_open_files(),
-        load=os.getloadavg()[0],
-        cores=count_cores(),
-        clock_synchronised=_clock_synchronised(),
-    )
-
-
-def _open_files() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
-
-
-class _Timex(ctypes.Structure):
-    """The beginning of struct timex (adjtimex(2)), with room for what follows."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("frequency", ctypes.c_long),
-        ("max_error", ctypes.c_long),
-        ("estimated_error", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_byte * 256),
-    )
-
-
-def _clock_synchronised() -> bool | None:
-    """Whether the kernel's clock is kept by NTP or the like; None where it does not tell."""
-    try:
-        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
-    except (OSError, AttributeError):
-        return None
-    state = _Timex()  # modes 0: only read, needs no privilege
-    if adjtimex(ctypes.byref(state)) < 0:
-        return None
-    return not state.status & STA_UNSYNC
+# What must be left: by reading in MiB or as a number, its advice. Thresholds are NAME_warn and NAME_fail.
+LEFT = {
+    "memory_available_mib": "end other programs, or run fewer processes here",
+    "disk_free_mib": "make room in {directory}, or choose another with --runs-dir",
+    "inodes_free": "too many files on the disk of {directory}: remove some (df -i)",
+    "shm_free_mib": "NCCL needs it: docker run --shm-size=1g or --ipc=host, or "
+    "mount -o remount,size=1G /dev/shm",
+    "open_files": "ulimit -n 65536 (or LimitNOFILE, or /etc/security/limits.conf)",
+}
 
 
 def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_gpus: int) -> list[Finding]:
     """Findings of the host itself."""
     t = thresholds
-    findings = [
-        _left(
-            host,
-            "memory_available_mib",
-            reading.memory_available // MIB,
-            (t.memory_available_mib_warn, t.memory_available_mib_fail),
-            "end other programs, or run fewer processes here",
-        ),
-        _left(
-            host,
-            "disk_free_mib",
-            reading.disk_free // MIB,
-            (t.disk_free_mib_warn, t.disk_free_mib_fail),
-            f"make room in {reading.directory}, or choose another with --runs-dir",
-        ),
-        _left(
-            host,
-            "inodes_free",
-            reading.inodes_free,
-            (t.inodes_free_warn, t.inodes_free_fail),
-            f"too many files on the disk of {reading.directory}: remove some (df -i)",
-        ),
-        _left(
-            host,
-            "shm_free_mib",
-            None if reading.shm_free is None else reading.shm_free // MIB,
-            (t.shm_free_mib_warn, t.shm_free_mib_fail),
-            "NCCL needs it: docker run --shm-size=1g or --ipc=host, or mount -o remount,size=1G /dev/shm",
-        ),
-        _left(
-            host,
-            "open_files",
-            reading.open_files,
-            (t.open_files_warn, t.open_files_fail),
-            "ulimit -n 65536 (or LimitNOFILE, or /etc/security/limits.conf)",
-        ),
-    ]
+    findings = []
+    for name, advice in LEFT.items():
+        value = getattr(reading, name.removesuffix("_mib"))
+        if value is not None and name.endswith("_mib"):
+            value //= MIB
+        limits = getattr(t, f"{name}_warn"), getattr(t, f"{name}_fail")
+        findings.append(_left(host, name, value, limits, advice.format(directory=reading.directory)))
     swap_percent = 100 * reading.swap_used / reading.swap_total if reading.swap_total else 0.0
     findings += [
         _over(
@@ -465,15 +345,9 @@ def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_
         _clock(host, reading.clock_synchronised, t.wants_synchronised_clock),
     ]
     if num_gpus:
-        findings.append(
-            _left(
-                host,
-                "cores_per_gpu",
-                round(reading.cores / num_gpus, 2),
-                (t.cores_per_gpu_warn, 0),
-                "too few cores to feed the GPUs: give the container or the job more",
-            )
-        )
+        per_gpu = round(reading.cores / num_gpus, 2)
+        advice = "too few cores to feed the GPUs: give the container or the job more"
+        findings.append(_left(host, "cores_per_gpu", per_gpu, (t.cores_per_gpu_warn, 0), advice))
     return findings
 
 
@@ -481,7 +355,7 @@ def _left(host: str, name: str, value: float | None, limits: tuple[float, float]
     """A finding on something of which less than limits (warn, fail) is too little."""
     warn, fail = limits
     if value is None:
-        return Finding(Severity.UNKNOWN, host, "", "", name, None, None, "this system does not tell")
+        return Finding(Severity.UNKNOWN, host, "", "", name, None, None, "this system does not report it")
     if value < fail:
         return Finding(Severity.FAIL, host, "", "", name, value, fail, advice)
     severity = Severity.WARN if value < warn else Severity.OK
@@ -495,7 +369,7 @@ def _over(host: str, name: str, value: float, warn: float, advice: str) -> Findi
 
 def _clock(host: str, synchronised: bool | None, wanted: bool) -> Finding:
     if synchronised is None:
-        advice = "the kernel does not tell whether its clock is kept"
+        advice = "the kernel does not report whether its clock is synchronised"
         return Finding(Severity.UNKNOWN, host, "", "", "clock", None, None, advice)
     bad = wanted and not synchronised
     return Finding(

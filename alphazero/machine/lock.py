@@ -18,11 +18,11 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from alphazero.base.errors import BusyError, DataError
-from alphazero.machine.processes import boot_id, pid_namespace, process_started
 
 LOCK_FILE = ".alphazero.lock"
 HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
@@ -35,7 +35,38 @@ LARGEST_RECORD_BYTES = 4096
 # What open(2) or flock(2) says where a file system has no locks, or its lock server does not answer.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Field 22 of /proc/PID/stat, counted behind the name in parentheses (proc(5)).
+START_FIELD = 22 - 3
+
 Say = Callable[[str], None]
+
+
+@cache
+def boot_id() -> str:
+    """The kernel's id of this boot, the same in all containers and namespaces of a machine; "" if unknown."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+@cache
+def pid_namespace() -> str:
+    """Within which processes have their pids: another container of the same machine counts on its own."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def process_started(pid: int) -> int:
+    """When process `pid` began, in clock ticks since the boot; -1 where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[START_FIELD])
+    except (OSError, ValueError, IndexError):
+        return -1
 
 
 @dataclass(frozen=True)

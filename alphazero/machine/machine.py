@@ -1,11 +1,7 @@
-"""What this host has: NVIDIA devices as NVML counts them, cores, network addresses.
+"""This host: its GPUs, its processors and which of them are near a GPU, its addresses, ports and sockets.
 
-No torch here: a login node answers at once. A host without an NVIDIA device is a CPU host; one that has a
-device whose driver does not answer is an error, so that a broken driver never becomes a silent CPU run.
-
-A socket that listens where its peers look for it and nowhere else: the loopback for one machine alone.
-
-What the kernel counts of this host's network: TCP segments sent, and those that had to be sent again.
+A host without an NVIDIA device is a CPU host; one that has a device whose driver does not answer is an error,
+so that a broken driver never becomes a silent CPU run.
 """
 
 from __future__ import annotations
@@ -15,12 +11,15 @@ import errno
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.machine.memory import ROOT, processor_quota
+from alphazero.machine.lock import boot_id
+from alphazero.machine.memory import ROOT, count_cores
+from alphazero.machine.nvml import Device, NvmlUnusable, device_files_present, open_nvml
 
 # Addresses of documentation (RFC 5737, RFC 3849): nobody has them, so that the default route leads there.
 OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -28,16 +27,8 @@ INFINIBAND = Path("/sys/class/infiniband")
 # Tells the ranks of a host their weight, where its line of the hostfile has one.
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
 
-
-@dataclass(frozen=True)
-class Device:
-    """A GPU that NVML lists. `uuid` begins with GPU-; `mig_uuids` are its MIG devices, if it is split."""
-
-    index: int
-    uuid: str
-    name: str
-    in_mig_mode: bool = False
-    mig_uuids: tuple[str, ...] = ()
+# Numbers of hardware threads.
+Processors = frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -69,61 +60,30 @@ def look_at_this_machine(device: str = "auto") -> Machine:
     )
 
 
-def device_files_present() -> bool:
-    """True where the kernel shows an NVIDIA device, whatever NVML thinks of it."""
-    return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
-
-
 def list_devices(files_present: bool) -> tuple[Device, ...]:
     """All GPUs of this host, CUDA_VISIBLE_DEVICES not applied; empty where there is none.
 
     Raises LaunchError where the kernel shows a device (`files_present`) and NVML cannot list it.
     """
     try:
-        import pynvml
-    except ImportError as error:
-        if files_present:
+        with open_nvml() as nvml:
+            devices = nvml.devices()
+    except NvmlUnusable as error:
+        if not files_present:
+            return ()
+        if error.code is None:
             raise LaunchError(
                 "NVIDIA device found, but Python package nvidia-ml-py is missing; expected `make setup`"
             ) from error
-        return ()
-    try:
-        pynvml.nvmlInit()
-        try:
-            devices = tuple(_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        if files_present:
-            raise LaunchError(
-                f"NVIDIA device found, but its driver does not answer (NVML: {error}); "
-                "expected a working driver, or --device cpu"
-            ) from error
-        return ()
+        raise LaunchError(
+            f"NVIDIA device found, but its driver does not answer (NVML: {error}); "
+            "expected a working driver, or --device cpu"
+        ) from error
     if files_present and not devices:
         raise LaunchError(
             "NVIDIA device found, but NVML lists none; expected a working driver, or --device cpu"
         )
     return devices
-
-
-def _describe(nvml: Any, index: int) -> Device:  # noqa: ANN401 - pynvml has no types
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    mig_uuids: list[str] = []
-    try:
-        in_mig_mode = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
-    except nvml.NVMLError:  # devices that cannot be split say "not supported", old drivers "no such function"
-        in_mig_mode = False
-    if in_mig_mode:
-        for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                mig_handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, instance)
-            except nvml.NVMLError_NotFound:
-                continue
-            mig_uuids.append(nvml.nvmlDeviceGetUUID(mig_handle))
-    return Device(
-        index, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), in_mig_mode, tuple(mig_uuids)
-    )
 
 
 def visible_devices(devices: tuple[Device, ...], visible: str | None) -> tuple[str, ...]:
@@ -166,20 +126,97 @@ def _owner(entry: str, devices: tuple[Device, ...], where: str) -> int:
     return found[0].index
 
 
-def count_processors(root: Path = ROOT) -> int:
-    """Processors (hardware threads) this process may use by affinity and container quota, at least 1."""
-    allowed, quota = len(os.sched_getaffinity(0)), processor_quota(root)
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
+def processors_near(uuids: Sequence[str], root: Path = ROOT) -> tuple[Processors, ...]:
+    """For each GPU of this host the processors near it, by NVML, else by sysfs; none where unknown.
+
+    uuids: with or without the prefix. root: where /sys is found.
+    """
+    try:
+        with open_nvml() as nvml:
+            places = nvml.places(uuids)
+    except NvmlUnusable:
+        return (frozenset(),) * len(uuids)
+    # NVML's addresses have eight digits of domain where sysfs has four.
+    devices = root / "sys/bus/pci/devices"
+    return tuple(
+        near or read_processors(devices / address[-len("0000:00:00.0") :] / "local_cpulist")
+        for near, address in places
+    )
 
 
-def count_cores(root: Path = ROOT) -> int:
-    """Physical cores this process may use by affinity and container quota, at least 1."""
-    import psutil
+def read_processors(path: Path) -> Processors:
+    """A list of the kernel, as 0-3,8; none where the file is not there or holds no such list."""
+    try:
+        parts = [part.partition("-") for part in path.read_text(encoding="ascii").strip().split(",") if part]
+        pairs = [(int(first), int(last or first)) for first, _, last in parts]
+    except (OSError, ValueError):
+        return frozenset()
+    return frozenset(number for first, last in pairs for number in range(first, last + 1))
 
-    logical = psutil.cpu_count(logical=True) or 1
-    physical = psutil.cpu_count(logical=False) or logical
-    allowed, quota = len(os.sched_getaffinity(0)) * physical / logical, processor_quota(root)
-    return max(1, int(allowed if quota is None else min(allowed, quota)))
+
+def share_of(
+    local_rank: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
+) -> Processors | None:
+    """The processors of one rank: those near its GPU, shared out among the ranks whose GPUs have the same.
+
+    near: of the GPUs of all ranks of this host, by local rank. allowed: what this process may use at all.
+    Hardware threads of a core stay together; where a rank would get no whole core, all get all of them.
+    None where nothing is known of its GPU, or the processors near it are not allowed, or all are near.
+    """
+    usable = [processors & allowed for processors in near]
+    own = usable[local_rank]
+    if not own or own == allowed:
+        return None
+    sharing = [rank for rank, processors in enumerate(usable) if processors == own]
+    cores = _cores_of(own, root)
+    if len(cores) < len(sharing):
+        return own
+    place, count = sharing.index(local_rank), len(sharing)
+    mine = cores[place * len(cores) // count : (place + 1) * len(cores) // count]
+    return frozenset().union(*mine)
+
+
+def _cores_of(processors: Processors, root: Path) -> list[Processors]:
+    """The hardware threads of each core that are among `processors`, by their first one."""
+    cores = set()
+    for number in processors:
+        siblings = read_processors(root / f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        cores.add((siblings & processors) | {number})
+    return sorted(cores, key=min)
+
+
+def nodes_of(processors: Processors, root: Path = ROOT) -> tuple[int, ...]:
+    """The NUMA nodes that these processors belong to."""
+    paths = (root / "sys/devices/system/node").glob("node[0-9]*")
+    found = [int(path.name[4:]) for path in paths if read_processors(path / "cpulist") & processors]
+    return tuple(sorted(found))
+
+
+def processors_text(processors: Processors) -> str:
+    """For people, as the kernel writes it: 0-3,8."""
+    numbers = sorted(processors)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def is_bound_by_launcher() -> bool:
+    """True where this process may use other processors than the one that started it: somebody saw to it."""
+    with contextlib.suppress(OSError):
+        return os.sched_getaffinity(os.getppid()) != os.sched_getaffinity(0)
+    return False
+
+
+def bind(processors: Processors, root: Path = ROOT) -> None:
+    """Keep every thread of this process, and those to come, to these processors. May raise OSError."""
+    os.sched_setaffinity(0, processors)
+    for task in (root / "proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
+            os.sched_setaffinity(int(task.name), processors)
 
 
 def list_addresses() -> tuple[tuple[str, str], ...]:
@@ -364,3 +401,17 @@ def tcp_segments(path: Path = TCP_COUNTERS) -> tuple[int, int]:
         return counters["OutSegs"], counters["RetransSegs"]
     except (OSError, ValueError, KeyError):
         return 0, 0
+
+
+@cache
+def machine_identity() -> str:
+    """The same for two names or addresses of one host: its boot and its network namespace; "" if unknown.
+
+    Containers with networks of their own, and hosts that tests make of namespaces, share a kernel and are
+    hosts to their peers.
+    """
+    try:
+        net = str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        return ""
+    return f"{boot_id()} {net}" if boot_id() else ""

@@ -1,8 +1,6 @@
-"""Memory of this host as a training process may use it: what is left, and whether that is little.
+"""What this host has for a training process, by the limits of its control groups: memory, processors, disk.
 
-Where freed memory goes: back to the kernel, or to the process's next allocation.
-
-Control groups: what the kernel allows this process of memory and processors (versions 1 and 2).
+Also where freed memory goes: back to the kernel, or to the process's next allocation.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,6 +39,20 @@ def processor_quota(root: Path = ROOT) -> float | None:
     """Processors that this process may keep busy by the tightest of its groups, None without a limit."""
     quotas = [quota for path in _groups("cpu", root) if (quota := _quota_of(path)) is not None]
     return min(quotas, default=None)
+
+
+def count_processors(root: Path = ROOT) -> int:
+    """Processors (hardware threads) this process may use by affinity and container quota, at least 1."""
+    allowed, quota = len(os.sched_getaffinity(0)), processor_quota(root)
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+def count_cores(root: Path = ROOT) -> int:
+    """Physical cores this process may use by affinity and container quota, at least 1."""
+    logical = psutil.cpu_count(logical=True) or 1
+    physical = psutil.cpu_count(logical=False) or logical
+    allowed, quota = len(os.sched_getaffinity(0)) * physical / logical, processor_quota(root)
+    return max(1, int(allowed if quota is None else min(allowed, quota)))
 
 
 def _quota_of(group: Path) -> float | None:
@@ -193,3 +206,84 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LARGEST_MAPPED)) and bool(mallopt(M_TRIM_THRESHOLD, NEVER))
+
+
+SHARED_MEMORY = Path("/dev/shm")
+STA_UNSYNC = 0x0040  # linux/timex.h
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """This host now; None where the system does not report it. Sizes in bytes.
+
+    memory_available: what this process can still get, a container's limit counted.
+    directory: the nearest existing directory above where the run will be written.
+    clock_synchronised: whether something (NTP, PTP) keeps the kernel's clock.
+    """
+
+    memory_total: int
+    memory_available: int
+    swap_total: int
+    swap_used: int
+    directory: str
+    disk_free: int
+    inodes_free: int | None
+    shm_free: int | None
+    open_files: int
+    load: float
+    cores: int
+    clock_synchronised: bool | None
+
+
+def read_host(directory: Path) -> HostReading:
+    """Look at this host; `directory` is where the run will be written, it need not exist yet."""
+    memory = HostMemory().check()
+    swap = psutil.swap_memory()
+    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    disk = os.statvfs(existing)
+    return HostReading(
+        memory_total=memory.total_bytes,
+        memory_available=memory.available_bytes,
+        swap_total=swap.total,
+        swap_used=swap.used,
+        directory=str(existing),
+        disk_free=disk.f_bavail * disk.f_frsize,
+        # File systems without a table of inodes (btrfs) report 0 of 0.
+        inodes_free=disk.f_favail if disk.f_files else None,
+        shm_free=psutil.disk_usage(str(SHARED_MEMORY)).free if SHARED_MEMORY.is_dir() else None,
+        open_files=_open_files(),
+        load=os.getloadavg()[0],
+        cores=count_cores(),
+        clock_synchronised=_clock_synchronised(),
+    )
+
+
+def _open_files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
+
+
+class _Timex(ctypes.Structure):
+    """The beginning of struct timex (adjtimex(2)), with room for what follows."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("frequency", ctypes.c_long),
+        ("max_error", ctypes.c_long),
+        ("estimated_error", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def _clock_synchronised() -> bool | None:
+    """Whether the kernel's clock is kept by NTP or the like; None where unknown."""
+    try:
+        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    state = _Timex()  # modes 0: only read, needs no privilege
+    if adjtimex(ctypes.byref(state)) < 0:
+        return None
+    return not state.status & STA_UNSYNC

@@ -1,17 +1,25 @@
-"""What NVML tells of the GPUs of this host, read once; nothing is judged here (see gpu_health.py)."""
+"""NVML, NVIDIA's management library: the only module that initialises and reads it.
+
+`open_nvml` gives an `Nvml`, which lists devices and reads them. Nothing is judged here (see judge.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 from alphazero.base.errors import AlphaZeroError
 
-T = TypeVar("T")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+# Words of 64 processors that NVML is asked for: the kernel's own bound is 8,192 processors.
+AFFINITY_WORDS = 128
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h; the last two are pynvml's ThrottleReason names).
 CLOCK_REASONS = {
@@ -39,12 +47,23 @@ class NvmlUnusable(AlphaZeroError):  # noqa: N818 - a state, caught and turned i
 
 
 class DeviceGone(AlphaZeroError):  # noqa: N818
-    """A device that does not answer any more, with NVML's words."""
+    """A device that no longer answers, with NVML's words."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU that NVML lists. `uuid` begins with GPU-; `mig_uuids` are its MIG devices, if it is split."""
+
+    index: int
+    uuid: str
+    name: str
+    in_mig_mode: bool = False
+    mig_uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that computes on a GPU. memory_bytes: None where the driver does not tell.
+    """A process that computes on a GPU. memory_bytes: None where unknown.
 
     name: "" where no such process is in our PID namespace (it is in another container).
     """
@@ -56,7 +75,7 @@ class Process:
 
 @dataclass(frozen=True)
 class NvLink:
-    """One NVLink of a GPU. errors: replays + recoveries + CRC errors, None where the driver does not tell."""
+    """One NVLink of a GPU. errors: replays + recoveries + CRC errors, None where unknown."""
 
     number: int
     active: bool
@@ -65,7 +84,7 @@ class NvLink:
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU. A field is None where the driver did not tell it, and `unread` says why, by field name.
+    """One GPU. A field that could not be read is None; `unread` has the reason, by field name.
 
     lost: NVML's words where the device does not answer; all else is then as far as it was read.
     """
@@ -105,15 +124,33 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class Driver:
-    """Versions, None where not told; cuda is the newest CUDA the driver can serve, as "12.8"."""
+    """Versions, None where unknown; cuda is the newest CUDA that the driver supports, as "12.8"."""
 
     version: str | None
     cuda: str | None
 
 
+def device_files_present() -> bool:
+    """True where the kernel shows an NVIDIA device, whatever NVML thinks of it."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or any(Path("/proc/driver/nvidia/gpus").glob("*"))
+
+
+def on_pci_bus() -> bool:
+    """True where the PCI bus shows an NVIDIA display or 3D controller, whether or not a driver is loaded."""
+    for device in PCI_DEVICES.glob("*"):
+        try:
+            vendor = (device / "vendor").read_text(encoding="ascii").strip()
+            kind = (device / "class").read_text(encoding="ascii").strip()
+        except OSError:
+            continue  # removed since it was listed
+        if vendor == "0x10de" and kind.startswith("0x03"):
+            return True
+    return False
+
+
 @contextmanager
-def open_nvml() -> Iterator[Any]:
-    """The pynvml module, initialised. Raises NvmlUnusable."""
+def open_nvml() -> Iterator[Nvml]:
+    """NVML, initialised until the end of the block. Raises NvmlUnusable."""
     try:
         import pynvml
     except ImportError as error:
@@ -123,54 +160,166 @@ def open_nvml() -> Iterator[Any]:
     except pynvml.NVMLError as error:
         raise NvmlUnusable(error.value, str(error)) from error
     try:
-        yield pynvml
+        yield Nvml(pynvml)
     finally:
         pynvml.nvmlShutdown()
 
 
-def read_driver(nvml: Any) -> Driver:  # noqa: ANN401 - pynvml has no types
-    """Versions of driver and CUDA."""
+class Nvml:
+    """The devices and the driver of this host. `library` is pynvml, which has no types."""
 
-    def told(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def __init__(self, library: Any) -> None:  # noqa: ANN401
+        self.library = library
+
+    def driver(self) -> Driver:
+        """Versions of driver and CUDA."""
+        version, cuda = (
+            self._value(call)
+            for call in (
+                self.library.nvmlSystemGetDriverVersion,
+                self.library.nvmlSystemGetCudaDriverVersion_v2,
+            )
+        )
+        return Driver(version, None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}")
+
+    def _value(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+        """None where NVML answers with an error."""
         try:
-            return call()
-        except nvml.NVMLError:
+            return call(*arguments)
+        except self.library.NVMLError:
             return None
 
-    cuda = told(nvml.nvmlSystemGetCudaDriverVersion_v2)
-    return Driver(
-        told(nvml.nvmlSystemGetDriverVersion),
-        None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-    )
+    def _count(self) -> int:
+        try:
+            return int(self.library.nvmlDeviceGetCount())
+        except self.library.NVMLError as error:
+            raise NvmlUnusable(error.value, str(error)) from error
+
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, with their MIG devices. Raises NvmlUnusable where one does not answer."""
+        try:
+            return tuple(self._device(index) for index in range(self._count()))
+        except self.library.NVMLError as error:
+            raise NvmlUnusable(error.value, str(error)) from error
+
+    def _device(self, index: int) -> Device:
+        nvml = self.library
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        # Devices that cannot be split answer "not supported", old drivers "no such function".
+        mode = self._value(nvml.nvmlDeviceGetMigMode, handle)
+        in_mig_mode = mode is not None and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
+        parts = self._mig_handles(handle) if in_mig_mode else ()
+        uuids = tuple(nvml.nvmlDeviceGetUUID(part) for part in parts)
+        return Device(
+            index, nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), in_mig_mode, uuids
+        )
+
+    def _mig_handles(self, handle: Any) -> Iterator[Any]:  # noqa: ANN401
+        nvml = self.library
+        for instance in range(self._value(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+            part = self._value(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, instance)
+            if part is not None:
+                yield part
+
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """All GPUs; one that does not answer is `lost`. Raises NvmlUnusable if NVML cannot list them."""
+        return tuple(self._read(index, _Reader.read) for index in range(self._count()))
+
+    def usage(self, index: int) -> GpuReading:
+        """One GPU's utilisation, memory, temperature and power: little enough to be read every second."""
+        return self._read(index, _Reader.read_usage)
+
+    def _read(self, index: int, read: Callable[[_Reader], None]) -> GpuReading:
+        reader = _Reader(self.library, index)
+        try:
+            reader.open()
+            read(reader)
+        except DeviceGone as error:
+            reader.values["lost"] = str(error)
+        return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
+
+    def energy_joules(self) -> dict[str, float]:
+        """Energy by GPU since the driver was loaded; GPUs before Volta do not count it."""
+        joules = {}
+        for index in range(self._count()):
+            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
+            if handle is None:
+                continue
+            energy_mj = self._value(self.library.nvmlDeviceGetTotalEnergyConsumption, handle)
+            if energy_mj is not None:
+                joules[f"gpu{index}"] = energy_mj / 1000
+        return joules
+
+    def places(self, uuids: Sequence[str]) -> list[tuple[frozenset[int], str]]:
+        """For each device (a UUID with or without its prefix) the processors near it and its PCI address.
+
+        Empty where unknown; a MIG device has those of the GPU that it is a part of.
+        """
+        handles: dict[str, Any] = {}
+        for index in range(self._value(self.library.nvmlDeviceGetCount) or 0):
+            handle = self._value(self.library.nvmlDeviceGetHandleByIndex, index)
+            for part in () if handle is None else (handle, *self._mig_handles(handle)):
+                handles[str(self._value(self.library.nvmlDeviceGetUUID, part))] = handle
+        found = (next((one for name, one in handles.items() if name.endswith(uuid)), None) for uuid in uuids)
+        return [(frozenset(), "") if handle is None else self._place(handle) for handle in found]
+
+    def _place(self, handle: Any) -> tuple[frozenset[int], str]:  # noqa: ANN401
+        words = self._value(self.library.nvmlDeviceGetCpuAffinity, handle, AFFINITY_WORDS) or ()
+        near = {64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1}
+        information = self._value(self.library.nvmlDeviceGetPciInfo, handle)
+        address = b"" if information is None else information.busId
+        return frozenset(near), (address.decode() if isinstance(address, bytes) else str(address)).lower()
+
+    @contextmanager
+    def xid_events(self) -> Iterator[XidEvents]:
+        """Events of all devices, until the end of the block."""
+        events = None
+        with contextlib.suppress(self.library.NVMLError):  # without events the figures are still watched
+            events = self.library.nvmlEventSetCreate()
+        try:
+            yield XidEvents(self.library, events)
+        finally:
+            if events is not None:
+                self.library.nvmlEventSetFree(events)
 
 
-def read_gpus(nvml: Any) -> tuple[GpuReading, ...]:  # noqa: ANN401
-    """All GPUs NVML lists; one that does not answer is `lost`. Raises NvmlUnusable if it cannot list them."""
-    try:
-        count = nvml.nvmlDeviceGetCount()
-    except nvml.NVMLError as error:
-        raise NvmlUnusable(error.value, str(error)) from error
-    return tuple(read_gpu(nvml, index) for index in range(count))
+class XidEvents:
+    """Xid events of all GPUs; `open` is False where the driver does not offer them."""
+
+    def __init__(self, nvml: Any, events: Any) -> None:  # noqa: ANN401
+        self._nvml = nvml
+        self._events = events
+        self._index_of: dict[int | None, int] = {}
+        with contextlib.suppress(nvml.NVMLError):
+            for index in range(nvml.nvmlDeviceGetCount() if events is not None else 0):
+                self._register(index)
+        self.open = bool(self._index_of)
+
+    def _register(self, index: int) -> None:
+        nvml = self._nvml
+        # A device that offers none (MIG, old devices) is left out; one that is lost is found by its readings.
+        with contextlib.suppress(nvml.NVMLError):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
+                self._index_of[_address(handle)] = index
+
+    def next(self, timeout_ms: int) -> tuple[int, int] | None:
+        """(GPU index, Xid) of an event, or None after `timeout_ms`."""
+        nvml = self._nvml
+        try:
+            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
+        except nvml.NVMLError_Timeout:
+            return None
+        except nvml.NVMLError:
+            self.open = False
+            raise
+        return self._index_of.get(_address(data.device), -1), int(data.eventData)
 
 
-def read_gpu(nvml: Any, index: int) -> GpuReading:  # noqa: ANN401
-    """One GPU, field by field; a field the driver does not serve is None."""
-    reader = _Reader(nvml, index)
-    try:
-        reader.read()
-    except DeviceGone as error:
-        reader.values["lost"] = str(error)
-    return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
-
-
-def read_usage(nvml: Any, index: int) -> GpuReading:  # noqa: ANN401
-    """One GPU's utilisation, memory, temperature and power: little enough to be read every second."""
-    reader = _Reader(nvml, index)
-    try:
-        reader.read_usage()
-    except DeviceGone as error:
-        reader.values["lost"] = str(error)
-    return GpuReading(index=index, unread=tuple(reader.unread.items()), **reader.values)
+def _address(handle: Any) -> int | None:  # noqa: ANN401
+    """Where a handle points; handles of one device are equal pointers."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 class _Reader:
@@ -186,12 +335,11 @@ class _Reader:
     def read(self) -> None:
         """Ask for everything. Raises DeviceGone."""
         nvml = self._nvml
-        self._open()
         self._field("uuid", nvml.nvmlDeviceGetUUID)
         self._field("name", nvml.nvmlDeviceGetName)
         self._field("mig_enabled", lambda device: bool(nvml.nvmlDeviceGetMigMode(device)[0]))
         self._field("memory_total_bytes", lambda device: int(self._memory(device).total))
-        self._read_usage()
+        self.read_usage()
         self._field(
             "slowdown_temperature_c",
             lambda device: nvml.nvmlDeviceGetTemperatureThreshold(
@@ -207,18 +355,15 @@ class _Reader:
         self._field("nvlinks", self._nvlinks)
         self._field("processes", self._processes)
 
-    def read_usage(self) -> None:
-        """Ask how the device is used. Raises DeviceGone."""
-        self._open()
-        self._read_usage()
-
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Find the device. Raises DeviceGone."""
         try:
             self._handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
         except self._nvml.NVMLError as error:  # whatever the reason: without a handle it cannot be used
             raise DeviceGone(str(error)) from error
 
-    def _read_usage(self) -> None:
+    def read_usage(self) -> None:
+        """Ask how the device is used. Raises DeviceGone."""
         nvml = self._nvml
         self._field("memory_used_bytes", lambda device: int(self._memory(device).used))
         self._field("utilisation_percent", lambda device: int(nvml.nvmlDeviceGetUtilizationRates(device).gpu))
@@ -308,13 +453,13 @@ class _Reader:
             nvml.NVML_NVLINK_ERROR_DL_CRC_FLIT,
             nvml.NVML_NVLINK_ERROR_DL_CRC_DATA,
         )
-        told = []
+        errors = []
         for counter in counters:
             try:
-                told.append(int(nvml.nvmlDeviceGetNvLinkErrorCounter(device, number, counter)))
+                errors.append(int(nvml.nvmlDeviceGetNvLinkErrorCounter(device, number, counter)))
             except nvml.NVMLError as error:
                 self._check_alive(error)
-        return sum(told) if told else None
+        return sum(errors) if errors else None
 
     def _processes(self, device: Any) -> tuple[Process, ...]:  # noqa: ANN401
         return tuple(

@@ -1,12 +1,11 @@
-"""Health during training: figures for metrics, faults to the log once each, on a thread of its own.
+"""Health during training, watched by a thread: figures for metrics, faults to the log once each.
 
-How the GPUs of this host are used, added up from readings by what the job was doing meanwhile.
+`UsageMeter` adds up how the GPUs of this host are used, by what the job was doing meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import socket
 import threading
@@ -17,25 +16,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from alphazero.machine.findings import Finding, Severity, Thresholds
-from alphazero.machine.health import is_visible, on_pci_bus
+from alphazero.machine.health import is_visible
 from alphazero.machine.judge import (
     MIB,
-    HostReading,
     Judge,
     describe,
     judge_host,
     judge_nvml,
     judge_state,
     judge_xid,
-    read_host,
 )
-from alphazero.machine.machine import device_files_present
-from alphazero.machine.nvml import GpuReading, NvmlUnusable, open_nvml, read_gpus, read_usage
+from alphazero.machine.memory import HostReading, read_host
+from alphazero.machine.nvml import (
+    GpuReading,
+    Nvml,
+    NvmlUnusable,
+    XidEvents,
+    device_files_present,
+    on_pci_bus,
+    open_nvml,
+)
 
 GIB = 1 << 30
 MOST_READINGS = 3600  # kept per GPU until they are taken: an hour at one per second
@@ -179,14 +183,14 @@ class HealthWatcher:
         try:
             with ExitStack() as stack:
                 nvml = self._open(stack)
-                events = _XidEvents(nvml, stack) if nvml is not None else None
+                events = stack.enter_context(nvml.xid_events()) if nvml is not None else None
                 while not self._stopping.is_set():
                     self._guarded(lambda: self._look(nvml))
                     self._wait(nvml, events)
         except Exception as error:
             self._tell(self._of_watcher(error))
 
-    def _open(self, stack: ExitStack) -> Any:  # noqa: ANN401 - pynvml has no types
+    def _open(self, stack: ExitStack) -> Nvml | None:
         """NVML, or None on a host without a GPU."""
         if self._device == "cpu":
             return None
@@ -197,8 +201,8 @@ class HealthWatcher:
             self._tell(judge_nvml(error, self._host, present))
             return None
 
-    def _look(self, nvml: Any) -> None:  # noqa: ANN401
-        gpus = read_gpus(nvml) if nvml is not None else ()
+    def _look(self, nvml: Nvml | None) -> None:
+        gpus = nvml.gpus() if nvml is not None else ()
         gpus = tuple(self._with_identity(gpu) for gpu in gpus)
         gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self._visible))
         machine = read_host(self._directory)
@@ -208,9 +212,9 @@ class HealthWatcher:
             self._meter.add(gpus)
         self._report(figures_of(gpus, machine))
 
-    def _read_usage(self, nvml: Any, meter: UsageMeter) -> None:  # noqa: ANN401
+    def _read_usage(self, nvml: Nvml, meter: UsageMeter) -> None:
         known = [gpu for gpu in self._known.values() if is_visible(gpu, self._visible)]
-        meter.add([replace(read_usage(nvml, gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
+        meter.add([replace(nvml.usage(gpu.index), uuid=gpu.uuid, name=gpu.name) for gpu in known])
 
     def _with_identity(self, gpu: GpuReading) -> GpuReading:
         """A lost device with the UUID and name it had."""
@@ -264,13 +268,13 @@ class HealthWatcher:
             f"in use by {', '.join(map(describe, foreign))} beside this job: it will be slow",
         )
 
-    def _wait(self, nvml: Any, events: _XidEvents | None) -> None:  # noqa: ANN401
+    def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
         """Until the next look; Xid events that arrive are told at once, and usage is read meanwhile."""
-        meter = self._meter if nvml is not None else None
+        meter = self._meter
         until = time.monotonic() + self._interval_s
         next_usage = time.monotonic() + self._usage_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
-            if meter and (left := min(left, next_usage - time.monotonic())) <= 0:
+            if meter and nvml and (left := min(left, next_usage - time.monotonic())) <= 0:
                 self._guarded(lambda: self._read_usage(nvml, meter))
                 next_usage = time.monotonic() + self._usage_interval_s
             elif events is None or not events.open:
@@ -278,7 +282,7 @@ class HealthWatcher:
             else:
                 self._guarded(lambda: self._take_event(events, left))
 
-    def _take_event(self, events: _XidEvents, left_s: float) -> None:
+    def _take_event(self, events: XidEvents, left_s: float) -> None:
         event = events.next(min(EVENT_WAIT_MS, int(left_s * 1000) + 1))
         if event is not None:
             index, xid = event
@@ -312,51 +316,6 @@ class HealthWatcher:
         except Exception:
             # Nobody is left to tell: without a log the watcher ends, the job goes on.
             self._stopping.set()
-
-
-class _XidEvents:
-    """Xid events of all GPUs; `open` is False where the driver does not offer them."""
-
-    def __init__(self, nvml: Any, stack: ExitStack) -> None:  # noqa: ANN401
-        self._nvml = nvml
-        self._index_of: dict[int | None, int] = {}
-        self.open = False
-        try:
-            self._events = nvml.nvmlEventSetCreate()
-            stack.callback(nvml.nvmlEventSetFree, self._events)
-            for index in range(nvml.nvmlDeviceGetCount()):
-                self._register(index)
-        except nvml.NVMLError:
-            return  # without events the figures are still watched
-
-    def _register(self, index: int) -> None:
-        nvml = self._nvml
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
-                return
-            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
-        except nvml.NVMLError:
-            return  # this device offers none (MIG, old devices), or is lost and told as such
-        self._index_of[_address(handle)] = index
-        self.open = True
-
-    def next(self, timeout_ms: int) -> tuple[int, int] | None:
-        """(GPU index, Xid) of an event, or None after `timeout_ms`."""
-        nvml = self._nvml
-        try:
-            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
-        except nvml.NVMLError_Timeout:
-            return None
-        except nvml.NVMLError:
-            self.open = False
-            raise
-        return self._index_of.get(_address(data.device), -1), int(data.eventData)
-
-
-def _address(handle: Any) -> int | None:  # noqa: ANN401
-    """Where a handle points; handles of one device are equal pointers."""
-    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _job_of_this_process() -> frozenset[int]:

@@ -11,7 +11,7 @@ import torch
 
 from alphazero.base.errors import ConfigError
 from alphazero.machine.environment import commit_of, version_of
-from alphazero.machine.nvml import NvmlUnusable, open_nvml, read_driver
+from alphazero.machine.nvml import NvmlUnusable, open_nvml
 from alphazero.network.model.precision import choose_device
 from benchmarks.network import cpu_name
 
@@ -48,7 +48,7 @@ def versions() -> dict[str, object]:
     """Of the software; what is not there is said to be so."""
     try:
         with open_nvml() as nvml:
-            driver = read_driver(nvml).version
+            driver = nvml.driver().version
     except NvmlUnusable as error:
         driver = f"none ({error.reason})"
     nccl: tuple[int, ...] = torch.cuda.nccl.version() if torch.cuda.is_available() else ()

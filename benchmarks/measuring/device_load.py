@@ -67,7 +67,8 @@ class DeviceLoad:
 
     def _watch(self) -> None:
         try:
-            with open_nvml() as nvml:
+            with open_nvml() as opened:
+                nvml = opened.library
                 try:
                     self._read_until_end(nvml)
                 except nvml.NVMLError as error:

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from alphazero.machine.machine import count_cores, count_processors
-from alphazero.machine.memory import memory_limits, processor_quota
+from alphazero.machine.memory import count_cores, count_processors, memory_limits, processor_quota
 from alphazero.training.ranks.runtime import default_threads
 
 

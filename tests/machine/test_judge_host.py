@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from alphazero.machine.findings import Severity, exit_status, finding_from_json, load_thresholds
-from alphazero.machine.judge import HostReading, judge_host, read_host
-from alphazero.machine.memory import HostMemory
+from alphazero.machine.judge import judge_host
+from alphazero.machine.memory import HostMemory, HostReading, read_host
 
 MIB = 1 << 20
 GOOD = HostReading(
@@ -103,7 +103,7 @@ def test_the_reading_is_of_this_host_and_of_the_nearest_directory_that_exists(tm
 def test_the_file_limit_is_that_of_the_process(tmp_path: Path):
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
-        "from pathlib import Path; from alphazero.machine.judge import read_host\n"
+        "from pathlib import Path; from alphazero.machine.memory import read_host\n"
         f"print(read_host(Path({str(tmp_path)!r})).open_files)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -124,7 +124,7 @@ def test_the_limit_of_a_container_counts_and_its_file_cache_is_free(
     (group / "memory.max").write_text("1000\n")
     (group / "memory.current").write_text("700\n")
     (group / "memory.stat").write_text("anon 400\ninactive_file 200\n")
-    monkeypatch.setattr("alphazero.machine.judge.HostMemory", lambda: HostMemory(tmp_path))
+    monkeypatch.setattr("alphazero.machine.memory.HostMemory", lambda: HostMemory(tmp_path))
     reading = read_host(tmp_path)
     assert (reading.memory_total, reading.memory_available) == (1000, 500)
     (group / "memory.max").write_text("max\n")

@@ -16,8 +16,15 @@ import pytest
 
 from alphazero.base.errors import BusyError
 from alphazero.machine import lock as locks
-from alphazero.machine.lock import HELD_FILE, LOCK_FILE, DirectoryLock, holder_of, this_process
-from alphazero.machine.processes import boot_id, process_started
+from alphazero.machine.lock import (
+    HELD_FILE,
+    LOCK_FILE,
+    DirectoryLock,
+    boot_id,
+    holder_of,
+    process_started,
+    this_process,
+)
 from tests.support.paths import REPOSITORY
 
 HOLD = """

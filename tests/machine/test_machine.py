@@ -11,7 +11,6 @@ import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import (
-    Device,
     count_cores,
     find_free_port,
     interface_towards,
@@ -20,6 +19,7 @@ from alphazero.machine.machine import (
     port_is_free,
     visible_devices,
 )
+from alphazero.machine.nvml import Device
 from tests.support.paths import REPOSITORY
 
 PLAIN = tuple(Device(index, f"GPU-{index}{index}aa-bb", "NVIDIA Test") for index in range(4))

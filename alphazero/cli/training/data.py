@@ -88,7 +88,7 @@ def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters
     from alphazero.data.formats.pgn import import_pgn
     from alphazero.data.store.store import GameStore
     from alphazero.data.store.summary import noted_plies
-    from alphazero.machine.machine import count_processors
+    from alphazero.machine.memory import count_processors
 
     import_games = import_lc0 if _are_lc0(sources) else import_pgn
     try:
@@ -182,7 +182,7 @@ def _filtered(store: GameStore, filters: SampleFilters) -> Window:
     """What a run with these filters would train on, were nothing held out. Raises DataError."""
     from alphazero.data.sampling.filters import for_training, with_filters
     from alphazero.data.sampling.window import Window
-    from alphazero.machine.machine import count_processors
+    from alphazero.machine.memory import count_processors
 
     window = with_filters(Window.of_stores([store]), filters)
     return for_training(window, filters, seed=0, num_threads=count_processors())

@@ -176,7 +176,7 @@ def _launch_here(world_size: int) -> int:
 def _train(args: argparse.Namespace) -> int:
     if args.rank is not None:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
-    from alphazero.machine.machine import device_files_present
+    from alphazero.machine.nvml import device_files_present
     from alphazero.run import rank as rank_side
     from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
 

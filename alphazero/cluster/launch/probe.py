@@ -23,15 +23,15 @@ from alphazero.machine.environment import commit_of, version_of
 from alphazero.machine.findings import Severity, load_thresholds
 from alphazero.machine.health import check_this_host
 from alphazero.machine.machine import (
-    Device,
     Machine,
     find_free_port,
     interface_towards,
     look_at_this_machine,
+    machine_identity,
     port_is_free,
     visible_devices,
 )
-from alphazero.machine.processes import machine_identity
+from alphazero.machine.nvml import Device
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
 PACKAGES = ("torch", "deepspeed")

@@ -15,7 +15,7 @@ import torch
 
 from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.base.text import counted
-from alphazero.machine.machine import device_files_present
+from alphazero.machine.nvml import device_files_present
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 INT8 = "int8"  # of frozen weights alone, on the CPU

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.base.errors import ConfigError, LaunchError
-from alphazero.machine.machine import count_processors
+from alphazero.machine.memory import count_processors
 from alphazero.network.model.precision import choose_device
 from alphazero.settings.sections import TrainingConfig
 

@@ -20,8 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.machine.machine import ANY_PORT, is_everywhere, listen_on, names_loopback
-from alphazero.machine.processes import machine_identity
+from alphazero.machine.machine import (
+    ANY_PORT,
+    is_everywhere,
+    listen_on,
+    machine_identity,
+    names_loopback,
+)
 from alphazero.run.rank import (
     FAILURE_VARIABLE,
     OUTPUT_VARIABLE,

@@ -18,7 +18,7 @@ from alphazero.data.sampling.value_curve import curve_of
 from alphazero.data.sampling.window import Window
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec, get_spec
-from alphazero.machine.machine import count_processors
+from alphazero.machine.memory import count_processors
 from alphazero.network.model.planes import expand_planes
 
 # Shapes: B positions, C x H x W input planes, A policy indices.

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import torch
 
-from alphazero.machine import numa
+from alphazero.machine import machine
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
@@ -32,19 +32,19 @@ def _pin(runtime: Runtime, *, enabled: bool) -> str:
     """What was done with this rank, for people."""
     if not enabled:
         return "ranks are not pinned, as asked"
-    if numa.is_bound_by_launcher():
-        return f"{numa.shown(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
+    if machine.is_bound_by_launcher():
+        return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     count = torch.cuda.device_count()
     devices = [local % count for local in range(runtime.local_world_size)]
     uuids = [str(torch.cuda.get_device_properties(device).uuid) for device in devices]
     allowed = frozenset(os.sched_getaffinity(0))
-    share = numa.share_of(runtime.local_rank, numa.processors_near(uuids), allowed)
+    share = machine.share_of(runtime.local_rank, machine.processors_near(uuids), allowed)
     if share is None:
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:
-        numa.bind(share)
+        machine.bind(share)
     except OSError as error:
         return f"ranks are not pinned: {error.strerror}"
     torch.set_num_threads(min(torch.get_num_threads(), len(share)))
-    nodes = ", ".join(map(str, numa.nodes_of(share)))
-    return f"{numa.shown(share)}{f' (NUMA node {nodes})' if nodes else ''}"
+    nodes = ", ".join(map(str, machine.nodes_of(share)))
+    return f"{machine.processors_text(share)}{f' (NUMA node {nodes})' if nodes else ''}"

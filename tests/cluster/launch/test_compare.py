@@ -7,7 +7,8 @@ import pytest
 from alphazero.cluster.launch.compare import Examined, JobHost, Report, compare, table
 from alphazero.cluster.launch.probe import HealthFault, Probe, Question, decode, encode, look
 from alphazero.cluster.launch.remote import Remote, explain_ssh
-from alphazero.machine.machine import Device, Machine
+from alphazero.machine.machine import Machine
+from alphazero.machine.nvml import Device
 
 QUESTION = Question("/srv/az", "/srv/az/runs/x", "a", 12355, False, "auto")
 

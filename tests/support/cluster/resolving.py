@@ -7,7 +7,8 @@ from pathlib import Path
 from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
 from alphazero.cluster.plan.node import CpuRanks
 from alphazero.cluster.plan.resolve import resolve
-from alphazero.machine.machine import Device, Machine, outward_address
+from alphazero.machine.machine import Machine, outward_address
+from alphazero.machine.nvml import Device
 from alphazero.settings.cluster import read_cluster
 
 ADDRESSES = (("lo", "127.0.0.1"), ("eth0", "10.0.0.5"))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.machine.numa import (
+from alphazero.machine.machine import (
     bind,
     is_bound_by_launcher,
     nodes_of,
     processors_near,
+    processors_text,
     read_processors,
     share_of,
-    shown,
 )
 from tests.support.paths import REPOSITORY
 
@@ -47,7 +47,13 @@ FOUR = (NODE_0, NODE_0, NODE_1, NODE_1)
 
 def test_ranks_of_one_node_share_its_cores_out_and_threads_of_a_core_stay_together(root):
     shares = [share_of(rank, FOUR, ALL, root) for rank in range(4)]
-    assert [shown(share) for share in shares] == ["0-3,16-19", "4-7,20-23", "8-11,24-27", "12-15,28-31"]
+    texts = [processors_text(share) for share in shares]
+    assert texts == [
+        "0-3,16-19",
+        "4-7,20-23",
+        "8-11,24-27",
+        "12-15,28-31",
+    ]
     assert [nodes_of(share, root) for share in shares] == [(0,), (0,), (1,), (1,)]
 
 
@@ -97,8 +103,8 @@ def near_by_nvml(library: Path, directory: Path, scenario: str, uuids: list[str]
     program = f"""
 import json
 from pathlib import Path
-from alphazero.machine.numa import processors_near, shown
-print(json.dumps([shown(near) for near in processors_near({uuids!r}, Path({str(root)!r}))]))
+from alphazero.machine.machine import processors_near, processors_text
+print(json.dumps([processors_text(near) for near in processors_near({uuids!r}, Path({str(root)!r}))]))
 """
     variables = {"FAKE_NVML": str(directory / "scenario"), "LD_LIBRARY_PATH": str(library)}
     done = subprocess.run(
@@ -135,7 +141,7 @@ def test_without_a_driver_nothing_is_known(fake_nvml, tmp_path, root, monkeypatc
 def test_a_process_is_bound_with_all_its_threads():
     program = """
 import os, threading
-from alphazero.machine.numa import bind
+from alphazero.machine.machine import bind
 gate, ids = threading.Event(), []
 def wait():
     ids.append(threading.get_native_id())
@@ -160,7 +166,7 @@ def test_processors_that_are_not_there_are_an_error_of_the_system():
 
 
 def test_a_process_knows_whether_its_launcher_bound_it():
-    program = "from alphazero.machine.numa import is_bound_by_launcher; print(is_bound_by_launcher())"
+    program = "from alphazero.machine.machine import is_bound_by_launcher; print(is_bound_by_launcher())"
     first = min(os.sched_getaffinity(0))
     for preexec, expected in ((None, "False"), (lambda: os.sched_setaffinity(0, {first}), "True")):
         done = subprocess.run(
