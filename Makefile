@@ -28,7 +28,7 @@ help:
 	@echo "make bench         measure the figures of docs/performance.md"
 	@echo "make test-gpu      run every test that needs a GPU, within nine minutes (GPU_PYTHON=...; docs/gpu.md)"
 	@echo "make bench-gpu     measure this machine's GPU, within nine minutes; JSON in build/gpu"
-	@echo "make architecture  draw docs/images/architecture.svg from the imports"
+	@echo "make architecture  draw the diagram in docs/architecture.md from the imports"
 	@echo "make clean         delete .venv and everything that was built"
 
 setup: .venv/core.stamp

@@ -1,56 +1,97 @@
-"""Draws docs/images/architecture.svg from the imports, or prints the rooms as a table.
+"""Draws the rooms of the package into docs/architecture.md as a Mermaid diagram, from its imports.
 
-python -m tools.draw_architecture                            (`make architecture`)
-python -m tools.draw_architecture --table [--root CHECKOUT]
+python -m tools.draw_architecture            writes the diagram (`make architecture`)
+python -m tools.draw_architecture --table    prints files, lines and imports of every folder
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections import Counter
 from pathlib import Path
 
-from tools.architecture.house import read_house
-from tools.architecture.rooms import Rooms, read_rooms
-from tools.architecture.svg import draw
+import grimp
 
-PICTURE = Path("docs/images/architecture.svg")
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = "alphazero"
+MOST_ARROWS = 130
+MOST_MODULES = 10  # of a folder, without __init__.py
 
 
-def table(read: Rooms) -> str:
-    """A line for each room: files, lines, and the arrows that leave it and lead to it."""
-    lines = [
-        f"{'room':<22}{'files':>6}{'lines':>8}{'out':>5}{'in':>5}   (rooms it imports; rooms that import it)"
-    ]
-    for name, room in read.rooms.items():
-        out = sum(source == name for source, _ in read.arrows)
-        into = sum(target == name for _, target in read.arrows)
-        lines.append(f"{name:<22}{room.num_files:>6}{room.num_lines:>8,}{out:>5}{into:>5}")
-    files = sum(room.num_files for room in read.rooms.values())
-    total = sum(room.num_lines for room in read.rooms.values())
-    lines.append(f"{f'{len(read.rooms)} rooms':<22}{files:>6}{total:>8,}   {len(read.arrows)} arrows")
-    return "\n".join(lines)
+def read_imports() -> list[tuple[str, str]]:
+    """Every pair (importing module, imported module) of the package."""
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    return [(a, b) for a in sorted(graph.modules) for b in sorted(graph.find_modules_directly_imported_by(a))]
+
+
+def room_of(module: str) -> str:
+    """The room of a module: the folder under the package, or the package itself."""
+    parts = module.split(".")
+    return parts[1] if (ROOT / PACKAGE / parts[1]).is_dir() else PACKAGE
+
+
+def arrows_between_rooms() -> Counter[tuple[str, str]]:
+    """How many imports lead from one room to another."""
+    pairs = [(room_of(a), room_of(b)) for a, b in read_imports() if a.count(".") and b.count(".")]
+    return Counter((a, b) for a, b in pairs if a != b and PACKAGE not in (a, b))
+
+
+def drawn_arrows(arrows: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The arrows that do not follow from others: a to c is left out where a leads to b and b to c."""
+    below: dict[str, set[str]] = {}
+
+    def reach(room: str) -> set[str]:
+        if room not in below:
+            direct = {b for a, b in arrows if a == room}
+            below[room] = direct.union(*(reach(b) for b in direct))
+        return below[room]
+
+    return sorted(
+        (a, b) for a, b in arrows if not any(b in reach(c) for d, c in arrows if d == a and c != b)
+    )
+
+
+def diagram() -> str:
+    """The diagram, fenced, as it stands in the page."""
+    lines = [f"  {a} --> {b}" for a, b in drawn_arrows(arrows_between_rooms())]
+    return "\n".join(["```mermaid", "flowchart TD", *lines, "```"])
+
+
+def folders() -> dict[str, list[Path]]:
+    """The modules of every folder of the package, without empty ones."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        if path.stat().st_size:
+            found.setdefault(path.parent.relative_to(ROOT / PACKAGE).as_posix(), []).append(path)
+    return found
+
+
+def table() -> str:
+    """A line for each folder: modules, lines, and how many folders it imports and is imported by."""
+    arrows = arrows_between_rooms()
+    lines = [f"{'folder':<22}{'modules':>8}{'lines':>8}"]
+    for folder, paths in folders().items():
+        num_lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        lines.append(f"{folder:<22}{len(paths):>8}{num_lines:>8,}")
+    rooms = {room for arrow in arrows for room in arrow}
+    return "\n".join([*lines, f"{len(rooms)} rooms, {len(arrows)} arrows between them"])
 
 
 def main() -> None:
-    """Draw, or print."""
+    """Write the diagram into the page, or print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(__file__).resolve().parents[1],
-        help="the checkout (default: this one)",
-    )
-    parser.add_argument("--table", action="store_true", help="print the rooms instead of drawing them")
-    parser.add_argument("--out", type=Path, help=f"file to draw (default: {PICTURE} of the checkout)")
-    args = parser.parse_args()
-    if args.table:
-        print(table(read_rooms(args.root)))
+    parser.add_argument("--table", action="store_true", help="print the folders instead")
+    if parser.parse_args().table:
+        print(table())
         return
-    out = args.out or args.root / PICTURE
-    out.write_text(draw(read_house(args.root)), encoding="utf-8")
-    print(out)
+    page = PAGE.read_text(encoding="utf-8")
+    drawn = re.sub(r"```mermaid\n.*?```", lambda _: diagram(), page, count=1, flags=re.DOTALL)
+    PAGE.write_text(drawn, encoding="utf-8")
+    print(PAGE)
 
 
 if __name__ == "__main__":
