@@ -1,4 +1,4 @@
-"""The shape of the package: the diagram of the guide is the one of the imports, and no folder grows too full."""
+"""The shape of the package: its diagram is that of the imports, and no folder or file grows too large."""
 
 import ast
 from pathlib import Path

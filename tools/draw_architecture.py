@@ -48,9 +48,7 @@ def drawn_arrows(arrows: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
             below[room] = direct.union(*(reach(b) for b in direct))
         return below[room]
 
-    return sorted(
-        (a, b) for a, b in arrows if not any(b in reach(c) for d, c in arrows if d == a and c != b)
-    )
+    return sorted((a, b) for a, b in arrows if not any(b in reach(c) for d, c in arrows if d == a and c != b))
 
 
 def diagram() -> str:

@@ -13,7 +13,7 @@ from tests.support.paths import REPOSITORY
 
 ABORTS = """
 import ctypes, os
-from alphazero.cluster.agent import rank_side
+from alphazero.run import rank as rank_side
 rank_side.begin(os.environ)
 def trains_a_step():
     ctypes.CDLL("libstdc++.so.6")["_ZSt9terminatev"]()

@@ -12,7 +12,7 @@ DOCS = tuple(sorted((REPOSITORY / "docs").glob("*.md")))
 PAGES = (README, REPOSITORY / "CONTRIBUTING.md", EXAMPLES, *DOCS)
 # Blocks in these languages are run by the tests; a plain fence holds output, a tree or a format.
 RUN = ("sh", "python")
-SHOWN = ("", "cpp", "diff", "toml", "dockerfile")
+SHOWN = ("", "cpp", "diff", "toml", "dockerfile", "mermaid")
 FENCED = re.compile(r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^ *```", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z", re.DOTALL)
 
