@@ -21,7 +21,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.model.precision import EVALUATION_PRECISIONS
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.weights import load_network
+from alphazero.network.weights.open_network import open_network
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
 from alphazero.search.batched import PoolEvaluator
@@ -61,7 +61,7 @@ def evaluator_of(config: Config, args: argparse.Namespace) -> PoolEvaluator:
     """The network of the weights, or an untrained one of the preset."""
     spec, device = get_spec(config.network.game), torch.device("cpu")
     if args.weights:
-        network, _ = load_network(args.weights, device)
+        network, _ = open_network(args.weights, device)
     else:
         network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0)).eval()
     size = args.batch or config.self_play.evaluation_batch

@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     spec = get_spec(args.game)
     config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
     network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
-    evaluator = NetworkEvaluator(network, spec, device, args.precision, args.batch, compiled=args.compile)
+    evaluator = NetworkEvaluator(network, device, args.precision, args.batch, compiled=args.compile)
     program = evaluator.program
     planes_BCHW = program.expand.planes_BCHW
     modules = ModuleForward(network, device, evaluator.dtype, compiled=False)

@@ -57,12 +57,12 @@ def run(arguments: list[str]) -> dict[str, object]:
     torch.set_num_threads(args.threads)
     device = choose_device(args.device, 0, os.environ)
     network, _ = open_network(args.weights, device)
-    exact = NetworkEvaluator(network, network.spec, device, EXACT, args.batch)
+    exact = NetworkEvaluator(network, device, EXACT, args.batch)
     positions = played(exact, args.positions)
     truth = exact(positions.packed, positions.legal_index, positions.legal_offset)
     figures: dict[str, object] = {"positions": len(positions.packed)}
     for precision in args.precisions:
-        evaluator = NetworkEvaluator(network, network.spec, device, precision, args.batch)
+        evaluator = NetworkEvaluator(network, device, precision, args.batch)
         found = evaluator(positions.packed, positions.legal_index, positions.legal_offset)
         beside = compared(truth, found, positions.legal_offset) if precision != EXACT else {}
         speed = evaluations_per_s(evaluator, positions, args.seconds)

@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
     network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0)).eval()
     device = choose_device(args.device, 0, os.environ)
-    evaluator = NetworkEvaluator(network, spec, device, args.precision, args.batch)
+    evaluator = NetworkEvaluator(network, device, args.precision, args.batch)
     batch = positions(spec, args.batch)
     rounds = [one_round(evaluator, batch, args) for _ in range(args.rounds)]
     return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}

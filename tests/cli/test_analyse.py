@@ -10,7 +10,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.weights import load_network, save_weights
+from alphazero.network.weights.open_network import open_network
+from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
 
 
@@ -145,10 +146,10 @@ def test_import_weights_says_what_it_read_and_writes_it(
         "policy (convolutional)",
     ):
         assert words in printed
-    network, metadata = load_network(target, torch.device("cpu"))
+    network, metadata = open_network(target, torch.device("cpu"))
     assert (network.config.blocks, network.config.filters, network.config.se_ratio) == (6, 64, 8)
     assert metadata["imported_from"] == "maia-1100.pb.gz"
-    direct, _ = load_network(source, torch.device("cpu"))
+    direct, _ = open_network(source, torch.device("cpu"))
     wanted, got = direct.state_dict(), network.state_dict()
     assert all(torch.equal(wanted[key], got[key]) for key in wanted)
 
@@ -162,7 +163,7 @@ def test_import_weights_replaces_only_when_forced(
     assert f"{target}: is there already (--force replaces it)" in capsys.readouterr().err
     assert target.read_text() == "precious"
     assert main(["import-weights", str(weights), str(target), "--force"]) == 0
-    load_network(target, torch.device("cpu"))
+    open_network(target, torch.device("cpu"))
 
 
 def test_import_weights_refuses_what_is_no_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -9,7 +9,8 @@ import torch
 from alphazero.cli.main import main
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.weights import read_weights, save_weights
+from alphazero.network.weights.open_network import read_weights
+from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
 
 SHAPE = NetworkConfig(blocks=1, filters=8)

@@ -10,7 +10,7 @@ from alphazero.games.registry import get_spec
 from alphazero.measure.rating import keep_rating, mark_best_rated
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
-from alphazero.network.weights.weights import read_weights
+from alphazero.network.weights.open_network import read_weights
 from alphazero.run.checkpoint_files import find_best, mark_best, prune
 from alphazero.settings.sections import Config, NetworkConfig, to_table
 

@@ -258,9 +258,9 @@ def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict]:
 def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    from alphazero.network.weights.weights import load_network
+    from alphazero.network.weights.open_network import open_network
 
-    network, _ = load_network(network_file, torch.device("cpu"))
+    network, _ = open_network(network_file, torch.device("cpu"))
     packed = torch.from_numpy(np.stack([position.line().packed() for position in OWN]))
     with torch.inference_mode():
         logits = network(expand_planes(packed, network.spec)).policy_BA
@@ -279,9 +279,9 @@ def test_errors_of_a_network_are_those_of_its_largest_legal_logit(
 def test_the_values_one_ply_on_are_those_of_the_network_and_of_ended_games(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    from alphazero.network.weights.weights import load_network
+    from alphazero.network.weights.open_network import open_network
 
-    network, _ = load_network(network_file, torch.device("cpu"))
+    network, _ = open_network(network_file, torch.device("cpu"))
     expected = dict.fromkeys(solved.CLASSES, 0)
     wins = 0
     for number, position in enumerate(OWN):
@@ -369,11 +369,11 @@ def test_two_networks_are_compared_in_pairs(
 def player(path: str) -> Player:
     """The network of a file, without search."""
     from alphazero.network.inference.evaluator import NetworkEvaluator
-    from alphazero.network.weights.weights import load_network
+    from alphazero.network.weights.open_network import open_network
     from alphazero.play.matches.players import network_player
 
-    network, _ = load_network(Path(path), torch.device("cpu"))
-    return network_player(NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 256))
+    network, _ = open_network(Path(path), torch.device("cpu"))
+    return network_player(NetworkEvaluator(network, torch.device("cpu"), "fp32", 256))
 
 
 def test_the_search_has_the_settings_asked_for_and_no_noise(

@@ -21,7 +21,7 @@ TINY_BYTES = 9000
 @functools.cache
 def evaluator(game: str) -> NetworkEvaluator:
     network = trained_like(game, blocks=1, filters=8).eval()
-    return NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 8)
+    return NetworkEvaluator(network, torch.device("cpu"), "fp32", 8)
 
 
 def played(game: str, leaves: int, threads: int = 1, cache: _core.EvaluationCache | None = None) -> Played:

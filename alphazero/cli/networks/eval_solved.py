@@ -295,7 +295,7 @@ def network_players(
     The searches advance `work` by their simulations.
     """
     import alphazero._core as _core
-    from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.inference.purpose import evaluator_for_positions
     from alphazero.network.weights.open_network import open_network
     from alphazero.play.matches.players import network_player, one_ply_player
     from alphazero.play.search_settings import search_settings
@@ -304,7 +304,7 @@ def network_players(
     network, _ = open_network(name, device)
     if network.spec.name != "connect4":
         raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
-    evaluator = NetworkEvaluator(network, network.spec, device, args.precision, args.batch_size)
+    evaluator = evaluator_for_positions(network, device, args.precision, args.batch_size)
     players = {ALONE: network_player(evaluator)}
     if args.one_ply:
         players[ONE_PLY] = one_ply_player(evaluator)

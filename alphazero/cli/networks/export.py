@@ -51,9 +51,8 @@ def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
     """Write the file. Raises WeightsError for what the format has no form for."""
     from alphazero.network.inference.onnx_export import write_onnx
     from alphazero.network.weights.lc0_export import write_lc0
-    from alphazero.network.weights.weights import build_network, write_weights
+    from alphazero.network.weights.weights import network_of, write_weights
 
-    network = build_network(Path(args.weights), weights)  # refuses tensors that do not fit
     if args.to == "lc0":
         licence = args.license or str(weights.metadata.get("license") or "")
         try:
@@ -61,7 +60,7 @@ def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
         except WeightsError as error:
             raise WeightsError(f"{args.weights}: {error}") from None
     elif args.to == "onnx":
-        write_onnx(path, network)
+        write_onnx(path, network_of(weights.config, weights.state_dict))
     else:
         write_weights(path, weights)
 

@@ -28,12 +28,13 @@ def run(args: argparse.Namespace) -> int:
     """Read, say what it is, write."""
     import torch
 
-    from alphazero.network.weights.weights import load_network, save_weights
+    from alphazero.network.weights.open_network import open_network
+    from alphazero.network.weights.weights import save_weights
 
     destination: Path = args.destination
     if destination.exists() and not args.force:
         raise WeightsError(f"{destination}: is there already (--force replaces it)")
-    network, metadata = load_network(args.source, torch.device("cpu"))
+    network, metadata = open_network(args.source, torch.device("cpu"), "source")
     save_weights(destination, network, {**metadata, "imported_from": args.source.name})
     print(describe(args.source, network.config, network.parameter_count(), metadata))
     print(f"wrote {destination}")

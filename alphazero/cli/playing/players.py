@@ -268,7 +268,7 @@ class Lineup:
 
     def _evaluator(self, player: PlayerWords) -> NetworkEvaluator:
         if player.given not in self._evaluators:
-            from alphazero.network.inference.evaluator import NetworkEvaluator
+            from alphazero.network.inference.purpose import evaluator_for_positions
             from alphazero.network.model.precision import choose_device
             from alphazero.network.weights.open_network import open_network
 
@@ -276,7 +276,7 @@ class Lineup:
             device = choose_device(args.device, 0, os.environ)
             flag = player.place.partition(" ")[0]
             network, _ = open_network(player.given, device, flag)
-            self._evaluators[player.given] = NetworkEvaluator(
-                network, network.spec, device, args.precision, self._batch_size
+            self._evaluators[player.given] = evaluator_for_positions(
+                network, device, args.precision, self._batch_size
             )
         return self._evaluators[player.given]

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from alphazero.games.registry import GameSpec
 from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.onednn import OneDnnForward, why_not_onednn
@@ -74,7 +73,6 @@ class NetworkEvaluator:
     def __init__(
         self,
         network: AlphaZeroNet,
-        spec: GameSpec,
         device: torch.device,
         precision: str,
         batch_size: int,
@@ -82,8 +80,8 @@ class NetworkEvaluator:
         in_flight: int = 2,
         compiled: bool = False,
     ) -> None:
-        self.spec = spec
-        self.places = policy_places(network.config, spec)
+        self.spec = network.spec
+        self.places = policy_places(network.config, network.spec)
         self.device = device
         self.batch_size = batch_size
         self.dtype = torch.uint8 if precision == INT8 else DTYPES[precision]

@@ -84,11 +84,11 @@ class Forward(Protocol):
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
 
-        policy_places.py says where in L a policy index is.
+        program.policy_places gives the place in L of a policy index.
         """
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """Take new weights, as folding.fold_tensors gives them."""
+        """Take new weights, as fold_tensors gives them."""
 
 
 class ModuleForward:

@@ -1,11 +1,9 @@
-"""One network behind evaluators of several batch sizes: few positions do not pay for much padding.
+"""The evaluator of a network for a purpose: self-play, the tree of one game, or positions asked for at once.
 
-Batches computed side by side on the CPU: each on threads of its own, which wait for nobody.
-
-Threads that share one batch wait for each other after every layer. On a machine that does other work as well,
-each of these waits lasts as long as the slowest thread is kept from running; batches side by side have none.
-
-The network that plays: an evaluator of the run's weights as they are shared, whole.
+Batches have fixed sizes. Self-play and a tree have an evaluator for each of several sizes, because padding a
+few positions to a large batch costs as much as the large batch. A tree on the CPU has several batches
+evaluated at a time, each on threads of its own: threads that share a batch wait for each other after every
+layer, on a busy machine for the slowest.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import copy
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +19,41 @@ import torch
 from torch import Tensor
 
 from alphazero.games.random_positions import random_positions
-from alphazero.games.registry import GameSpec
 from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import NetworkConfig
-
-if TYPE_CHECKING:
-    from alphazero.games.core_types import Leaves
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 
 STEP = 4  # from one size to the next
 SMALLEST_EVEN = 4
+# The largest batch of a tree unless another is given.
+CPU_BATCH_SIZE, CUDA_BATCH_SIZE = 32, 256
+TREE_BATCHES = 2  # that a tree has evaluated at a time
+
+
+def evaluator_for_self_play(
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
+) -> NetworkEvaluator | EvenLadder:
+    """For many games at a time. On a GPU a batch that is not full takes as long as a full one."""
+    kind = NetworkEvaluator if device.type == "cuda" else EvenLadder
+    return kind(network, device, precision, batch_size)
+
+
+def evaluator_for_tree(
+    network: AlphaZeroNet, device: torch.device, precision: str, *, batch_size: int = 0, num_threads: int = 0
+) -> EvaluatorLadder | SideBySide:
+    """For one TreeSearch. batch_size, num_threads (of the CPU): 0 chooses."""
+    on_cuda = device.type == "cuda"
+    batch_size = batch_size or (CUDA_BATCH_SIZE if on_cuda else CPU_BATCH_SIZE)
+    ladder = EvaluatorLadder(network, device, precision, batch_size)
+    return ladder if on_cuda else SideBySide(ladder, TREE_BATCHES, num_threads or torch.get_num_threads())
+
+
+def evaluator_for_positions(
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
+) -> NetworkEvaluator:
+    """For players of matches and for exact truth: batches of one size, rounded alike for every position."""
+    return NetworkEvaluator(network, device, precision, batch_size)
 
 
 def batch_sizes(largest: int) -> list[int]:
@@ -45,18 +65,20 @@ def batch_sizes(largest: int) -> list[int]:
 
 
 class EvaluatorLadder:
-    """Evaluates up to batch_size positions at a time, by the smallest evaluator that has room for them.
+    """Evaluates up to batch_size positions at a time, in the smallest batch that has room for them.
 
-    Batches of one size are computed alike whoever asks; another size may round otherwise, as
-    NetworkEvaluator says.
+    A batch of one size gives the same bits whoever asks; another size may round otherwise, see
+    NetworkEvaluator.
     """
 
     def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, device: torch.device, precision: str, batch_size: int
+        self, network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, smallest: int = 1
     ) -> None:
         self.batch_size = batch_size
         self._evaluators = [
-            NetworkEvaluator(network, spec, device, precision, size) for size in batch_sizes(batch_size)
+            NetworkEvaluator(network, device, precision, size)
+            for size in batch_sizes(batch_size)
+            if size >= min(smallest, batch_size)
         ]
 
     @property
@@ -70,7 +92,7 @@ class EvaluatorLadder:
         return self._evaluators[-1].description
 
     def twin(self) -> EvaluatorLadder:
-        """Another of the same weights, held once, whose batches another thread can compute."""
+        """Another with the same weights, stored once, for another thread."""
         twin = copy.copy(self)
         twin._evaluators = [one.twin() for one in self._evaluators]
         return twin
@@ -86,43 +108,29 @@ class EvaluatorLadder:
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
 
 
-def evaluator_for_self_play(
-    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
-) -> NetworkEvaluator | EvenLadder:
-    """What many games at a time ask. On a GPU a batch that is not full is as fast as one that is."""
-    kind = NetworkEvaluator if device.type == "cuda" else EvenLadder
-    return kind(network, network.spec, device, precision, batch_size)
-
-
 class EvenLadder(EvaluatorLadder):
-    """A ladder for self-play on the CPU: a position is evaluated alike, to the bit, in all of its sizes.
+    """A ladder for self-play on the CPU: a position's evaluation is the same to the bit in all of its sizes.
 
-    Sizes that differ from the largest on positions of random games are left out; new weights are tried anew.
+    Sizes that differ from the largest on positions of random games are left out, anew for new weights.
     """
 
-    def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, device: torch.device, precision: str, batch_size: int
-    ) -> None:
-        self.batch_size = batch_size
-        self._all = [
-            NetworkEvaluator(network, spec, device, precision, size)
-            for size in batch_sizes(batch_size)
-            if size >= min(SMALLEST_EVEN, batch_size)
-        ]
-        self._evaluators = self._even(random_positions(spec.name))
-        self._game = spec.name
+    def __init__(self, network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int) -> None:
+        super().__init__(network, device, precision, batch_size, SMALLEST_EVEN)
+        self._all = self._evaluators
+        self._game = network.spec.name
+        self._leave_out_uneven()
 
     def load(self, named_tensors: Mapping[str, Tensor]) -> None:
         """See NetworkEvaluator.load; between batches."""
         for one in self._all:
             one.load(named_tensors)
-        self._evaluators = self._even(random_positions(self._game))
+        self._leave_out_uneven()
 
-    def _even(self, positions: Leaves) -> list[NetworkEvaluator]:
-        """The evaluators that say of these positions what the largest says."""
+    def _leave_out_uneven(self) -> None:
+        positions = random_positions(self._game)
         *smaller, largest = self._all
         expected = largest(*positions)
-        return [*(one for one in smaller if _equal_bits(one(*positions), expected)), largest]
+        self._evaluators = [*(one for one in smaller if _equal_bits(one(*positions), expected)), largest]
 
 
 def _equal_bits(one: Evaluation, other: Evaluation) -> bool:
@@ -130,24 +138,6 @@ def _equal_bits(one: Evaluation, other: Evaluation) -> bool:
         np.array_equal(first.view(np.uint32), second.view(np.uint32))
         for first, second in zip(one, other, strict=True)
     )
-
-
-# Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
-
-
-# The most positions of an evaluation for one tree, where nobody asks for another number.
-CPU_BATCH_SIZE, CUDA_BATCH_SIZE = 32, 256
-TREE_BATCHES = 2  # that a tree has on their way at a time
-
-
-def evaluator_for_tree(
-    network: AlphaZeroNet, device: torch.device, precision: str, *, batch_size: int = 0, num_threads: int = 0
-) -> EvaluatorLadder | SideBySide:
-    """What one TreeSearch asks. batch_size, num_threads (of the CPU): 0 leaves the choice."""
-    on_cuda = device.type == "cuda"
-    batch_size = batch_size or (CUDA_BATCH_SIZE if on_cuda else CPU_BATCH_SIZE)
-    ladder = EvaluatorLadder(network, network.spec, device, precision, batch_size)
-    return ladder if on_cuda else SideBySide(ladder, TREE_BATCHES, num_threads or torch.get_num_threads())
 
 
 class SideBySide:
@@ -191,18 +181,3 @@ class SideBySide:
             return ladder.submit(packed, legal_index, legal_offset).result()
         finally:
             self._free.put(ladder)
-
-
-def make_evaluator(
-    tensors: Mapping[str, torch.Tensor],
-    network: NetworkConfig,
-    spec: GameSpec,
-    device: torch.device,
-    precision: str,
-    batch_size: int,
-) -> NetworkEvaluator | EvenLadder:
-    """An evaluator of these weights; they are taken over, not copied, and no other ones are made first."""
-    with torch.device("meta"):
-        module = AlphaZeroNet(network, spec)
-    module.adopt(tensors)
-    return evaluator_for_self_play(module.eval(), device, precision, batch_size)

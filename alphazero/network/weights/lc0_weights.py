@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from google.protobuf.message import DecodeError, Message
-from torch import Tensor
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.network.model.heads import NUM_OFFSETS
 from alphazero.network.weights.lc0_schema import LINEAR16, POLICY_HEADS, check_format, check_wire, net_class
+from alphazero.network.weights.weights import Metadata, WeightsFile
 from alphazero.settings.sections import NetworkConfig
 
 FloatArray = npt.NDArray[np.float32]
@@ -40,15 +40,6 @@ RULE50_SCALE = 99.0
 # Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
 FLOAT16, BFLOAT16, FLOAT32 = 2, 3, 4
 ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<f4"}
-
-
-@dataclass(frozen=True)
-class Lc0Network:
-    """An lc0 network in our form: what AlphaZeroNet(config) loads, and what the file says of itself."""
-
-    config: NetworkConfig
-    state_dict: dict[str, Tensor]
-    metadata: dict[str, str | int | float]
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class LinearPlace:
         return tuple(f"{self.prefix}.{name}" for name in ("weight", "bias")[: len(self.fields)])
 
 
-def read_lc0(path: Path) -> Lc0Network:
+def read_lc0(path: Path) -> WeightsFile:
     """Read an lc0 network (.pb.gz or .pb). Raises WeightsError, one line, naming the file."""
     data = read_limited(path)
     try:
@@ -107,7 +98,7 @@ def read_limited(path: Path) -> bytes:
     return data
 
 
-def parse_lc0(data: bytes) -> Lc0Network:
+def parse_lc0(data: bytes) -> WeightsFile:
     """An unpacked lc0 network file. Raises WeightsError without the file's name."""
     # fixed32 magic is the first field of every file lc0's tools write; checked before the rest is parsed.
     if data[:5] != b"\x0d" + MAGIC.to_bytes(4, "little"):
@@ -122,14 +113,14 @@ def parse_lc0(data: bytes) -> Lc0Network:
     layout = net.format.network_format
     config = network_config(weights, POLICY_HEADS[layout.policy], layout.moves_left == 1)
     spec = get_spec("chess")
-    state_dict: dict[str, Tensor] = {}
+    state_dict: dict[str, torch.Tensor] = {}
     for place in tensor_layout(config, spec):
         for key, values in read_place(weights, place).items():
             state_dict[key] = torch.from_numpy(values)
         if isinstance(place, ConvNormPlace):
             state_dict[f"{place.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
     state_dict["input.conv.weight"][:, RULE50_PLANE] *= RULE50_SCALE
-    return Lc0Network(config, state_dict, describe(net))
+    return WeightsFile(config, state_dict, describe(net))
 
 
 def network_config(weights: Message, policy_head: str, moves_left: bool) -> NetworkConfig:
@@ -356,10 +347,10 @@ def layer_values(message: Message, field: str, name: str) -> FloatArray:
     return values
 
 
-def describe(net: Message) -> dict[str, str | int | float]:
+def describe(net: Message) -> Metadata:
     """What the file says of itself: licence, training steps, accuracy, lc0 parameters."""
     training = net.training_params
-    described: dict[str, str | int | float] = {"source_format": "lc0"}
+    described: Metadata = {"source_format": "lc0"}
     for key, text in (("license", net.license), ("lc0_params", training.lc0_params)):
         if text:
             described[key] = text.decode("utf-8", errors="replace")

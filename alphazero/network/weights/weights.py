@@ -1,4 +1,4 @@
-"""Weights files: our .pt and .safetensors are written and read, lc0's .pb.gz are read.
+"""Our weights files, .pt and .safetensors: written, read and checked; open_network.py opens any file.
 
 Both of ours hold the network's shape, its tensors (fp32) and metadata. A .pt is a plain dict that
 `torch.load(path, weights_only=True)` reads: magic, version, network, state_dict, metadata. A
@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, cast
@@ -35,8 +34,6 @@ from alphazero.network.weights.checks import (
     values_fault,
     variances_fault,
 )
-from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
-from alphazero.network.weights.lc0_weights import read_lc0
 from alphazero.settings.sections import NetworkConfig
 
 MAGIC = "alphazero-weights"
@@ -125,35 +122,6 @@ def plain_copy(tensor: Tensor) -> Tensor:
     """A contiguous copy on the CPU with memory of its own, floating point as fp32."""
     dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
     return tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
-
-
-def load_network(path: Path, device: torch.device) -> tuple[AlphaZeroNet, Metadata]:
-    """The network of a weights file, in eval mode on `device`, and the file's metadata.
-
-    Reads our .pt and .safetensors and lc0's .pb and .pb.gz, told apart by content. Raises WeightsError.
-    """
-    weights = read_weights(path)
-    return build_network(path, weights).to(device).eval(), weights.metadata
-
-
-def read_weights(path: Path) -> WeightsFile:
-    """Read any weights file. Raises WeightsError, one line, for whatever is wrong with it."""
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
-            raise WeightsError(f"{path}: no regular file")
-        with path.open("rb") as handle:
-            start = handle.read(9)
-    except OSError as error:
-        raise WeightsError(f"{path}: {error.strerror}") from None
-    if start[:2] == b"\x1f\x8b" or start[:5] == b"\x0d" + LC0_MAGIC.to_bytes(4, "little"):
-        network = read_lc0(path)
-        return WeightsFile(network.config, network.state_dict, dict(network.metadata))
-    if start[:4] == b"PK\x03\x04":
-        return read_pt(path)
-    if start[8:9] == b"{":
-        return read_safetensors(path)
-    raise WeightsError(f"{path}: no weights file (.pt or .safetensors of alphazero, .pb.gz of lc0)")
 
 
 def read_pt(path: Path) -> WeightsFile:
@@ -250,9 +218,9 @@ def check_metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
     return metadata
 
 
-def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
-    """The network with these weights; `path` is for the error. Raises WeightsError if they do not fit."""
-    # First without memory: a file may announce a network larger than this machine.
+def check_tensors(path: Path, weights: WeightsFile) -> None:
+    """Raise WeightsError unless the tensors are those of the network that the file announces."""
+    # Without memory: a file may announce a network larger than this machine.
     with torch.device("meta"):
         try:
             network = AlphaZeroNet(weights.config, get_spec(weights.config.game))
@@ -269,5 +237,11 @@ def build_network(path: Path, weights: WeightsFile) -> AlphaZeroNet:
             raise WeightsError(f"{path}: {key}: shape {list(got.shape)}, expected {list(own.shape)}")
         if got.dtype != own.dtype:
             raise WeightsError(f"{path}: {key}: {got.dtype}, expected {own.dtype}")
-    network.adopt(weights.state_dict)
-    return network
+
+
+def network_of(config: NetworkConfig, tensors: Mapping[str, Tensor]) -> AlphaZeroNet:
+    """A network in eval mode whose weights are these tensors themselves, not copies."""
+    with torch.device("meta"):
+        network = AlphaZeroNet(config, get_spec(config.game))
+    network.adopt(tensors)
+    return network.eval()

@@ -24,6 +24,7 @@ from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.network.weights.weights import network_of
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.sections import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
@@ -301,11 +302,8 @@ class Engine:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
         self._hear()
         if self._average:
-            with torch.device("meta"):
-                averaged = AlphaZeroNet(self.network.config, self.network.spec)
             tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
-            averaged.adopt(tensors)
-            yield averaged.eval()
+            yield network_of(self.network.config, tensors)
             return
         self._statistics.publish()
         self.network.eval()

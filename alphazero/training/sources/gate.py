@@ -10,7 +10,8 @@ import torch
 from alphazero.games.registry import GameSpec
 from alphazero.measure.elo import MatchScore
 from alphazero.measure.match import play_match
-from alphazero.network.inference.purpose import make_evaluator
+from alphazero.network.inference.purpose import evaluator_for_self_play
+from alphazero.network.weights.weights import network_of
 from alphazero.play.matches.openings import random_openings
 from alphazero.play.matches.players import Player, search_player
 from alphazero.play.search_settings import search_settings
@@ -82,10 +83,8 @@ class Gate:
 
     def _player(self, tensors: Mapping[str, torch.Tensor], beat: Callable[[], None]) -> Player:
         config = self._job.config
-        evaluator = make_evaluator(
-            tensors,
-            config.network,
-            self._spec,
+        evaluator = evaluator_for_self_play(
+            network_of(config.network, tensors),
             self._job.runtime.device,
             config.training.precision,
             config.self_play.evaluation_batch,

@@ -28,9 +28,10 @@ from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec
 from alphazero.machine.watcher import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
-from alphazero.network.inference.purpose import EvenLadder, make_evaluator
+from alphazero.network.inference.purpose import EvenLadder, evaluator_for_self_play
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.network.weights.weights import network_of
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, describe, figures_of, lanes_of, new_cache, new_lane, play
@@ -269,10 +270,8 @@ class Generations:
             self._evaluator.load(tensors)
             return
         device = self._job.runtime.device
-        self._evaluator = make_evaluator(
-            tensors,
-            config.network,
-            self._spec,
+        self._evaluator = evaluator_for_self_play(
+            network_of(config.network, tensors),
             device,
             evaluation_precision(self._own.evaluation_precision, config.training.precision, device),
             self._own.evaluation_batch,

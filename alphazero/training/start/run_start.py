@@ -16,12 +16,11 @@ from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import complete_lines
 from alphazero.machine.lock import ORPHAN_WAIT_S
 from alphazero.network.weights.checkpoint import Checkpoint
-from alphazero.network.weights.open_network import weights_of_checkpoint
+from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
 from alphazero.network.weights.weights import (
     Metadata,
     WeightsFile,
     best_weights_file_name,
-    read_weights,
     weights_file_name,
     write_weights,
 )

@@ -15,7 +15,6 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
-from alphazero.network.weights.weights import build_network
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.sections import Config, NetworkConfig
@@ -73,7 +72,6 @@ def starting_network(
         path = find_weights(name, FLAG)
         weights = open_weights(name, FLAG)
         check_shape(weights.config, config)
-        build_network(path, weights)  # a tensor that does not fit is one line here
         tensors.update(weights.state_dict)
         digest = sha256_of(path / MANIFEST if is_checkpoint(path) else path)
         source = {"weights": name, "file": str(path.absolute()), "sha256": digest}

@@ -17,7 +17,7 @@ GAMES = ("chess", "connect4", "tictactoe")
 def test_folded_evaluation_equals_the_module(game: str):
     network = trained_like(game)
     packed, legal_index, legal_offset = positions(game, 11)
-    result = NetworkEvaluator(network, network.spec, CPU, "fp32", 4)(packed, legal_index, legal_offset)
+    result = NetworkEvaluator(network, CPU, "fp32", 4)(packed, legal_index, legal_offset)
     with torch.no_grad():
         output = network.eval()(expand_planes(torch.from_numpy(packed), network.spec))
     rows = np.repeat(np.arange(11), np.diff(legal_offset))
@@ -30,7 +30,7 @@ def test_folded_evaluation_equals_the_module(game: str):
 
 def test_no_positions_give_no_evaluations():
     network = trained_like("tictactoe")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 4)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 4)
     empty = evaluator(
         np.zeros((0, network.spec.packed_bytes), np.uint8), np.zeros(0, np.int32), np.zeros(1, np.int32)
     )
@@ -41,7 +41,7 @@ def test_no_positions_give_no_evaluations():
 def test_the_given_network_stays_as_it_was():
     network = trained_like("connect4")
     before = {key: value.clone() for key, value in network.state_dict().items()}
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "bf16", 4)
+    evaluator = NetworkEvaluator(network, CPU, "bf16", 4)
     evaluator(*positions("connect4", 3))
     assert network.training
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
@@ -51,15 +51,15 @@ def test_the_given_network_stays_as_it_was():
 def test_bf16_stays_near_fp32():
     network = trained_like("connect4")
     arrays = positions("connect4", 6)
-    exact = NetworkEvaluator(network, network.spec, CPU, "fp32", 6)(*arrays)
-    rounded = NetworkEvaluator(network, network.spec, CPU, "bf16", 6)(*arrays)
+    exact = NetworkEvaluator(network, CPU, "fp32", 6)(*arrays)
+    rounded = NetworkEvaluator(network, CPU, "bf16", 6)(*arrays)
     np.testing.assert_allclose(rounded.wdl, exact.wdl, atol=0.05)
     assert np.abs(rounded.wdl - exact.wdl).max() > 0  # it is another precision
 
 
 def test_two_batches_are_in_flight_and_a_third_is_refused():
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8)
     assert evaluator.batches_ahead == 1  # for on the CPU nothing is gained by the second
     first, second = positions("connect4", 5, seed=1), positions("connect4", 8, seed=2)
     expected = [evaluator(*first), evaluator(*second)]
@@ -76,7 +76,7 @@ def test_two_batches_are_in_flight_and_a_third_is_refused():
 
 def test_results_and_arguments_are_the_callers_own():
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8, in_flight=1)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8, in_flight=1)
     arrays = positions("connect4", 8, seed=1)
     expected = evaluator(*arrays)
     given = [array.copy() for array in arrays]
@@ -91,7 +91,7 @@ def test_results_and_arguments_are_the_callers_own():
 
 def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 4)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 4)
     packed = positions("connect4", 4)[0]
     all_moves = np.tile(np.arange(7, dtype=np.int32), 4)
     result = evaluator.submit(packed, all_moves, np.arange(0, 29, 7, dtype=np.int32)).result()
@@ -107,7 +107,7 @@ def test_all_legal_moves_of_a_full_batch_fit_and_one_more_does_not():
 @pytest.mark.parametrize("offset", [[0, 1], [1, 1, 2], [0, 1, 3]])
 def test_offsets_that_do_not_span_the_moves_are_refused(offset):
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 4)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 4)
     with pytest.raises(ValueError, match="legal_offset: expected 3 numbers from 0 to 2"):
         evaluator.submit(positions("connect4", 2)[0], np.zeros(2, np.int32), np.array(offset, np.int32))
 
@@ -119,12 +119,12 @@ def test_new_weights_give_what_a_new_evaluator_gives(monkeypatch, precision, one
         monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not expected here")
     old, new = trained_like("chess", seed=4), trained_like("chess", seed=5)
     arrays = positions("chess", 6)
-    evaluator = NetworkEvaluator(old, old.spec, CPU, precision, 8)
+    evaluator = NetworkEvaluator(old, CPU, precision, 8)
     before = evaluator(*arrays)
     pending = evaluator.submit(*arrays)
     evaluator.load(new.state_dict())
     after = evaluator(*arrays)
-    expected = NetworkEvaluator(new, new.spec, CPU, precision, 8)(*arrays)
+    expected = NetworkEvaluator(new, CPU, precision, 8)(*arrays)
     np.testing.assert_array_equal(pending.result().wdl, before.wdl)
     np.testing.assert_array_equal(after.legal_logits, expected.legal_logits)
     np.testing.assert_array_equal(after.wdl, expected.wdl)
@@ -137,7 +137,7 @@ def test_the_evaluator_does_not_follow_the_network_it_came_from(monkeypatch, one
         monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "not expected here")
     network = trained_like("connect4")
     arrays = positions("connect4", 6)
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8)
     evaluator.load(network.state_dict())
     before = evaluator(*arrays)
     with torch.no_grad():
@@ -149,7 +149,7 @@ def test_the_evaluator_does_not_follow_the_network_it_came_from(monkeypatch, one
 
 def test_averaged_weights_without_the_counters_are_taken():
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8)
     arrays = positions("connect4", 6)
     before = evaluator(*arrays)
     evaluator.load({k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")})
@@ -166,7 +166,7 @@ def test_averaged_weights_without_the_counters_are_taken():
 )
 def test_weights_of_another_network_are_refused_and_nothing_changes(change, message):
     network = trained_like("connect4")
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8)
     before = evaluator(*positions("connect4", 6))
     named = dict(trained_like("connect4", seed=9).state_dict())
     change(named)
@@ -177,7 +177,7 @@ def test_weights_of_another_network_are_refused_and_nothing_changes(change, mess
 
 def test_the_moves_left_head_is_left_out():
     network = trained_like("connect4", moves_left=True)
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", 8)
     before = evaluator(*positions("connect4", 6))
     evaluator.load(network.state_dict())
     np.testing.assert_array_equal(evaluator(*positions("connect4", 6)).wdl, before.wdl)
@@ -186,10 +186,10 @@ def test_the_moves_left_head_is_left_out():
 def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
     network = trained_like("chess")
     arrays = positions("chess", 6)
-    fused = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    fused = NetworkEvaluator(network, CPU, "fp32", 8)
     assert fused.description == "oneDNN fused convolutions on cpu, torch.float32"
     monkeypatch.setattr(evaluator_module, "why_not_onednn", lambda dtype: "oneDNN has no such thing")
-    plain = NetworkEvaluator(network, network.spec, CPU, "fp32", 8)
+    plain = NetworkEvaluator(network, CPU, "fp32", 8)
     assert plain.description == "PyTorch operators on cpu, torch.float32 (oneDNN has no such thing)"
     np.testing.assert_allclose(plain(*arrays).wdl, fused(*arrays).wdl, atol=1e-5)
 
@@ -197,4 +197,4 @@ def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
 def test_compiling_for_the_cpu_is_refused():
     network = trained_like("connect4")
     with pytest.raises(ValueError, match="compiled: expected a CUDA device"):
-        NetworkEvaluator(network, network.spec, CPU, "fp32", 8, compiled=True)
+        NetworkEvaluator(network, CPU, "fp32", 8, compiled=True)

@@ -23,7 +23,7 @@ def chess_network(seed: int = 4) -> AlphaZeroNet:
 
 
 def make(network: AlphaZeroNet, precision: str = "bf16", compiled: bool = False) -> NetworkEvaluator:
-    return NetworkEvaluator(network, network.spec, CUDA, precision, 64, compiled=compiled)
+    return NetworkEvaluator(network, CUDA, precision, 64, compiled=compiled)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
@@ -32,7 +32,7 @@ def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, compiled):
     network, arrays = chess_network(), positions("chess", 50)
     evaluator = make(network, precision, compiled)
     assert evaluator.description.endswith("as a CUDA graph")
-    exact = NetworkEvaluator(network, network.spec, torch.device("cpu"), "fp32", 64)(*arrays)
+    exact = NetworkEvaluator(network, torch.device("cpu"), "fp32", 64)(*arrays)
     result = evaluator(*arrays)
     tolerance = 5e-3 if precision == "fp32" else 0.05
     np.testing.assert_allclose(result.wdl, exact.wdl, atol=tolerance)

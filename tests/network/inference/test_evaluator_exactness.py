@@ -54,7 +54,7 @@ def check_shape(name: str, precision: str, batch_sizes: tuple[int, ...]) -> None
     for threads in (1, 2):
         torch.set_num_threads(threads)
         for batch_size in batch_sizes:
-            evaluator = NetworkEvaluator(network, network.spec, CPU, precision, batch_size)
+            evaluator = NetworkEvaluator(network, CPU, precision, batch_size)
             expected = expected or evaluator(*arrays)
             shuffled = rng.permutation(MOST)
             # Full, elsewhere and in other company; mostly padding; alone.
@@ -84,7 +84,7 @@ def test_what_an_earlier_batch_left_in_the_padding_changes_no_bit(threads):
     torch.set_num_threads(threads)
     network = trained_like("chess")
     arrays = positions("chess", 16)
-    fresh = NetworkEvaluator(network, network.spec, CPU, "bf16", 16)
+    fresh = NetworkEvaluator(network, CPU, "bf16", 16)
     numbers = np.arange(3)
     expected = fresh(*chosen(arrays, numbers))
     fresh(*arrays)

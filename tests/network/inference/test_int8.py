@@ -206,8 +206,8 @@ def test_int8_stays_near_fp32(game, head, se_ratio):
     network = trained_like(game, filters=32, se_ratio=se_ratio, policy_head=head, value_hidden=24)
     packed, legal_index, legal_offset = of_lines(game)
     calibrate(network, packed)
-    exact = NetworkEvaluator(network, network.spec, CPU, "fp32", 64)(packed, legal_index, legal_offset)
-    found = NetworkEvaluator(network, network.spec, CPU, "int8", 64)(packed, legal_index, legal_offset)
+    exact = NetworkEvaluator(network, CPU, "fp32", 64)(packed, legal_index, legal_offset)
+    found = NetworkEvaluator(network, CPU, "int8", 64)(packed, legal_index, legal_offset)
     assert np.abs(found.wdl - exact.wdl).mean() < 0.02
     error = found.legal_logits - exact.legal_logits
     assert error.std() < 0.05 * exact.legal_logits.std()
@@ -217,8 +217,8 @@ def test_int8_stays_near_fp32(game, head, se_ratio):
 def test_a_trained_network_says_the_same_in_int8():
     network, _ = open_network(str(ROOT / "examples" / "chess_4x32.pb.gz"), CPU)
     packed, legal_index, legal_offset = of_lines("chess")
-    exact = NetworkEvaluator(network, network.spec, CPU, "fp32", 64)(packed, legal_index, legal_offset)
-    found = NetworkEvaluator(network, network.spec, CPU, "int8", 64)(packed, legal_index, legal_offset)
+    exact = NetworkEvaluator(network, CPU, "fp32", 64)(packed, legal_index, legal_offset)
+    found = NetworkEvaluator(network, CPU, "int8", 64)(packed, legal_index, legal_offset)
     policies = [shares(one.legal_logits, legal_offset) for one in (exact, found)]
     assert divergence(*policies) < 0.01
     values = [one.wdl[:, 0] - one.wdl[:, 2] for one in (exact, found)]
@@ -232,19 +232,19 @@ def test_activations_beyond_the_range_are_cut_and_a_dead_layer_is_none():
         network.blocks[0].first.norm.weight.zero_()
         network.blocks[0].first.norm.bias.fill_(-1.0)
     arrays = of_lines("connect4")
-    exact = NetworkEvaluator(network, network.spec, CPU, "fp32", 64)(*arrays)
-    found = NetworkEvaluator(network, network.spec, CPU, "int8", 64)(*arrays)
+    exact = NetworkEvaluator(network, CPU, "fp32", 64)(*arrays)
+    found = NetworkEvaluator(network, CPU, "int8", 64)(*arrays)
     assert np.abs(found.wdl - exact.wdl).max() < 0.1
     # Bytes that no game has: bigger sums than any position of a random game gave.
     packed, legal_index, legal_offset = positions("connect4", 64)
-    found = NetworkEvaluator(network, network.spec, CPU, "int8", 64)(packed, legal_index, legal_offset)
+    found = NetworkEvaluator(network, CPU, "int8", 64)(packed, legal_index, legal_offset)
     assert np.isfinite(found.wdl).all() and np.isfinite(found.legal_logits).all()
 
 
 def test_new_weights_give_what_a_new_evaluator_gives_and_bad_ones_change_nothing():
     old, new = trained_like("chess", seed=4), trained_like("chess", seed=5)
     arrays = of_lines("chess", 6)
-    evaluator = NetworkEvaluator(old, old.spec, CPU, "int8", 8)
+    evaluator = NetworkEvaluator(old, CPU, "int8", 8)
     before = evaluator(*arrays)
     with torch.no_grad():
         for tensor in old.state_dict().values():
@@ -256,7 +256,7 @@ def test_new_weights_give_what_a_new_evaluator_gives_and_bad_ones_change_nothing
         evaluator.load(broken)
     np.testing.assert_array_equal(evaluator(*arrays).wdl, before.wdl)
     evaluator.load(new.state_dict())
-    expected = NetworkEvaluator(new, new.spec, CPU, "int8", 8)(*arrays)
+    expected = NetworkEvaluator(new, CPU, "int8", 8)(*arrays)
     np.testing.assert_array_equal(evaluator(*arrays).wdl, expected.wdl)
     np.testing.assert_array_equal(evaluator(*arrays).legal_logits, expected.legal_logits)
     assert np.abs(expected.wdl - before.wdl).max() > 1e-3
@@ -325,4 +325,4 @@ def test_int8_is_refused_where_there_is_none(monkeypatch):
     assert evaluation_precision("auto", "fp32", CPU) == "fp32"
     network = trained_like("connect4")
     with pytest.raises(ConfigError, match="--precision int8: this CPU has no AVX2; expected one of fp32"):
-        NetworkEvaluator(network, network.spec, CPU, "int8", 8)
+        NetworkEvaluator(network, CPU, "int8", 8)

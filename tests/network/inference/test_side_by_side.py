@@ -43,7 +43,7 @@ def test_each_batch_is_computed_as_alone(network: AlphaZeroNet, num_threads: int
     given = [evaluator.submit(*each) for each in asked]
     for each, pending in zip(asked, given, strict=True):
         size = {1: 1, 3: 4, 16: 16}[len(each[0])]
-        alone = NetworkEvaluator(network, network.spec, CPU, "fp32", size).submit(*each).result()
+        alone = NetworkEvaluator(network, CPU, "fp32", size).submit(*each).result()
         np.testing.assert_array_equal(pending.result().legal_logits, alone.legal_logits)
         np.testing.assert_array_equal(pending.result().wdl, alone.wdl)
 
@@ -59,7 +59,7 @@ def test_two_batches_are_computed_at_a_time_and_no_third(network: AlphaZeroNet) 
             inside.remove(threading.get_ident())
             return super().submit(*arrays)
 
-    evaluator = SideBySide(Watched(network, network.spec, CPU, "fp32", 4), 2, 2)
+    evaluator = SideBySide(Watched(network, CPU, "fp32", 4), 2, 2)
     given = [evaluator.submit(*batch_of([], 2)) for _ in range(5)]
     for _ in range(500):
         if len(most) == 2:
@@ -72,7 +72,7 @@ def test_two_batches_are_computed_at_a_time_and_no_third(network: AlphaZeroNet) 
 
 
 def test_what_the_ladder_refuses_the_result_raises(network: AlphaZeroNet) -> None:
-    evaluator = SideBySide(EvaluatorLadder(network, network.spec, CPU, "fp32", 6), 2, 2)
+    evaluator = SideBySide(EvaluatorLadder(network, CPU, "fp32", 6), 2, 2)
     with pytest.raises(ValueError, match="7 positions"):
         evaluator.submit(*batch_of([], 7)).result()
     assert evaluator.submit(*batch_of([], 6)).result().wdl.shape == (6, 3)

@@ -17,7 +17,7 @@ import torch
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, load, save
-from alphazero.network.weights.weights import read_weights
+from alphazero.network.weights.open_network import read_weights
 from alphazero.run import checkpoint_files
 from alphazero.training.loop.writer import CheckpointWriter
 from tests.support.jobs.saving import checkpoint_of, write_newest

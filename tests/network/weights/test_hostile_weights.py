@@ -19,7 +19,8 @@ from alphazero.base.errors import WeightsError
 from alphazero.cli.main import main
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.weights import load_network, save_weights
+from alphazero.network.weights.open_network import open_network
+from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
 from tests.support.network.hostile_files import (
     Allocates,
@@ -44,7 +45,7 @@ def network(config: NetworkConfig = CONFIG) -> AlphaZeroNet:
 def refusal(path: Path) -> str:
     """The one line with which a file is refused, in bounded memory."""
     with memory_bounded(), pytest.raises(WeightsError) as caught:
-        load_network(path, CPU)
+        open_network(path, CPU)
     text = str(caught.value)
     assert text.startswith(f"{path}: ")
     assert "\n" not in text
@@ -319,6 +320,6 @@ def test_a_damaged_file_loads_or_is_a_weights_error(
     path.write_bytes(data)
     with memory_bounded():
         try:
-            load_network(path, CPU)
+            open_network(path, CPU)
         except WeightsError as error:
             assert "\n" not in str(error)

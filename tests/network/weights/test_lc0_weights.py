@@ -14,7 +14,7 @@ from alphazero.games.registry import get_spec, history_fill, make_line
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE, parse_lc0, read_lc0
-from alphazero.network.weights.weights import load_network
+from alphazero.network.weights.open_network import open_network
 from alphazero.settings.sections import NetworkConfig
 from tests.support.network.lc0_files import (
     layer,
@@ -43,8 +43,8 @@ def random_network(config: NetworkConfig) -> AlphaZeroNet:
 
 @pytest.mark.parametrize("name", ["maia-1100", "maia-1500"])
 def test_maia_says_what_lc0_says_of_its_sixty_reference_positions(shared_data: Path, name: str):
-    network, _ = load_network(shared_data / "lc0" / f"{name}.pb.gz", CPU)
-    evaluator = NetworkEvaluator(network, network.spec, CPU, "fp32", batch_size=60)
+    network, _ = open_network(shared_data / "lc0" / f"{name}.pb.gz", CPU)
+    evaluator = NetworkEvaluator(network, CPU, "fp32", batch_size=60)
     references = json.loads((shared_data / "lc0" / f"{name}.reference.json").read_text())
     assert len(references) == 60
     packed, indices = [], []

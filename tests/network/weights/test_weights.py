@@ -12,10 +12,9 @@ import torch
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.open_network import open_network, read_weights
 from alphazero.network.weights.weights import (
     WeightsFile,
-    load_network,
-    read_weights,
     save_weights,
     weights_file_name,
     write_weights,
@@ -43,7 +42,7 @@ def network() -> AlphaZeroNet:
 def test_what_is_saved_comes_back_to_the_bit(name: str, tmp_path: Path):
     saved = network()
     save_weights(tmp_path / name, saved, METADATA)
-    loaded, metadata = load_network(tmp_path / name, CPU)
+    loaded, metadata = open_network(tmp_path / name, CPU)
     assert metadata == METADATA
     assert loaded.config == CONFIG
     assert not loaded.training
@@ -87,7 +86,7 @@ def test_views_channels_last_and_bf16_are_saved_plain(tmp_path: Path):
     content = torch.load(tmp_path / "w.pt", weights_only=True)["state_dict"]
     assert all(value.is_contiguous() for value in content.values())
     assert content["value.output.bias"].dtype == torch.float32
-    load_network(tmp_path / "w.pt", CPU)
+    open_network(tmp_path / "w.pt", CPU)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -103,7 +102,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         save_weights(path, network(), {"step": 2})
     monkeypatch.undo()
     assert [entry.name for entry in tmp_path.iterdir()] == ["w.pt"]
-    assert load_network(path, CPU)[1] == {"step": 1}
+    assert open_network(path, CPU)[1] == {"step": 1}
 
 
 @pytest.mark.parametrize("name", ["none/w.pt", "none/w.safetensors", "w.onnx"])
@@ -219,7 +218,7 @@ def test_a_bad_file_is_refused_with_one_line(kind: str, tmp_path: Path, monkeypa
     path = tmp_path / "bad.weights"
     write_bad(kind, path)
     with pytest.raises(WeightsError) as caught:
-        load_network(path, CPU)
+        open_network(path, CPU)
     assert str(caught.value).startswith(f"{path}: ")
     assert BAD[kind] in str(caught.value)
     assert "\n" not in str(caught.value)

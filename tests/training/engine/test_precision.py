@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from alphazero.network.weights.weights import read_weights
+from alphazero.network.weights.open_network import read_weights
 from tests.support.jobs.jobs import run_job, state_of, step_lines
 
 HUGE = str(2.0**24)

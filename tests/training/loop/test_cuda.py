@@ -44,7 +44,7 @@ def test_the_evaluator_says_on_cuda_what_it_says_on_the_cpu():
     packed, index = line.packed()[None], line.legal_indices()
     offset = np.array([0, len(index)], np.int32)
     on_cpu, on_cuda = (
-        NetworkEvaluator(network, spec, torch.device(device), "fp32", 4)(packed, index, offset)
+        NetworkEvaluator(network, torch.device(device), "fp32", 4)(packed, index, offset)
         for device in ("cpu", DEVICE)
     )
     np.testing.assert_allclose(on_cuda.legal_logits, on_cpu.legal_logits, atol=1e-3)

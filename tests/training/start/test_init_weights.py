@@ -14,8 +14,8 @@ from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.games.registry import get_spec
 from alphazero.measure.known_games import metrics_of, sum_over_positions
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.open_network import open_network
-from alphazero.network.weights.weights import read_weights, save_weights
+from alphazero.network.weights.open_network import open_network, read_weights
+from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig, load_config
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from alphazero.network.weights.weights import read_weights
+from alphazero.network.weights.open_network import read_weights
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.jobs import TINY, step_lines
 

@@ -34,7 +34,7 @@ def test_each_batch_is_computed_by_the_smallest_evaluator_that_has_room() -> Non
     spec = get_spec("connect4")
     network = AlphaZeroNet(NetworkConfig(game="connect4", blocks=1, filters=8), spec)
     device = torch.device("cpu")
-    ladder = EvaluatorLadder(network, spec, device, "fp32", 6)
+    ladder = EvaluatorLadder(network, device, "fp32", 6)
     line = make_line("connect4")
     legal = line.legal_indices()
     for rows, size in ((1, 1), (2, 4), (4, 4), (5, 6)):
@@ -42,7 +42,7 @@ def test_each_batch_is_computed_by_the_smallest_evaluator_that_has_room() -> Non
         offset = np.arange(rows + 1, dtype=np.int32) * len(legal)
         asked = (packed, np.tile(legal, rows), offset)
         given = ladder.submit(*asked).result()
-        plain = NetworkEvaluator(network, spec, device, "fp32", size).submit(*asked).result()
+        plain = NetworkEvaluator(network, device, "fp32", size).submit(*asked).result()
         np.testing.assert_array_equal(given.legal_logits, plain.legal_logits)
         np.testing.assert_array_equal(given.wdl, plain.wdl)
     with pytest.raises(ValueError, match="7 positions"):
@@ -77,7 +77,7 @@ def test_games_are_the_same_with_fewer_positions_a_batch(precision) -> None:
 
     played = [
         play("connect4", settings, [new_lane(n) for n in range(40)], 3, evaluator, cache=new_cache(1))
-        for evaluator in (Watched(), NetworkEvaluator(network, network.spec, CPU, precision, 24))
+        for evaluator in (Watched(), NetworkEvaluator(network, CPU, precision, 24))
     ]
     assert max(asked) > 16 and min(asked) <= 4
     first, second = (
@@ -99,7 +99,7 @@ def test_a_size_that_rounds_otherwise_is_left_out_and_tried_again_with_new_weigh
         return evaluation
 
     monkeypatch.setattr(NetworkEvaluator, "__call__", call)
-    ladder = EvenLadder(network, network.spec, CPU, "fp32", 24)
+    ladder = EvenLadder(network, CPU, "fp32", 24)
     sizes = [one.batch_size for one in ladder._evaluators]
     assert 16 not in sizes and sizes[-1] == 24
     differs = False
@@ -109,16 +109,16 @@ def test_a_size_that_rounds_otherwise_is_left_out_and_tried_again_with_new_weigh
 
 def test_new_weights_reach_every_size() -> None:
     old, new = trained(seed=4), trained(seed=5)
-    ladder = EvenLadder(old, old.spec, CPU, "fp32", 16)
+    ladder = EvenLadder(old, CPU, "fp32", 16)
     ladder.load(new.state_dict())
     packed, legal_index, legal_offset = random_positions("connect4")
     for rows in (3, 16):
         asked = (packed[:rows], legal_index[: legal_offset[rows]], legal_offset[: rows + 1])
-        expected = NetworkEvaluator(new, new.spec, CPU, "fp32", 16)(*asked)
+        expected = NetworkEvaluator(new, CPU, "fp32", 16)(*asked)
         np.testing.assert_array_equal(ladder.submit(*asked).result().wdl, expected.wdl)
 
 
 def test_one_position_a_batch_has_one_size() -> None:
     network = trained()
-    ladder = EvenLadder(network, network.spec, CPU, "fp32", 1)
+    ladder = EvenLadder(network, CPU, "fp32", 1)
     assert [one.batch_size for one in ladder._all] == [1]
