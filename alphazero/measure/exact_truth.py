@@ -131,22 +131,6 @@ def sign(score: int) -> int:
     return (score > 0) - (score < 0)
 
 
-def plies_to_end(num_stones: int, score: int) -> int:
-    """Plies that both sides still play at their best when the side to move has `score`."""
-    if score == 0:
-        return 42 - num_stones
-    own_stones = num_stones // 2 if score > 0 else num_stones - num_stones // 2
-    last_moves = 22 - abs(score) - own_stones  # of the winner
-    return 2 * last_moves - 1 if score > 0 else 2 * last_moves
-
-
-def class_of(num_stones: int, score: int) -> str:
-    """A position's class in the own table: one of CLASSES or another pair of length and difficulty."""
-    length = "end" if num_stones > 28 else "middle" if num_stones > 14 else "begin"
-    left = plies_to_end(num_stones, score)
-    return f"{length}-{'easy' if left < 14 else 'medium' if left < 28 else 'hard'}"
-
-
 def read_pons(path: Path) -> SolvedSet:
     """A file of lines `moves score`. Raises DataError naming file and line."""
     positions = []

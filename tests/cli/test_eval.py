@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from alphazero.cli.eval import draw
 from alphazero.cli.main import main
-from alphazero.cli.networks.eval import draw
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights

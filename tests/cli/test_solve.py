@@ -1,13 +1,11 @@
 """`alphazero solve` as a user types it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 import alphazero._core as _core
 from alphazero.cli.main import main
-from alphazero.measure.exact_truth import CLASSES, read_table
 
 OPENING = "32164625"  # its score, 11, is the first line of a given set
 
@@ -49,6 +47,8 @@ def test_json_holds_what_is_printed(capsys: pytest.CaptureFixture[str]):
         (["44", "--table-mib", "999999999"], ["--table-mib 999999999", "free"]),
         (["44", "--table-mib", "much"], ["--table-mib", "'much'"]),
         (["44", "55"], ["55"]),
+        (["--targets", "x", "--newest", "5"], ["--targets", "python -m tools.connect4_targets"]),
+        (["--make-early", "x", "--count", "5"], ["--make-early", "python -m tools.connect4_positions"]),
     ],
 )
 def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest.CaptureFixture[str]):
@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys: pytest
 def test_what_takes_long_is_announced_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("alphazero.cli.networks.solve.QUIET_S", 0.01)
+    monkeypatch.setattr("alphazero.cli.playing.solve.QUIET_S", 0.01)
     assert main(["solve", "4444445", "--table-mib", "16"]) == 0
     captured = capsys.readouterr()
     assert "solving" in captured.err and int(captured.out) == _core.Connect4Solver(16).score(
@@ -76,16 +76,3 @@ def line_of(columns: str) -> _core.Connect4Line:
     for column in columns:
         line.push(int(column) - 1)
     return line
-
-
-@pytest.mark.slow
-def test_a_table_is_made_again_byte_for_byte(tmp_path: Path):
-    argv = ["--count", "3", "--seed", "7"]
-    assert main(["solve", "--make-table", str(tmp_path / "one.tsv"), *argv, "--table-mib", "64"]) == 0
-    assert main(["solve", "--make-table", str(tmp_path / "two.tsv"), *argv, "--table-mib", "16"]) == 0
-    assert (tmp_path / "one.tsv").read_bytes() == (tmp_path / "two.tsv").read_bytes()
-    sets = read_table(tmp_path / "one.tsv")
-    assert [entry.name for entry in sets] == list(CLASSES)
-    assert [len(entry.positions) for entry in sets] == [3] * len(CLASSES)
-    assert main(["solve", "--make-table", str(tmp_path / "other.tsv"), "--count", "3", "--seed", "8"]) == 0
-    assert (tmp_path / "other.tsv").read_bytes() != (tmp_path / "one.tsv").read_bytes()

@@ -49,36 +49,6 @@ def line_of(moves: str) -> _core.Connect4Line:
     return SolvedPosition(moves, 0).line()
 
 
-@pytest.mark.parametrize(
-    ("num_stones", "score", "plies"),
-    [
-        (0, 0, 42),
-        (6, 18, 1),  # his 4th of 21 stones
-        (5, -18, 2),
-        (7, 18, 1),
-        (0, 1, 41),  # the first player's last stone is the board's last but one
-        (41, 1, 1),
-        (1, 1, 41),  # the second player's is the last
-        (0, -1, 42),
-    ],
-)
-def test_plies_to_the_end_follow_from_stones_and_score(num_stones: int, score: int, plies: int):
-    assert solved.plies_to_end(num_stones, score) == plies
-
-
-def test_stones_and_plies_of_the_given_sets_are_what_their_names_say(shared_data: Path):
-    stones = {"begin": range(0, 15), "middle": range(15, 29), "end": range(29, 42)}
-    plies = {"easy": range(1, 15), "medium": range(15, 29), "hard": range(29, 43)}
-    sets = solved.read_sets([shared_data / "connect4"])
-    assert [entry.name for entry in sets] == list(solved.CLASSES)
-    for entry in sets:
-        length, difficulty = entry.name.split("-")
-        assert len(entry.positions) == 500
-        for position in entry.positions:
-            assert len(position.moves) in stones[length]
-            assert solved.plies_to_end(len(position.moves), position.score) in plies[difficulty]
-
-
 def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible():
     sets = solved.read_table()
     assert [entry.name for entry in sets] == list(solved.CLASSES)
@@ -93,7 +63,6 @@ def test_the_own_table_has_600_different_positions_in_which_an_error_is_possible
             ]
             assert max(scores) == position.score
             assert len(set(map(sign, scores))) > 1
-            assert solved.class_of(len(position.moves), position.score) == entry.name
 
 
 def test_scores_of_the_own_table_are_the_solvers():

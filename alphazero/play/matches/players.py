@@ -8,16 +8,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 import alphazero._core as _core
 from alphazero.games.core_types import Line
-from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
+
+if TYPE_CHECKING:  # the command line reads players' names without torch
+    from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
 
 SOLVED_GAME = "connect4"
 # With fewer stones on the board exact scores take minutes; who wins is known in seconds.

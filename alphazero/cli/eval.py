@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import given_path
 from alphazero.base.text import table
+from alphazero.cli import eval_solved
 from alphazero.cli.flags import add_network_flags, add_weights_flag
-from alphazero.cli.networks import eval_solved
 from alphazero.settings import flags as numbers
 
 if TYPE_CHECKING:

@@ -1,29 +1,34 @@
-"""What self-play in Connect Four leaves to train on, beside the exact truth: how noisy the targets are.
+"""How far the targets that Connect Four's self-play left to train on are from the exact truth.
 
-Positions are drawn from stored games and solved. Nothing of this enters training.
+python -m tools.connect4_targets runs/connect4/games --count 500 --seed 1
+
+Positions are drawn from stored games and solved; docs/connect4.md explains the figures.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 import alphazero._core as _core
-from alphazero.base.errors import DataError
+from alphazero.base.errors import AlphaZeroError, DataError
+from alphazero.base.log import error_line
+from alphazero.base.text import counted, table
 from alphazero.data.store.games import StoredGame, games_of
 from alphazero.data.store.store import GameStore
-from alphazero.measure.exact_truth import COLUMNS
+from alphazero.measure.exact_truth import COLUMNS, solve_in_threads
 
 # Plies of the positions, by first ply; earlier ones take seconds each to solve.
 BANDS = tuple(range(first, first + 4) for first in range(8, 28, 4))
 LOWER_TEMPERATURES = (0.7, 0.5, 0.35, 0.25)
-
-Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,13 @@ class SearchedPosition:
     result: int
     search_value: float
     network_value: float
-    policy: Doubles
+    policy: npt.NDArray[np.float64]
     played: int
 
 
 @dataclass(frozen=True)
 class SolvedTarget:
-    """A position with its exact outcome for the side to move, and which columns keep it: bool [7].
+    """A position with its exact outcome for the side to move, and the columns that keep it, bool [7].
 
     can_err: some legal move does not keep it.
     """
@@ -55,29 +60,39 @@ class SolvedTarget:
     can_err: bool
 
 
-@dataclass(frozen=True)
-class TargetFigures:
-    """The targets of positions between two plies, beside the truth.
-
-    Of all positions: drawn, the share that best play draws; wrong_results, the share whose game ended other
-    than best play ends; value_errors, by target, the mean squared error against the exact outcome.
-    Of the with_errors positions in which a move can err: policy_on_errors, the mean share of the policy that
-    lies on such moves, and so how often a move drawn from it is one; likeliest_errs and played_errs, how
-    often the policy's likeliest move and the move played are one; drawn_errs, how often a move drawn at a
-    lower temperature would be one, by temperature. NaN where there is no position, or no value.
-    """
-
-    first_ply: int
-    last_ply: int
-    positions: int
-    drawn: float
-    wrong_results: float
-    value_errors: dict[str, float]
-    with_errors: int
-    policy_on_errors: float
-    likeliest_errs: float
-    played_errs: float
-    drawn_errs: dict[float, float]
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw, solve, print the figures of each band of plies; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--count", type=int, default=100, help="positions of each band of four plies")
+    parser.add_argument("--newest", type=int, default=5000, help="draw from the newest games (default: 5000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table-mib", type=int, default=512, help="memory of the solvers")
+    parser.add_argument("--num-threads", type=int, default=1)
+    args = parser.parse_args(argv)
+    try:
+        store = GameStore.open(args.store)
+        drawn = draw_positions(store, args.newest, args.count, args.seed)
+    except AlphaZeroError as error:
+        print(error_line(str(error)), file=sys.stderr)
+        return error.exit_code
+    positions = [position for of_band in drawn for position in of_band]
+    solved = solve_in_threads(solved_target, positions, args.table_mib, args.num_threads)
+    targets = iter(list(tqdm(solved, total=len(positions), unit="position", leave=False, disable=None)))
+    rows = {
+        f"{band[0]}-{band[-1]}": figures_of([next(targets) for _ in of_band])
+        for band, of_band in zip(BANDS, drawn, strict=True)
+        if of_band
+    }
+    games = counted(min(args.newest, store.num_games), "game")
+    print(f"{args.store}: {counted(len(positions), 'position')} of the newest {games}\n")
+    head = ("plies", *next(iter(rows.values())))
+    lines = [head, *((plies, *figures.values()) for plies, figures in rows.items())]
+    # A column for each band: there are more figures than bands.
+    print("\n".join(table(list(zip(*lines, strict=True)), "l" + "r" * len(rows))))
+    return 0
 
 
 def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list[list[SearchedPosition]]:
@@ -115,7 +130,7 @@ def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list
 
 
 def plies_trained_on(game: StoredGame) -> list[int]:
-    """Those with a full search that left a policy."""
+    """Plies with a full search that left a policy."""
     shares = np.cumsum(game.lists["policy_prob"], dtype=np.int64)
     share_of_ply = np.diff(np.concatenate([[0], shares])[game.lists["policy_offsets"]])
     is_full = (game.lists["flags"] & 1) > 0
@@ -143,7 +158,7 @@ def searched_position(game: StoredGame, ply: int) -> SearchedPosition:
 
 
 def solved_target(solver: _core.Connect4Solver, position: SearchedPosition) -> SolvedTarget:
-    """Its truth."""
+    """The position with its exact outcome."""
     line = _core.Connect4Line()
     for move in position.moves:
         line.push(move)
@@ -154,42 +169,51 @@ def solved_target(solver: _core.Connect4Solver, position: SearchedPosition) -> S
     return SolvedTarget(position, outcome, keeps, bool((legal & ~keeps).any()))
 
 
-def figures_of(band: range, targets: Sequence[SolvedTarget]) -> TargetFigures:
-    """The targets beside the truth."""
+def figures_of(targets: Sequence[SolvedTarget]) -> dict[str, str]:
+    """The figures of docs/connect4.md, by name: errors of values, then of policies where a move can err."""
     outcomes = np.array([target.outcome for target in targets], float)
     results = np.array([target.position.result for target in targets], float)
-    values = {
-        "result": results,
-        "search": np.array([target.position.search_value for target in targets]),
-        "network": np.array([target.position.network_value for target in targets]),
-    }
-    values["half"] = (values["result"] + values["search"]) / 2
+    searches = np.array([target.position.search_value for target in targets])
+    networks = np.array([target.position.network_value for target in targets])
     risky = [target for target in targets if target.can_err]
-    return TargetFigures(
-        first_ply=band[0],
-        last_ply=band[-1],
-        positions=len(targets),
-        drawn=mean(outcomes == 0),
-        wrong_results=mean(results != outcomes),
-        value_errors={name: mean((value - outcomes) ** 2) for name, value in values.items()},
-        with_errors=len(risky),
-        policy_on_errors=mean([share_on_errors(target, 1.0) for target in risky]),
-        likeliest_errs=mean([not target.keeps[target.position.policy.argmax()] for target in risky]),
-        played_errs=mean([not target.keeps[target.position.played] for target in risky]),
-        drawn_errs={
-            temperature: mean([share_on_errors(target, temperature) for target in risky])
+    return {
+        "positions": str(len(targets)),
+        "drawn": share(outcomes == 0),
+        "wrong results": share(results != outcomes),
+        "mse of result": number((results - outcomes) ** 2),
+        "mse of half and half": number(((results + searches) / 2 - outcomes) ** 2),
+        "mse of search": number((searches - outcomes) ** 2),
+        "mse of network": number((networks - outcomes) ** 2),
+        "with errors": str(len(risky)),
+        "policy on errors": share([share_on_errors(target, 1.0) for target in risky]),
+        "likeliest move errs": share([not target.keeps[target.position.policy.argmax()] for target in risky]),
+        "played move errs": share([not target.keeps[target.position.played] for target in risky]),
+        **{
+            f"policy on errors at {temperature:g}": share(
+                [share_on_errors(target, temperature) for target in risky]
+            )
             for temperature in LOWER_TEMPERATURES
         },
-    )
+    }
 
 
 def share_on_errors(target: SolvedTarget, temperature: float) -> float:
-    """Of the moves that are drawn from the policy at this temperature, the share that errs."""
+    """The share of moves drawn from the policy at this temperature that are errors."""
     shares = (target.position.policy / target.position.policy.max()) ** (1 / temperature)
     return float(shares[~target.keeps].sum() / shares.sum())
 
 
-def mean(values: npt.ArrayLike) -> float:
-    """NaN of none."""
-    entries = np.asarray(values, float)
-    return float(entries.mean()) if entries.size else float("nan")
+def share(values: npt.ArrayLike) -> str:
+    """The mean in per cent; '-' of none, or where one is not known."""
+    mean = np.asarray(values, float).mean() if np.size(values) else np.nan
+    return "-" if np.isnan(mean) else f"{mean:.1%}"
+
+
+def number(values: npt.ArrayLike) -> str:
+    """The mean with three decimals; '-' of none, or where one is not known."""
+    mean = np.asarray(values, float).mean() if np.size(values) else np.nan
+    return "-" if np.isnan(mean) else f"{mean:.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

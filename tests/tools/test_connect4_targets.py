@@ -1,7 +1,5 @@
-"""Targets of self-play beside exact truth: figures worked by hand, and `alphazero solve --targets`."""
+"""Targets of self-play beside exact truth: figures worked by hand, and the command."""
 
-import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -9,21 +7,11 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.cli.main import main
 from alphazero.data.store.games import games_of
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import GameStore
 from alphazero.measure import exact_truth as solved
 from alphazero.measure.exact_truth import solve_in_threads
-from alphazero.measure.solved_targets import (
-    BANDS,
-    SearchedPosition,
-    SolvedTarget,
-    draw_positions,
-    figures_of,
-    share_on_errors,
-    solved_target,
-)
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
@@ -31,6 +19,16 @@ from alphazero.settings.sections import SearchConfig, SelfPlayConfig
 from tests.support.data.made_up_games import game as chess_game
 from tests.support.data.searched_games import grown, row, searched
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
+from tools.connect4_targets import (
+    BANDS,
+    SearchedPosition,
+    SolvedTarget,
+    draw_positions,
+    figures_of,
+    main,
+    share_on_errors,
+    solved_target,
+)
 
 
 def position(result: int, search: float, network: float, policy: dict[int, float], played: int):
@@ -58,34 +56,30 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> GameStore:
 def test_figures_worked_by_hand():
     """A won position, a lost one where nothing errs, and two drawn ones."""
     figures = figures_of(
-        BANDS[0],
         [
             target(position(1, 0.5, 0.0, {2: 0.5, 3: 0.25, 4: 0.25}, 3), 1, {2}),
             target(position(-1, 0.0, float("nan"), {0: 0.2, 6: 0.8}, 0), 0, {0, 1}),
             target(position(-1, -1.0, 0.0, {5: 1.0}, 5), -1, {5}, can_err=False),
             target(position(0, 0.0, 0.0, {1: 1.0}, 1), 0, {1}),
-        ],
+        ]
     )
-    assert (figures.first_ply, figures.last_ply) == (8, 11)
-    assert (figures.positions, figures.with_errors) == (4, 3)
-    assert (figures.drawn, figures.wrong_results) == (0.5, 0.25)
-    assert figures.value_errors["result"] == pytest.approx(1 / 4)
-    assert figures.value_errors["search"] == pytest.approx(0.25 / 4)
+    assert (figures["positions"], figures["with errors"]) == ("4", "3")
+    assert (figures["drawn"], figures["wrong results"]) == ("50.0%", "25.0%")
+    assert figures["mse of result"] == f"{1 / 4:.3f}"
+    assert figures["mse of search"] == f"{0.25 / 4:.3f}"
     # (1 + 0.5) / 2 for a win, (-1 + 0) / 2 for a draw
-    assert figures.value_errors["half"] == pytest.approx((0.0625 + 0.25) / 4)
-    assert math.isnan(figures.value_errors["network"])
-    assert figures.policy_on_errors == pytest.approx((0.5 + 0.8 + 0.0) / 3)
-    assert figures.likeliest_errs == pytest.approx(1 / 3)
-    assert figures.played_errs == pytest.approx(1 / 3)
+    assert figures["mse of half and half"] == f"{(0.0625 + 0.25) / 4:.3f}"
+    assert figures["mse of network"] == "-"
+    assert figures["policy on errors"] == f"{(0.5 + 0.8 + 0.0) / 3:.1%}"
+    assert figures["likeliest move errs"] == figures["played move errs"] == f"{1 / 3:.1%}"
     # at 0.5 the shares are squared: 1/8 of 3/8 and 0.64 of 0.68
-    assert figures.drawn_errs[0.5] == pytest.approx((1 / 3 + 0.64 / 0.68) / 3)
+    assert figures["policy on errors at 0.5"] == f"{(1 / 3 + 0.64 / 0.68) / 3:.1%}"
 
 
 def test_where_no_move_can_err_there_is_no_share():
-    figures = figures_of(BANDS[1], [target(position(1, 1.0, 1.0, {0: 1.0}, 0), 1, {0}, can_err=False)])
-    assert (
-        figures.with_errors == 0 and math.isnan(figures.played_errs) and figures.value_errors["search"] == 0
-    )
+    figures = figures_of([target(position(1, 1.0, 1.0, {0: 1.0}, 0), 1, {0}, can_err=False)])
+    assert figures["with errors"] == "0" and figures["played move errs"] == "-"
+    assert figures["mse of search"] == "0.000"
 
 
 def test_a_low_temperature_is_no_division_by_zero():
@@ -157,16 +151,14 @@ def test_threads_change_nothing(store: GameStore):
     assert all((a.keeps == b.keeps).all() and a.position is b.position for a, b in zip(one, two, strict=True))
 
 
-def test_the_command_prints_a_line_for_each_stretch_of_plies(store: GameStore, capsys):
-    argv = ["solve", "--targets", str(store.path), "--count", "3", "--seed", "4", "--table-mib", "32"]
-    assert main([*argv, "--num-threads", "2"]) == 0
+def test_the_command_prints_a_column_for_each_band_of_plies(store: GameStore, capsys):
+    argv = ["--count", "3", "--seed", "4", "--table-mib", "32", "--num-threads", "2"]
+    assert main([str(store.path), *argv]) == 0
     text = capsys.readouterr().out
-    assert text.count("8-11") == text.count("20-23") == 2 and "half and half" in text and "at 0.5" in text
-    assert main([*argv, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["plies"]
-    assert [row["first_ply"] for row in rows][:4] == [8, 12, 16, 20]
-    assert all(row["positions"] == 3 for row in rows[:4])
-    assert set(rows[0]["value_errors"]) == {"result", "half", "search", "network"}
+    assert text.count("8-11") == text.count("20-23") == 1 and "policy on errors at 0.5" in text
+    assert main(["nowhere"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and "no game store here" in captured.err
 
 
 def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
@@ -182,23 +174,3 @@ def test_games_without_searches_and_of_other_games_are_refused(tmp_path: Path):
     for number, game in enumerate((row("connect4", moves, 1), short, empty)):
         with pytest.raises(DataError, match="no search of a position with 8 to 27 stones"):
             draw_positions(grown(tmp_path / str(number), [game]), 5, 5, 0)
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--targets", "nowhere"], ["nowhere", "no game store here"]),
-        (["--targets", "x", "44"], ["--targets: expected no moves"]),
-        (["--targets", "x", "--make-early", "y"], ["--make-early, --targets: expected one of them"]),
-        (["--targets", "x", "--not-in", "y"], ["--not-in: only with --make-early"]),
-        (["44", "--newest", "5"], ["--newest: only with --targets"]),
-        (["44", "--num-threads", "2"], ["--num-threads: only with --make-early and --targets"]),
-    ],
-)
-def test_a_mistake_is_one_line(argv: list[str], words: list[str], capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["solve", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.count("\n") == 1
-    for word in words:
-        assert word in captured.err

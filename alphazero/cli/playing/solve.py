@@ -1,0 +1,119 @@
+"""`alphazero solve`: the exact value of a Connect Four position."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from alphazero.base.errors import ConfigError, GameInputError
+from alphazero.cli.flags import make_solver
+from alphazero.settings import flags as numbers
+
+if TYPE_CHECKING:
+    import alphazero._core as _core
+
+QUIET_S = 2.0  # a shorter search reports no progress
+PROGRESS_INTERVAL_S = 1.0
+MOVED = {
+    "--targets": "tools.connect4_targets",
+    "--make-early": "tools.connect4_positions",
+    "--make-table": "tools.connect4_positions",
+}
+
+Result = TypeVar("Result")
+
+
+class MovedFlag(argparse.Action):
+    """A flag whose task is a tool of the checkout."""
+
+    def __call__(self, *arguments: object) -> NoReturn:
+        """Raises ConfigError naming the tool."""
+        (flag,) = self.option_strings
+        raise ConfigError(f"{flag}: expected python -m {MOVED[flag]}, in a checkout (docs/connect4.md)")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "moves",
+        nargs="?",
+        default="",
+        help="columns 1-7 played from the empty board, as 4453 (none: the empty board)",
+    )
+    parser.add_argument(
+        "--moves", dest="each", action="store_true", help="print the score of each move as well"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--table-mib",
+        type=numbers.whole(1, numbers.MOST_COUNT),
+        default=512,
+        metavar="MIB",
+        help="memory of the solver (default: 512 MiB)",
+    )
+    for flag in MOVED:
+        parser.add_argument(flag, action=MovedFlag, nargs="?", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the score: 0 draw, +k the side to move wins with its k-th last stone, -k it loses so."""
+    line = read_moves(args.moves)
+    solver = make_solver(args.table_mib)
+    score = solve_with_progress(solver, lambda: solver.score(line))
+    moves = solve_with_progress(solver, lambda: solver.move_scores(line)) if args.each else []
+    named = {str(column): value for column, value in enumerate(moves, start=1) if value != solver.ILLEGAL}
+    if args.json:
+        print(
+            json.dumps({"moves": args.moves, "score": score, **({"move_scores": named} if args.each else {})})
+        )
+    else:
+        print(score)
+        for column, value in named.items():
+            print(f"column {column}: {value}")
+    return 0
+
+
+def read_moves(text: str) -> _core.Connect4Line:
+    """The position after the moves. Raises GameInputError naming the first illegal one."""
+    import alphazero._core as _core
+
+    line = _core.Connect4Line()
+    for number, column in enumerate(text, start=1):
+        if line.outcome().over:
+            raise GameInputError(
+                f"{text!r}: the game is over after {number - 1} moves; expected a game in progress"
+            )
+        if column not in "1234567" or int(column) - 1 not in line.legal():
+            raise GameInputError(
+                f"{text!r}, move {number}: {column!r}: expected a column 1-7 that is not full"
+            )
+        line.push(int(column) - 1)
+    if line.outcome().over:
+        raise GameInputError(f"{text!r}: the game is over; expected a game in progress")
+    return line
+
+
+def solve_with_progress(solver: _core.Connect4Solver, solve: Callable[[], Result]) -> Result:
+    """The result of `solve`, computed in a thread so that Ctrl-C ends it, with progress on stderr."""
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(solve()), daemon=True)
+    thread.start()
+    shows_progress = sys.stderr.isatty()
+    start_s = time.monotonic()
+    thread.join(QUIET_S)
+    if thread.is_alive() and not shows_progress:
+        print("solving: with few stones on the board this can take many minutes", file=sys.stderr)
+    while thread.is_alive():
+        if shows_progress:
+            seconds = time.monotonic() - start_s
+            line = f"\rsolving: {solver.num_nodes / 1e6:,.0f} million positions in {seconds:.0f} s"
+            print(line, end="", file=sys.stderr, flush=True)
+        thread.join(PROGRESS_INTERVAL_S)
+    if shows_progress and time.monotonic() - start_s > QUIET_S:
+        print(file=sys.stderr)
+    return results[0]
