@@ -33,7 +33,7 @@ from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import Parser, count
-from alphazero.settings.sections import Config, load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch

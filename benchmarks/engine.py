@@ -22,7 +22,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.flags import Parser, batch_size, count, whole
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.training_module import TrainingModule

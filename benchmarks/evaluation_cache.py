@@ -26,7 +26,7 @@ from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
 from alphazero.search.batched import PoolEvaluator
 from alphazero.settings.flags import Parser, batch_size, count, threads, whole
-from alphazero.settings.sections import Config, load_config
+from alphazero.settings.load import Config, load_config
 
 
 def run(arguments: list[str]) -> dict[str, object]:

@@ -17,7 +17,7 @@ from alphazero.games.registry import game_names, get_game, get_spec
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
 from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 WARM_UP_S = 1.0
 

@@ -25,7 +25,8 @@ from alphazero.play.matches.openings import random_openings
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.settings.flags import Parser, batch_size, count, seconds, threads, whole
-from alphazero.settings.sections import NetworkConfig, SearchConfig, SelfPlayConfig
+from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from benchmarks.measuring.device_load import DeviceLoad
 
 WHOLE_GAMES_LANES_PER_SLOT = 2

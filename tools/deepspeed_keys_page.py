@@ -18,8 +18,7 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.deepspeed_keys import ALL_STAGES, BLOCKS, KEYS, Key, Meaning
-from alphazero.settings.load import merge
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config, merge
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "deepspeed.md"
 # A JSON file with one of these keys is a DeepSpeed configuration.

@@ -299,7 +299,7 @@ def network_players(
     from alphazero.network.weights.open_network import open_network
     from alphazero.play.matches.players import network_player, one_ply_player
     from alphazero.play.search_settings import search_settings
-    from alphazero.settings.sections import load_config
+    from alphazero.settings.load import load_config
 
     network, _ = open_network(name, device)
     if network.spec.name != "connect4":

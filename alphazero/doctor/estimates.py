@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alphazero.doctor.figures import PresetFigures
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 
 MILLION = 1_000_000
 # `make demo`: the preset connect4, cut to so many generations.

@@ -17,7 +17,7 @@ from alphazero.doctor.figures import PresetFigures, figures_from_json
 from alphazero.machine.die_with_parent import guarded
 from alphazero.machine.machine import find_free_port, look_at_this_machine, visible_devices
 from alphazero.machine.memory import HostMemory, count_cores
-from alphazero.settings.sections import Config, load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.training.ranks.batch import LEAST_MICRO_BATCH, batch_over, fix_batch, plan_batches
 
 PROGRAM = "alphazero.doctor.rank"

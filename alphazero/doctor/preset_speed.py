@@ -23,7 +23,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, lanes_of, new_lane, play
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import Config, load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.training.engine.planner import choose_plan
 from alphazero.training.engine.probe import (
     CPU_SHARE,

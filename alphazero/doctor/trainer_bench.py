@@ -24,7 +24,7 @@ from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import Config
+from alphazero.settings.load import Config
 from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine
 from alphazero.training.engine.probe import random_batch

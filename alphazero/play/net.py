@@ -25,7 +25,8 @@ from alphazero.network.weights.weights import Metadata, save_weights
 from alphazero.search.batched import Evaluator
 from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
-from alphazero.settings.sections import NetworkConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, N bytes of a packed position, A policy indices, K legal moves of a position.
 

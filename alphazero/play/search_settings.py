@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import alphazero._core as _core
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 _ALGORITHMS = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorithm.GUMBEL}
 

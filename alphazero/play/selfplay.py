@@ -23,7 +23,7 @@ from alphazero.play import lanes as games
 from alphazero.play.lanes import is_trained_on
 from alphazero.play.search_settings import self_play_settings
 from alphazero.search.batched import PoolEvaluator, num_trees, run_pool
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 
 def new_lane(number: int) -> _core.SelfPlayGame:

@@ -17,7 +17,8 @@ from alphazero.base.files import complete_lines, remove_unfinished, write_json
 from alphazero.base.text import counted
 from alphazero.machine.environment import environment, git, version_of
 from alphazero.machine.lock import DirectoryLock, Say, holder_of
-from alphazero.settings.sections import Config, RunConfig, to_table
+from alphazero.settings.load import Config, to_table
+from alphazero.settings.sections import RunConfig
 
 # Set for the ranks of a restart: what is left of the start before may still hold the lock for a moment.
 RESTART_VARIABLE = "ALPHAZERO_RESTART"

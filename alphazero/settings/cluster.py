@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from alphazero.base.section import setting
-from alphazero.settings.sections import read_section
+from alphazero.settings.load import read_section
 
 PORT_MAX = 65535
 # Bounds of settings and flags: above every sensible value.

@@ -1,16 +1,187 @@
-"""The settings of a run with what a ds_config.json says: a flag beats it, it beats presets.
+"""The settings of a run and their one precedence: defaults, preset, ds_config.json, TOML file, flags.
 
-Only a TOML file that the user named can contradict it, which is an error.
+A flag beats ds_config.json, which beats presets. A TOML file that the user named must not contradict it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.section import (
+    json_ready,
+    read_toml,
+    refuse_section,
+    table_of,
+    values_of,
+    values_of_flags,
+)
+from alphazero.games.registry import get_game
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said, contradiction
-from alphazero.settings.sections import Config
+from alphazero.settings.sections import (
+    DataConfig,
+    LossConfig,
+    NetworkConfig,
+    OptimizerConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def preset_directory() -> Path:
+    """configs/ beside the package in a checkout, within it where it was installed (CMakeLists.txt)."""
+    installed = PACKAGE / "share" / "configs"
+    return installed if installed.is_dir() else PACKAGE.parent / "configs"
+
+
+def shipped_deepspeed_config() -> Path:
+    """The ds_config.json that is read where the command line names none."""
+    return preset_directory().parent / "ds_config.json"
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with the program."""
+    return sorted(path.stem for path in preset_directory().glob("*.toml"))
+
+
+def find_config(source: str) -> Path:
+    """The file behind `--config`: a path, or the name of a shipped preset."""
+    path = Path(source)
+    if path.suffix == ".toml" or path.exists():
+        if not path.is_file():
+            raise ConfigError(
+                f"{source}: no such file; expected a TOML file or one of {', '.join(preset_names())}"
+            )
+        return path
+    shipped = preset_directory() / f"{source}.toml"
+    if not shipped.is_file():
+        raise ConfigError(
+            f"--config {source}: no such preset; expected a TOML file or one of {', '.join(preset_names())}"
+        )
+    return shipped
+
+
+def is_preset(path: Path) -> bool:
+    """True for a file that ships with the program, by its name or by its path."""
+    return path.resolve().parent == preset_directory().resolve()
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    preset: str = ""
+    # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
+    # the others; ds_config.json beats presets, and must not contradict a file that the user named.
+    set_by_flag: frozenset[str] = frozenset()
+    set_by_file: frozenset[str] = frozenset()
+    set_by_json: frozenset[str] = frozenset()
+    # Fields of the network that a preset gave which the user named: what one asks for with its name.
+    set_by_preset: frozenset[str] = frozenset()
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Field names asked for at this start; a resume takes all others from its checkpoint."""
+        # Weights that are given have a shape of their own.
+        of_preset = self.set_by_preset & {"game"} if self.training.init_weights else self.set_by_preset
+        return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
+
+
+SECTIONS: dict[str, type] = {
+    "network": NetworkConfig,
+    "data": DataConfig,
+    "optimizer": OptimizerConfig,
+    "loss": LossConfig,
+    "training": TrainingConfig,
+    "search": SearchConfig,
+    "self_play": SelfPlayConfig,
+    "run": RunConfig,
+}
+# What else a file may hold: the launcher reads it (settings/cluster.py), the trainer does not.
+FOREIGN_SECTIONS = ("cluster",)
+
+
+def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
+    """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
+
+    is_named: by the user, and not chosen for the machine. Raises ConfigError naming file, line and key, or
+    the flag, with the value got and the value expected.
+    """
+    file = read_toml(find_config(source)) if source else None
+    sections: dict[str, Any] = {}
+    set_by_file: set[str] = set()
+    for name, section in SECTIONS.items():
+        values: dict[str, Any] = {}
+        if file is not None and name in file.table:
+            values = values_of(section, file, name, table_of(file, name, file.table[name]))
+            set_by_file |= values.keys()
+        sections[name] = section(**{**values, **values_of_flags(section, flags)})
+    if file is not None:
+        for name in file.table:
+            if name not in SECTIONS and name not in FOREIGN_SECTIONS:
+                refuse_section(file, name, SECTIONS)
+    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
+    shipped = file is not None and is_preset(file.path)
+    if shipped and "policy_head" not in flags:
+        sections["network"] = _with_head_of_game(sections["network"])
+    # Not the policy head: presets of earlier versions had another, and runs that began with them go on.
+    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
+    return Config(
+        **sections,
+        preset=file.path.stem if file else "",
+        set_by_file=frozenset() if shipped else frozenset(set_by_file),
+        set_by_flag=frozenset(known & flags.keys()),
+        set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
+    )
+
+
+def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
+    """A preset's policy head is for its own game: a flag may have named one that has no such head."""
+    if get_game(network.game).attention_map is None:
+        return dataclasses.replace(network, policy_head="convolution")
+    return network
+
+
+def with_named_rate(config: Config) -> Config:
+    """`config` with a learning rate that somebody named as it is: presets scale no rate but their own."""
+    if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
+        return config
+    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
+
+
+def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
+    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
+
+    None where the file has no such section. Raises ConfigError as load_config does.
+    """
+    file = read_toml(find_config(source))
+    if name not in file.table:
+        return None
+    values = values_of(section, file, name, table_of(file, name, file.table[name]))
+    return section(**values), {key: file.place(name, key) for key in values}
+
+
+def to_table(config: Config) -> dict[str, Any]:
+    """The settings as plain tables (JSON and TOML know no tuples)."""
+    return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}
+
 
 # A flag that names another optimizer or schedule leaves all that the file says of its own behind.
 CHOOSERS = {"optimizer": "optimizer.optimizer", "scheduler": "optimizer.lr_schedule"}

@@ -13,7 +13,8 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import checked, json_ready
-from alphazero.settings.sections import AUTO, SECTIONS, Config, SampleFilters
+from alphazero.settings.load import SECTIONS, Config
+from alphazero.settings.sections import AUTO, SampleFilters
 
 # Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
 OF_A_START: Mapping[str, frozenset[str]] = {

@@ -1,36 +1,16 @@
-"""The settings of a run: one dataclass per section of its TOML form, one flag per field.
+"""The sections of a run's settings but for self-play: one dataclass per section, one field per setting.
 
-Defaults stand here; a preset in configs/*.toml holds differences only; a flag beats both.
-
-Which of the given games, and which of their positions, are used: settings of data and flags of imports.
-
-The settings of the optimizer and of the learning rate over a run.
+Defaults stand here. A preset in configs/*.toml holds differences only, and a flag beats both.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import (
-    MOST_RATE,
-    MOST_SEED,
-    MOST_STEPS,
-    json_ready,
-    read_toml,
-    refuse_section,
-    setting,
-    table_of,
-    values_of,
-    values_of_flags,
-)
-from alphazero.games.registry import game_names, get_game
-from alphazero.settings.presets import find_config, is_preset
-from alphazero.settings.self_play import SearchConfig as SearchConfig
-from alphazero.settings.self_play import SelfPlayConfig as SelfPlayConfig
+from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, setting
+from alphazero.games.registry import game_names
 
 # As Lichess counts them, from the fastest on (alphazero/data/store/game_filters.py has the bounds).
 TIME_CLASSES = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondence")
@@ -453,111 +433,3 @@ class RunConfig:
         minimum=0,
         maximum=1e6,
     )
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of a run."""
-
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    search: SearchConfig = field(default_factory=SearchConfig)
-    self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-    preset: str = ""
-    # Field names that a flag gave, a TOML file of the user's own (no preset) and ds_config.json. A flag beats
-    # the others; ds_config.json beats presets, and must not contradict a file that the user named.
-    set_by_flag: frozenset[str] = frozenset()
-    set_by_file: frozenset[str] = frozenset()
-    set_by_json: frozenset[str] = frozenset()
-    # Fields of the network that a preset gave which the user named: what one asks for with its name.
-    set_by_preset: frozenset[str] = frozenset()
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """Field names asked for at this start; a resume takes all others from its checkpoint."""
-        # Weights that are given have a shape of their own.
-        of_preset = self.set_by_preset & {"game"} if self.training.init_weights else self.set_by_preset
-        return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
-
-
-SECTIONS: dict[str, type] = {
-    "network": NetworkConfig,
-    "data": DataConfig,
-    "optimizer": OptimizerConfig,
-    "loss": LossConfig,
-    "training": TrainingConfig,
-    "search": SearchConfig,
-    "self_play": SelfPlayConfig,
-    "run": RunConfig,
-}
-# What else a file may hold: the launcher reads it (settings/cluster.py), the trainer does not.
-FOREIGN_SECTIONS = ("cluster",)
-
-
-def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = True) -> Config:
-    """Defaults, then the preset or TOML file `source` ("" for none), then `flags` by field name.
-
-    is_named: by the user, and not chosen for the machine. Raises ConfigError naming file, line and key, or
-    the flag, with the value got and the value expected.
-    """
-    file = read_toml(find_config(source)) if source else None
-    sections: dict[str, Any] = {}
-    set_by_file: set[str] = set()
-    for name, section in SECTIONS.items():
-        values: dict[str, Any] = {}
-        if file is not None and name in file.table:
-            values = values_of(section, file, name, table_of(file, name, file.table[name]))
-            set_by_file |= values.keys()
-        sections[name] = section(**{**values, **values_of_flags(section, flags)})
-    if file is not None:
-        for name in file.table:
-            if name not in SECTIONS and name not in FOREIGN_SECTIONS:
-                refuse_section(file, name, SECTIONS)
-    known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
-    shipped = file is not None and is_preset(file.path)
-    if shipped and "policy_head" not in flags:
-        sections["network"] = _with_head_of_game(sections["network"])
-    # Not the policy head: presets of earlier versions had another, and runs that began with them go on.
-    of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
-    return Config(
-        **sections,
-        preset=file.path.stem if file else "",
-        set_by_file=frozenset() if shipped else frozenset(set_by_file),
-        set_by_flag=frozenset(known & flags.keys()),
-        set_by_preset=frozenset(set_by_file & of_network) if shipped and is_named else frozenset(),
-    )
-
-
-def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
-    """A preset's policy head is for its own game: a flag may have named one that has no such head."""
-    if get_game(network.game).attention_map is None:
-        return dataclasses.replace(network, policy_head="convolution")
-    return network
-
-
-def with_named_rate(config: Config) -> Config:
-    """`config` with a learning rate that somebody named as it is: presets scale no rate but their own."""
-    if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
-        return config
-    return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
-
-
-def read_section(source: str, name: str, section: type) -> tuple[object, dict[str, str]] | None:
-    """One section of the preset or TOML file `source` as `section`, and file:line of each key it gives.
-
-    None where the file has no such section. Raises ConfigError as load_config does.
-    """
-    file = read_toml(find_config(source))
-    if name not in file.table:
-        return None
-    values = values_of(section, file, name, table_of(file, name, file.table[name]))
-    return section(**values), {key: file.place(name, key) for key in values}
-
-
-def to_table(config: Config) -> dict[str, Any]:
-    """The settings as plain tables (JSON and TOML know no tuples)."""
-    return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}

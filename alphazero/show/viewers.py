@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters, Field, JsonLinesWriter, MetricWriter
-from alphazero.settings.sections import Config, to_table
+from alphazero.settings.load import Config, to_table
 from alphazero.show.curves import Curves, Point
 from alphazero.show.tensorboard import Setting, TensorBoardViewer
 from alphazero.show.weights_and_biases import WandbViewer

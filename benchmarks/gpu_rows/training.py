@@ -15,7 +15,7 @@ import torch
 
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.engine import start_process_group
 from alphazero.training.ranks.batch import plan_batches
 from alphazero.training.ranks.exchange import Exchange

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from alphazero.base.files import write_json
 from alphazero.doctor.trainer_bench import Bench, StepTimes, train, wait
-from alphazero.settings.sections import Config, load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.ranks.batch import plan_batches
 from alphazero.training.ranks.exchange import Exchange

@@ -14,7 +14,8 @@ from alphazero.measure import rating as ladder
 from alphazero.measure.rating import Rung, find_rungs, read_ladder
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
-from alphazero.settings.sections import Config, NetworkConfig, to_table
+from alphazero.settings.load import Config, to_table
+from alphazero.settings.sections import NetworkConfig
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import SUPPORT
 

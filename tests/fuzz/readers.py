@@ -32,7 +32,9 @@ from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import play
 from alphazero.run import checkpoint_files as files
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.sections import NetworkConfig, SearchConfig, SelfPlayConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.fuzz import mutation
 from tests.fuzz.corpus import FENS, LINES, ODD_PGN, embedded_games, random_moves
 from tests.fuzz.mutation import Mutate, damaged

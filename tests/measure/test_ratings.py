@@ -12,7 +12,8 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.network.weights.open_network import read_weights
 from alphazero.run.checkpoint_files import find_best, mark_best, prune
-from alphazero.settings.sections import Config, NetworkConfig, to_table
+from alphazero.settings.load import Config, to_table
+from alphazero.settings.sections import NetworkConfig
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.network.evaluator_nets import trained_like
 
 LANES = 8

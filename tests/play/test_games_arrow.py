@@ -12,7 +12,7 @@ from alphazero.base.errors import DataError
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import check_lanes, figures_of, new_lane, play
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 FIELDS = (

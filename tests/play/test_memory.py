@@ -13,7 +13,7 @@ import alphazero._core as _core
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
 from alphazero.search.batched import run_pool
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluation
 
 LANES, STRETCH, STRETCHES, WARM_UP = 8, 100, 100, 20

@@ -15,7 +15,8 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play
-from alphazero.settings.sections import NetworkConfig, SearchConfig, SelfPlayConfig
+from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.games.othello_reference import PASS
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 

@@ -7,7 +7,7 @@ import alphazero._core as _core
 from alphazero.games.registry import make_line
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import lanes_of, new_lane, play
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 

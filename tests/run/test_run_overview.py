@@ -17,7 +17,8 @@ from alphazero.run.checkpoint_files import STATE, mark_best
 from alphazero.run.directory import RunDirectory, create
 from alphazero.run.overview import SILENT_S, RunState, list_runs, overview_of
 from alphazero.run.rank import HeartbeatWriter, Phase
-from alphazero.settings.sections import Config, NetworkConfig, to_table
+from alphazero.settings.load import Config, to_table
+from alphazero.settings.sections import NetworkConfig
 
 SHAPE = NetworkConfig(game="connect4", blocks=1, filters=8)
 TENSORS = {"x": torch.zeros(3)}

@@ -11,7 +11,8 @@ from alphazero.games.registry import make_line
 from alphazero.play.search_settings import search_settings, self_play_settings
 from alphazero.play.selfplay import new_lane, play
 from alphazero.search.batched import search_lines
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from alphazero.settings.load import Config, to_table
 from alphazero.settings.scope import Change, changed_settings, told_changes
-from alphazero.settings.sections import Config, to_table
 
 
 def config_with(section: str, **changes: object) -> Config:

@@ -11,8 +11,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.machine.findings import SECTIONS as THRESHOLDS
 from alphazero.settings.cluster import ClusterConfig
-from alphazero.settings.presets import preset_names
-from alphazero.settings.sections import SECTIONS, load_config
+from alphazero.settings.load import SECTIONS, load_config, preset_names
 
 
 def parse(*arguments):

@@ -10,9 +10,8 @@ from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import read_settings
 from alphazero.settings import sections as config_module
-from alphazero.settings.presets import PRESET_DIRECTORY
+from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory, to_table
 from alphazero.settings.scope import Kept, changed_settings, kept_settings, told_changes
-from alphazero.settings.sections import SECTIONS, Config, load_config, to_table
 
 OLD_RUN = to_table(load_config("chess_20x256", {"batch_size": "1024", "lr_scaling": "none"}))
 
@@ -101,7 +100,7 @@ def test_a_file_of_the_users_own_counts_and_a_shipped_one_does_not(tmp_path):
     result = kept(typed("--config", str(mine)))
     assert result.config.training.batch_size == 512
     assert result.config.network.blocks == 20
-    shipped = PRESET_DIRECTORY / "chess_20x256.toml"
+    shipped = preset_directory() / "chess_20x256.toml"
     assert kept(typed("--config", str(shipped))).config.training.batch_size == 1024
 
 

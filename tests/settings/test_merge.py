@@ -4,8 +4,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import decided, merge, places
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import decided, load_config, merge, places
 from tests.support.paths import REPOSITORY
 
 

@@ -11,8 +11,7 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.deepspeed_keys import KEYS, Meaning
-from alphazero.settings.load import decided, merge
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import decided, load_config, merge
 from tools.deepspeed_keys_page import verdicts
 
 EXAMPLES = os.environ.get("ALPHAZERO_DEEPSPEED_EXAMPLES", "")

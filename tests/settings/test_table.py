@@ -14,7 +14,7 @@ from alphazero.settings.deepspeed_keys import (
     is_off,
     key_at,
 )
-from alphazero.settings.sections import SECTIONS
+from alphazero.settings.load import SECTIONS
 from tools.deepspeed_keys_page import PAGE, between, key_tables
 
 

@@ -12,7 +12,8 @@ from tensorboard.plugins.hparams import metadata
 
 from alphazero.base.errors import ConfigError
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.sections import RunConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import RunConfig
 from alphazero.show.viewers import open_writers
 from alphazero.show.weights_and_biases import _id_of, require_package
 from tests.support.paths import REPOSITORY

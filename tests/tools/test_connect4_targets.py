@@ -15,7 +15,7 @@ from alphazero.measure.exact_truth import solve_in_threads
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane, play
-from alphazero.settings.sections import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.data.made_up_games import game as chess_game
 from tests.support.data.searched_games import grown, row, searched
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator

@@ -15,10 +15,9 @@ from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, Res
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
 from alphazero.play.matches.openings import Opening, in_order, random_openings
 from alphazero.settings import flags as numbers
-from alphazero.settings.presets import preset_names
-from alphazero.settings.sections import SearchConfig
+from alphazero.settings.load import preset_names
 from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
-from alphazero.settings.self_play import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS
+from alphazero.settings.self_play import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book

@@ -28,7 +28,8 @@ from alphazero.play.matches.players import (
     solver_thinker,
     without_values,
 )
-from alphazero.settings.sections import Config, SearchConfig, load_config
+from alphazero.settings.load import Config, load_config
+from alphazero.settings.self_play import SearchConfig
 
 RANDOM = "random"
 SOLVER = "solver"

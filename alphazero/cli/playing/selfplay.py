@@ -16,8 +16,8 @@ from alphazero.base.section import add_flags
 from alphazero.cli.flags import add_network_flags, add_weights_flag
 from alphazero.machine.lock import DirectoryLock
 from alphazero.settings import flags as numbers
-from alphazero.settings.presets import preset_names
-from alphazero.settings.sections import Config, SearchConfig, SelfPlayConfig, load_config
+from alphazero.settings.load import Config, load_config, preset_names
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.flags import seconds, whole
-from alphazero.settings.presets import preset_names
+from alphazero.settings.load import preset_names
 
 if TYPE_CHECKING:
     from alphazero.doctor.examined_host import ExaminedHost, Wishes

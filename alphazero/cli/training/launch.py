@@ -33,8 +33,7 @@ from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.find import find_resumed, find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import places
-from alphazero.settings.sections import Config
+from alphazero.settings.load import Config, places
 from alphazero.show.weights_and_biases import require_package
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
 

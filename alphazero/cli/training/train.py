@@ -22,12 +22,17 @@ from alphazero.run.find import check_spelling
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings import flags as numbers
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
-from alphazero.settings.load import merge
-from alphazero.settings.presets import PRESET_DIRECTORY, preset_names
-from alphazero.settings.sections import SECTIONS, Config, load_config, with_named_rate
+from alphazero.settings.load import (
+    SECTIONS,
+    Config,
+    load_config,
+    merge,
+    preset_names,
+    shipped_deepspeed_config,
+    with_named_rate,
+)
 from alphazero.show.weights_and_biases import require_package
 
-SHIPPED_DEEPSPEED_CONFIG = PRESET_DIRECTORY.parent / "ds_config.json"
 MOST_RANKS = 2**20
 LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
@@ -140,7 +145,7 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
         raise ConfigError("--resume contradicts --fresh-start")
     check_spelling(args.resume)
     config = load_config(args.config or default_preset, flags, is_named=bool(args.config))
-    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or SHIPPED_DEEPSPEED_CONFIG))
+    settings = read_deepspeed_settings(Path(deepspeed_config_file(args) or shipped_deepspeed_config()))
     given = [(path, "--data") for path in config.data.data]
     for path, flag in (*given, *((path, "--validation-data") for path in config.data.validation_data)):
         if not given_path(path, flag).exists():

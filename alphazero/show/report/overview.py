@@ -15,7 +15,7 @@ import numpy as np
 
 from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.sections import Config, to_table
+from alphazero.settings.load import Config, to_table
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import rounded
 

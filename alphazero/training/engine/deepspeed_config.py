@@ -8,7 +8,7 @@ import torch
 
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.deepspeed_keys import key_at
-from alphazero.settings.sections import Config
+from alphazero.settings.load import Config
 from alphazero.training.engine.gradients import Reduction
 from alphazero.training.ranks.batch import BatchPlan
 

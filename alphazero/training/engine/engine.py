@@ -26,7 +26,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import Config
+from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
 from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
 from alphazero.training.engine.gradients import (

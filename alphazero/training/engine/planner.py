@@ -20,7 +20,8 @@ from alphazero.network.model.precision import fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import AUTO, Config, TrainingConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import AUTO, TrainingConfig
 from alphazero.training.engine.probe import (
     candidates,
     fastest_precision,

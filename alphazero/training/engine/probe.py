@@ -31,7 +31,8 @@ from alphazero.machine.memory import HostMemory, resident_bytes
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import Config, LossConfig, OptimizerConfig, TrainingConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
 from alphazero.training.engine.optimizer import STATE_KEYS
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import micro_batch_sizes

@@ -24,7 +24,7 @@ from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingSt
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
-from alphazero.settings.sections import Config, to_table
+from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
 from alphazero.training.loop.alarms import JobAlarms
 from alphazero.training.loop.stop import StopRequest

@@ -14,7 +14,8 @@ from math import floor, isqrt
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
-from alphazero.settings.sections import AUTO, Config
+from alphazero.settings.load import Config
+from alphazero.settings.sections import AUTO
 
 # Largest micro-batch chosen unasked. CPU: the activations of a small tower stay near the caches.
 # CUDA: 20x256 in bf16 keeps about 4 MB of activations per position, 8,192 of them half of an 80 GB device; a

@@ -22,7 +22,7 @@ from alphazero.data.store.verification import Verification
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import Config
+from alphazero.settings.load import Config
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 

@@ -12,8 +12,8 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
+from alphazero.settings.load import Config
 from alphazero.settings.scope import changed_settings, told_changes
-from alphazero.settings.sections import Config
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes

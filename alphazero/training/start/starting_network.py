@@ -17,7 +17,8 @@ from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
-from alphazero.settings.sections import Config, NetworkConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange, Json
 
 FLAG = "--init-weights"

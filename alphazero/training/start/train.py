@@ -18,9 +18,8 @@ from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import decided, places
+from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, changed_filters, kept_settings
-from alphazero.settings.sections import Config
 from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices

@@ -103,7 +103,7 @@ def test_a_hostfile_beside_another_list_of_hosts_must_be_the_same(toml, hostfile
 
 
 def test_the_trainer_ignores_the_cluster_section_and_no_other(toml):
-    from alphazero.settings.sections import load_config
+    from alphazero.settings.load import load_config
 
     path = toml("nodes = 2")
     assert load_config(str(path), {}).training.batch_size == 64

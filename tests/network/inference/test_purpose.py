@@ -17,7 +17,8 @@ from alphazero.network.model.precision import why_not_int8
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_cache, new_lane, play
-from alphazero.settings.sections import NetworkConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig
 from tests.support.network.evaluator_nets import calibrate, trained_like
 
 CPU = torch.device("cpu")

@@ -13,7 +13,8 @@ from alphazero.network.weights.checkpoint import Checkpoint, TrainingState, save
 from alphazero.network.weights.open_network import open_network, open_weights
 from alphazero.network.weights.weights import save_weights
 from alphazero.run.checkpoint_files import mark_best
-from alphazero.settings.sections import Config, NetworkConfig, to_table
+from alphazero.settings.load import Config, to_table
+from alphazero.settings.sections import NetworkConfig
 
 CPU = torch.device("cpu")
 SHAPE = NetworkConfig(game="connect4", blocks=1, filters=8, value_channels=4, value_hidden=8)

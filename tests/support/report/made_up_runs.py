@@ -17,7 +17,7 @@ from alphazero.run.validation_record import (
     append_record,
     write_games,
 )
-from alphazero.settings.sections import Config, to_table
+from alphazero.settings.load import Config, to_table
 
 SHORT_GAME = ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5")
 

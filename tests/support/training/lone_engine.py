@@ -11,7 +11,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches

@@ -10,8 +10,7 @@ import torch
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.deepspeed_keys import KEYS, Meaning
-from alphazero.settings.load import merge
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config, merge
 from alphazero.training.engine.deepspeed_config import NEVER, engine_config, reduction
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job

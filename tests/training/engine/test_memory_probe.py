@@ -14,7 +14,7 @@ from alphazero.machine.memory import HostMemory
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
     bytes_per_position,

@@ -12,7 +12,8 @@ from alphazero.machine.memory import HostMemory, MemoryState
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.sections import NetworkConfig, TrainingConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig, TrainingConfig
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
     CPU_SHARE,

@@ -7,7 +7,8 @@ import torch
 
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import NetworkConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig
 from alphazero.training.engine.probe import (
     NUM_TIMED,
     fastest_precision,

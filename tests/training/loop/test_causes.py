@@ -13,7 +13,7 @@ from alphazero.machine.nvml import GpuReading
 from alphazero.machine.watcher import UsageMeter
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.directory import RunDirectory
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.gradients import GOOD
 from alphazero.training.loop import trainer as trainer_module
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms

@@ -11,7 +11,7 @@ import torch
 from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import Phase
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.engine.gradients import GOOD, Verdict
 from alphazero.training.loop.alarms import JobAlarms
 from alphazero.training.loop.job import Job, Outcome, Position

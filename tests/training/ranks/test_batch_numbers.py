@@ -6,8 +6,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.load import merge, places
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config, merge, places
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
 
 B, M, A = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"

@@ -13,7 +13,7 @@ PROGRAM = """
 import json, os, sys, warnings
 warnings.simplefilter("error")
 import torch
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.base.errors import ConfigError
 from alphazero.training.ranks.runtime import apply_device_settings
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from benchmarks.device_work import META, count_step, meta_device_as_cuda
 from benchmarks.device_work import Counting as CountingMode
 

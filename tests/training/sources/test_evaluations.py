@@ -6,7 +6,9 @@ from alphazero.data.formats.pgn import import_pgn
 from alphazero.data.sampling.value_curve import STANDARD_CURVE
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.settings.sections import Config, DataConfig, SelfPlayConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import DataConfig
+from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import choose_value_curve
 

@@ -8,7 +8,7 @@ import torch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.rank import Phase
-from alphazero.settings.sections import load_config
+from alphazero.settings.load import load_config
 from alphazero.training.sources.gate import Gate
 
 SPEC = get_spec("tictactoe")

@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said
-from alphazero.settings.sections import SECTIONS, Config
+from alphazero.settings.load import SECTIONS, Config
 from alphazero.training.start.agreement import OWN_TO_A_NODE, check_agreement, differences, facts_of
 
 VERSIONS = {"torch": "2.13.0", "deepspeed": "0.19.8", "alphazero": "0.1.0", "commit": "abc"}

@@ -16,7 +16,8 @@ from alphazero.measure.known_games import metrics_of, sum_over_positions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network, read_weights
 from alphazero.network.weights.weights import save_weights
-from alphazero.settings.sections import NetworkConfig, load_config
+from alphazero.settings.load import load_config
+from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
 from alphazero.training.start.starting_network import starting_network
