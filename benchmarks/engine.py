@@ -16,7 +16,6 @@ from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 from alphazero.base.errors import ConfigError
-from alphazero.doctor.trainer_bench import Bench, wait
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import get_spec
 from alphazero.network.model.planes import to_device
@@ -29,6 +28,7 @@ from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import plan_batches
 from alphazero.training.ranks.runtime import default_threads, lone_process_environment, read_runtime
 from benchmarks.measuring.checkpoints import checkpoint_pause
+from benchmarks.measuring.trainer_bench import Bench, wait
 
 SPEC = get_spec("chess")
 CLIP = 10.0

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alphazero.doctor.trainer_bench import wait
 from alphazero.network.model.precision import DTYPES
+from benchmarks.measuring.trainer_bench import wait
 
 BOARD = 8
 KERNEL = 3

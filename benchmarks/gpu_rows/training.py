@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from alphazero.doctor.trainer_bench import Bench, StepTimes, train
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.load import load_config
 from alphazero.training.engine.engine import start_process_group
@@ -27,6 +26,7 @@ from alphazero.training.ranks.runtime import (
 )
 from benchmarks.measuring.checkpoints import checkpoint_pause
 from benchmarks.measuring.device_load import GIB, DeviceLoad
+from benchmarks.measuring.trainer_bench import Bench, StepTimes, train
 from benchmarks.network import forward_flops
 
 # Backward costs two forwards.

@@ -7,10 +7,10 @@ import statistics
 import time
 from pathlib import Path
 
-from alphazero.doctor.trainer_bench import Bench, StepClock, StepTimes, run_trainer
 from alphazero.run.directory import RunDirectory
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.writer import CheckpointWriter
+from benchmarks.measuring.trainer_bench import Bench, StepClock, StepTimes, run_trainer
 
 NUM_CHECKPOINTS = 3
 

@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 
 from alphazero.base.files import write_json
-from alphazero.doctor.trainer_bench import Bench, StepTimes, train, wait
 from alphazero.settings.load import Config, load_config
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.ranks.batch import plan_batches
@@ -32,6 +31,7 @@ from alphazero.training.ranks.runtime import (
     read_runtime,
 )
 from benchmarks.gpu_rows.machine import measure as describe_machine
+from benchmarks.measuring.trainer_bench import Bench, StepTimes, train, wait
 
 # From what latency decides to more than the gradients of 20x256.
 MESSAGE_BYTES = tuple(4 << power for power in range(8, 26, 3))

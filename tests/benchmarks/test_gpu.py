@@ -8,13 +8,13 @@ import pytest
 
 from alphazero.base.errors import TrainingError
 from alphazero.cli.main import main
-from alphazero.doctor.trainer_bench import RepeatedBatches
 from alphazero.training.ranks.batch import plan_batches
 from benchmarks.gpu_rows.budget import Budget, measure_rows
 from benchmarks.gpu_rows.crew import Worker
 from benchmarks.gpu_rows.document import document
 from benchmarks.gpu_rows.plan import FULL, MODES, PRECISIONS, STAGES, TINY, modes, rows
 from benchmarks.gpu_rows.row import Result, Row
+from benchmarks.measuring.trainer_bench import RepeatedBatches
 
 # A worker that does what an order says: figures, an exception's answer, its own death, silence.
 ODD_WORKER = """

@@ -9,7 +9,7 @@ import pytest
 from alphazero.cli.main import main
 
 
-def test_quick_tells_the_environment_without_torch():
+def test_quick_shows_the_environment_without_torch():
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "from alphazero.cli.main import main\n"
@@ -17,9 +17,9 @@ def test_quick_tells_the_environment_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["format"], told["version"]) == ("alphazero-doctor", 1)
-    (host,) = told["hosts"]
+    found = json.loads(done.stdout)
+    assert (found["format"], found["version"]) == ("alphazero-doctor", 2)
+    (host,) = found["hosts"]
     assert host["presets"] == host["estimates"] == []
     assert host["environment"]["packages"]["torch"]
 
@@ -32,7 +32,7 @@ def test_quick_is_a_page_for_people(capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--presets", "chess_gpu"], "chess_gpu"),
         (["--seconds", "0"], "--seconds"),
@@ -40,11 +40,11 @@ def test_quick_is_a_page_for_people(capsys):
         (["--hostfile", "/nowhere", "--gpus", "2"], "--gpus: not with --hostfile"),
     ],
 )
-def test_a_mistake_is_one_line(capsys, flags, said):
+def test_a_mistake_is_one_line(capsys, flags, message):
     assert main(["doctor", *flags]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("alphazero: error: ")
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_a_preset_is_measured_by_two_ranks(capsys, tmp_path):
     assert (preset["preset"], preset["ranks"], preset["device"]) == ("connect4", 2, "cpu")
     assert preset["trains"] > 1
     assert preset["plays"] > 1
-    assert preset["largest_micro_batch"] > 64
+    assert preset["memory_bytes"] > 64 << 20
     assert host["estimates"][0]["hours"] > 0
     assert host["disk"]["directory"] == str(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import math
 import os
 import sys
 import time
@@ -22,6 +24,8 @@ from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Flags that are no settings: `--precision` may be int8, which training has not.
+OWN_FLAGS = ("games", "seconds", "json", "precision")
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
 
 
@@ -37,6 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="play until this many games have ended (default: 1000)",
     )
     parser.add_argument(
+        "--seconds",
+        type=numbers.seconds(0.1),
+        default=math.inf,
+        help="play at most this long (default: no limit)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
     )
     add_network_flags(parser)
@@ -47,8 +58,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, store, tell."""
-    config = load_config(args.config, {name: value for name, value in vars(args).items() if name != "games"})
+    """Play, store the games, report the speed."""
+    config = load_config(
+        args.config, {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
+    )
     with sole_writer(args.out):
         return play(args, config)
 
@@ -99,7 +112,7 @@ def play(args: argparse.Namespace, config: Config) -> int:
 
         def on_progress(ended: int) -> bool:
             work.advance(ended)
-            return not stop.requested
+            return not stop.requested and time.monotonic() - started < args.seconds
 
         recording = Recording(
             config.search,
@@ -113,18 +126,22 @@ def play(args: argparse.Namespace, config: Config) -> int:
             torch.get_num_threads(),
         )
         batch = recording.run(args.games)
-    report(args.out, batch, recording.evaluations, time.monotonic() - started)
+    report(args.out, batch, recording.evaluations, time.monotonic() - started, as_json=args.json)
     return 128 + stop.signal if stop.requested else 0
 
 
-def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float) -> None:
+def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float, *, as_json: bool) -> None:
     """What was played, and how fast."""
     from alphazero.play.selfplay import describe, figures_of
 
-    if batch.num_rows:
-        print(describe(figures_of(batch)))
-    hours = seconds / 3600
+    figures = figures_of(batch) if batch.num_rows else {}
+    speed = {"games_per_hour": 3600 * batch.num_rows / seconds, "evaluations_per_s": evaluations / seconds}
+    if as_json:
+        print(json.dumps({"games": batch.num_rows, **figures, **speed}))
+        return
+    if figures:
+        print(describe(figures))
     print(
-        f"{batch.num_rows} games in {out} | {batch.num_rows / hours:,.0f} games/hour, "
-        f"{evaluations / seconds:,.0f} evaluations/s"
+        f"{batch.num_rows} games in {out} | {speed['games_per_hour']:,.0f} games/hour, "
+        f"{speed['evaluations_per_s']:,.0f} evaluations/s"
     )

@@ -1,4 +1,4 @@
-"""`alphazero doctor`: the environment for a report of a fault, and what this machine can do, measured."""
+"""`alphazero doctor`: the environment for a bug report, and what this machine can do, as page or JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.text import counted, table
 from alphazero.settings.flags import seconds, whole
 from alphazero.settings.load import preset_names
 
 if TYPE_CHECKING:
-    from alphazero.doctor.examined_host import ExaminedHost, Wishes
+    from alphazero.measure.doctor import Examination, ExaminedHost, PresetSpeed
 
-FORMAT, VERSION = "alphazero-doctor", 1
-# For each preset to train, and again to play.
-SECONDS = 4.0
+FORMAT, VERSION = "alphazero-doctor", 2
+SECONDS = 4.0  # for the training of each preset, and again for its self-play
 MOST_RANKS = 4096
-START_S, TIMES_LONGER = 300.0, 20.0  # until a host that has not answered is given up
+HOST_LIMIT_S, PRESET_LIMIT_S, TIMES_LONGER = (
+    300.0,
+    120.0,
+    20.0,
+)  # until a host that does not answer is given up
+
+GIB, MIB = 1 << 30, 1 << 20
+MILLION = 1_000_000
+NOT_MEASURED = "-"
+HEAD = (
+    *("preset", "network", "ranks", "precision", "trains on", "plays", "memory of a rank"),
+    *("1 M positions", "energy"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,18 +71,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine, tell."""
-    from alphazero.doctor.examined_host import Wishes, examine_this_host, to_json
-    from alphazero.doctor.page import page
+    """Examine this machine, or the hosts of a cluster, and print what was found."""
+    from alphazero.measure.doctor import Examination, examine_this_host
 
     presets = tuple(dict.fromkeys(args.presets))
     runs = str(args.runs_dir.absolute())
-    wishes = Wishes(presets, runs, args.device, 0.0 if args.quick else args.seconds, args.gpus)
+    asked = Examination(presets, runs, args.device, 0.0 if args.quick else args.seconds, args.gpus)
     if not args.quick:
-        print(f"measuring {', '.join(presets)}: about a minute on a quiet machine", file=sys.stderr)
-    found = _examine_hosts(args, wishes) if args.hostfile else [examine_this_host(wishes)]
+        print(f"measuring {', '.join(presets)}: about half a minute for each preset", file=sys.stderr)
+    found = _examine_hosts(args, asked) if args.hostfile else [examine_this_host(asked)]
     if args.json:
-        hosts = [to_json(host) for host in found]
+        hosts = [host.to_json() for host in found]
         print(json.dumps({"format": FORMAT, "version": VERSION, "hosts": hosts}, indent=1))
     else:
         print("\n\n".join(map(page, found)))
@@ -78,16 +89,130 @@ def run(args: argparse.Namespace) -> int:
     return 0 if is_whole else ConfigError.exit_code
 
 
-def _examine_hosts(args: argparse.Namespace, wishes: Wishes) -> list[ExaminedHost]:
+def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[ExaminedHost]:
     from alphazero.cluster.launch.remote import SshOptions
     from alphazero.cluster.plan.hostfile import read_hostfile
-    from alphazero.doctor.cluster import examine_hosts
+    from alphazero.measure.doctor import examine_hosts
 
     if args.gpus:
         raise ConfigError("--gpus: not with --hostfile, whose slots are the ranks of each host")
     if args.ssh_config is not None and not args.ssh_config.is_file():
         raise ConfigError(f"--ssh-config {args.ssh_config}: no such file")
     hosts = read_hostfile(args.hostfile)
-    limit_s = START_S + TIMES_LONGER * args.seconds * len(wishes.presets)
+    limit_s = HOST_LIMIT_S + (PRESET_LIMIT_S + TIMES_LONGER * args.seconds) * len(asked.presets)
     ssh = SshOptions(args.ssh_port, args.ssh_config)
-    return examine_hosts(hosts, sys.executable, ssh, wishes, limit_s)
+    return examine_hosts(hosts, sys.executable, ssh, asked, limit_s)
+
+
+def page(host: ExaminedHost) -> str:
+    """Environment first, then what was measured."""
+    lines = [f"{host.host}", ""]
+    if host.fault:
+        return "\n".join([*lines, f"could not be examined: {host.fault}"])
+    lines += _environment(host)
+    if host.presets:
+        lines += ["", *_measured(host)]
+    return "\n".join(lines)
+
+
+def _environment(host: ExaminedHost) -> list[str]:
+    found = host.environment
+    processor, memory, ports = found["processor"], found["memory"], found["ports"]
+    state, cuda = found["git"], found["cuda"]
+    changed = state["changed_files"]
+    commit = f"{state['commit'][:12]} on {state['branch']}"
+    rows = [
+        ("commit", commit + (f", {counted(len(changed), 'changed file')}" if changed else "")),
+        ("system", f"{found['platform']}, Python {found['python']}"),
+        ("packages", ", ".join(f"{name} {version}" for name, version in found["packages"].items())),
+        ("CUDA", f"torch built for {cuda['torch_built_for']}; driver {cuda['driver']}; NCCL {cuda['nccl']}"),
+        ("GPUs", _gpus(found["devices"])),
+        (
+            "processor",
+            f"{processor['name']}, {counted(processor['cores'], 'core')}, "
+            f"{counted(processor['processors'], 'hardware thread')}: {' '.join(processor['instructions'])}",
+        ),
+        (
+            "memory",
+            f"{memory['available_bytes'] / GIB:.1f} of {memory['total_bytes'] / GIB:.1f} GiB available, "
+            f"{memory['swap_bytes'] / GIB:.1f} GiB of swap",
+        ),
+        ("disk", _disk(host)),
+        (
+            "ports",
+            f"{ports['default']} (of rank 0) is {'free' if ports['default_is_free'] else 'in use'}; "
+            f"listening: {', '.join(map(str, ports['listening'])) or 'none'}",
+        ),
+    ]
+    return table(rows)
+
+
+def _gpus(devices: list[dict[str, object]]) -> str:
+    if not devices:
+        return "none"
+    return "; ".join(
+        str(one.get("fault") or f"{one['index']}: {one['name']} {one['uuid']}") for one in devices
+    )
+
+
+def _disk(host: ExaminedHost) -> str:
+    if host.disk is None:
+        return host.disk_fault or "not measured"
+    disk = host.disk
+    return f"{disk.directory}: writes {disk.write / MIB:,.0f} MiB/s, reads {disk.read / MIB:,.0f} MiB/s"
+
+
+def _measured(host: ExaminedHost) -> list[str]:
+    from alphazero.measure.doctor import estimates
+
+    sound = [one for one in host.presets if not one.fault]
+    lines = []
+    if sound:
+        lines += [*table([HEAD, *map(_row, sound)]), ""]
+        for one in estimates(sound):
+            energy = "" if one.kwh is None else f", {one.kwh:.3g} kWh"
+            lines.append(f"{one.job}, {one.preset}: about {duration(one.hours)}{energy}")
+        lines += ["", _energy(sound)]
+    faults = [one for one in host.presets if one.fault]
+    return [*lines, *(f"{one.preset}: could not be measured: {one.fault}" for one in faults)]
+
+
+def _row(one: PresetSpeed) -> tuple[str, ...]:
+    hours = one.hours(MILLION)
+    kwh = one.kwh(hours)
+    return (
+        one.preset,
+        f"{one.game} {one.network}",
+        f"{one.ranks} x {one.device}",
+        one.precision,
+        f"{rate(one.trains)} positions/s",
+        f"{rate(one.plays)} positions/s",
+        f"{one.memory_bytes / GIB:.1f} GiB",
+        duration(hours),
+        NOT_MEASURED if kwh is None else f"{kwh:.3g} kWh",
+    )
+
+
+def _energy(measured: list[PresetSpeed]) -> str:
+    by_preset = [f"{sum(one.watts.values()):.0f} W in {one.preset}" for one in measured if one.watts]
+    if not by_preset:
+        return "energy: not measured, this machine does not report its power"
+    sources = ", ".join(sorted({name for one in measured for name in one.watts}))
+    return (
+        f"energy: {', '.join(by_preset)} ({sources}, while training; the rest of the machine is not included)"
+    )
+
+
+def rate(value: float) -> str:
+    """Three digits where it is small."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def duration(hours: float | None) -> str:
+    """For people: seconds to years."""
+    if hours is None:
+        return "not measured"
+    for unit, length in (("years", 365 * 24.0), ("days", 24.0), ("hours", 1.0), ("minutes", 1 / 60)):
+        if hours >= 2 * length or (unit == "minutes" and hours >= length):
+            return f"{hours / length:.1f} {unit}" if hours < 10 * length else f"{hours / length:,.0f} {unit}"
+    return f"{hours * 3600:.0f} seconds"

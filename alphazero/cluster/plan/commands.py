@@ -251,6 +251,6 @@ DATA_RECEIVER = "alphazero.cluster.launch.sync_data"  # the host's side of --syn
 TORCHRUN = "alphazero.training.ranks.torchrun"  # torchrun with an account of the rank that failed first
 PREFLIGHT = "alphazero.training.ranks.preflight"  # all ranks together for a moment, before the trainer
 
-DOCTOR = "alphazero.doctor.here"  # what a host can do, measured
+DOCTOR = "alphazero.measure.doctor"  # what a host can do, measured
 
 PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT, DOCTOR)

@@ -1,0 +1,305 @@
+"""What a machine can do: its environment, its disk, and the speed of presets in short runs of the program.
+
+A preset is measured by two commands that people use as well. `alphazero launch` trains until it is stopped
+after some seconds; its metrics.jsonl has the speed of training. `alphazero selfplay`, one process for each
+rank, then plays with the untrained network of that run.
+
+`python -m alphazero.measure.doctor` examines a host of a hostfile (cluster/plan/commands.py): a request as
+JSON on stdin, the examined host as a marked line of JSON on stdout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alphazero.base.errors import TrainingError
+from alphazero.cluster.launch.compare import explain
+from alphazero.cluster.launch.remote import CHECKOUT, Remote, SshOptions, run_everywhere
+from alphazero.cluster.plan import commands
+from alphazero.cluster.plan.hostfile import Host
+from alphazero.machine.environment import environment
+from alphazero.machine.memory import count_cores
+from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
+from alphazero.settings.load import Config, load_config
+
+MARK = "alphazero-doctor "  # before the JSON of a host: login scripts may print other things
+MILLION = 1_000_000
+JOULES_PER_KWH = 3.6e6
+# `make demo`: the preset connect4 with fewer generations.
+DEMO_PRESET, DEMO_GENERATIONS = "connect4", 22
+CHESS_POSITIONS = 100 * MILLION
+
+DISK_BYTES, CHUNK_BYTES = 64 << 20, 4 << 20
+
+# On a CPU a step of more positions can take minutes; smaller ones differ by the optimizer's step alone.
+LARGEST_CPU_BATCH, SMALLER_CPU_BATCH = 512, 256
+# Self-play before the steps is short: its games only feed them.
+SHORT_GENERATION = (
+    *("--generations", "1", "--steps-per-generation", "1000000", "--reuse", "1000000"),
+    *("--lanes", "64", "--moves-per-round", "64", "--simulations", "2"),
+)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What to examine on a host.
+
+    runs: the directory whose disk is measured. seconds: for training and again for self-play of each preset;
+    0 measures nothing. ranks: 0 for as many as `alphazero launch` chooses.
+    """
+
+    presets: Sequence[str]
+    runs: str
+    device: str
+    seconds: float
+    ranks: int = 0
+
+
+@dataclass(frozen=True)
+class DiskSpeed:
+    """In bytes per second; directory: the nearest existing one above the directory of the runs."""
+
+    directory: str
+    write: float
+    read: float
+
+
+@dataclass(frozen=True)
+class PresetSpeed:
+    """Rates per second over all ranks; watts by processor or GPU.
+
+    batch_size: of the measured steps. memory_bytes: of a rank while it trains, on its GPU where it has one.
+    plays: positions to train on that self-play makes. fault: why the preset could not be measured; the rest
+    then means nothing.
+    """
+
+    preset: str
+    game: str = ""
+    network: str = ""
+    mode: str = ""
+    ranks: int = 0
+    device: str = ""
+    precision: str = ""
+    batch_size: int = 0
+    trains: float = 0.0
+    memory_bytes: int = 0
+    plays: float = 0.0
+    evaluations: float = 0.0
+    watts: Mapping[str, float] = field(default_factory=dict)
+    fault: str = ""
+
+    def hours(self, positions: float) -> float | None:
+        """To train on so many positions; None where the speed was not measured."""
+        return positions / self.trains / 3600 if self.trains else None
+
+    def kwh(self, hours: float | None) -> float | None:
+        """At the power measured while the preset trained; None where it was not measured."""
+        return sum(self.watts.values()) * hours * 3600 / JOULES_PER_KWH if hours and self.watts else None
+
+
+@dataclass(frozen=True)
+class JobEstimate:
+    """How long a job takes; hours and kwh are None where what they need was not measured."""
+
+    job: str
+    preset: str
+    hours: float | None
+    kwh: float | None
+
+
+@dataclass(frozen=True)
+class ExaminedHost:
+    """disk: None where it was not measured. fault: why the host could not be examined, else ""."""
+
+    host: str
+    environment: Mapping[str, Any]
+    disk: DiskSpeed | None = None
+    disk_fault: str = ""
+    presets: tuple[PresetSpeed, ...] = ()
+    fault: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """With the hours and the energy that follow from the measured speeds."""
+        table = dataclasses.asdict(self)
+        for one, speed in zip(table["presets"], self.presets, strict=True):
+            one["hours_per_million"] = speed.hours(MILLION)
+            one["kwh_per_million"] = speed.kwh(speed.hours(MILLION))
+        return {**table, "estimates": [dataclasses.asdict(one) for one in estimates(self.presets)]}
+
+
+def estimates(measured: Sequence[PresetSpeed]) -> list[JobEstimate]:
+    """The Connect Four demo, and 100 million positions of chess with each preset of chess."""
+    found = []
+    for one in measured:
+        if one.preset == DEMO_PRESET:
+            job = f"the Connect Four demo (make demo: {DEMO_GENERATIONS} generations)"
+            hours = _self_play_hours(one, DEMO_GENERATIONS)
+            found.append(JobEstimate(job, one.preset, hours, one.kwh(hours)))
+        if one.game == "chess":
+            hours = one.hours(CHESS_POSITIONS)
+            job = f"{CHESS_POSITIONS // MILLION} million positions of chess"
+            found.append(JobEstimate(job, one.preset, hours, one.kwh(hours)))
+    return found
+
+
+def _self_play_hours(speed: PresetSpeed, generations: int) -> float | None:
+    """Playing and training take turns in a run that learns from its own games."""
+    if not speed.plays or not speed.trains:
+        return None
+    config = load_config(speed.preset, {})
+    trained = generations * config.self_play.steps_per_generation * config.training.batch_size
+    return (trained / speed.trains + trained / config.self_play.reuse / speed.plays) / 3600
+
+
+def examine_this_host(asked: Examination) -> ExaminedHost:
+    """Describe this host, and measure its disk and the presets."""
+    if not asked.seconds:
+        return ExaminedHost(platform.node(), environment())
+    disk, disk_fault = None, ""
+    try:
+        disk = measure_disk(Path(asked.runs))
+    except OSError as error:
+        disk_fault = f"{asked.runs}: cannot be written: {error.strerror}"
+    presets = tuple(measure_preset(preset, asked) for preset in asked.presets)
+    return ExaminedHost(platform.node(), environment(), disk, disk_fault, presets)
+
+
+def examine_hosts(
+    hosts: Sequence[Host], python: str, ssh: SshOptions, asked: Examination, limit_s: float
+) -> list[ExaminedHost]:
+    """All hosts at once, each with as many ranks as it has slots; in the order of the hosts."""
+    remotes = [Remote(host.address, host.name, ssh=ssh) for host in hosts]
+    requests = [dataclasses.replace(asked, ranks=host.slots) for host in hosts]
+    lines = [json.dumps(dataclasses.asdict(request)) + "\n" for request in requests]
+    found = []
+    for answer in run_everywhere(remotes, python, ["-m", commands.DOCTOR], lines, limit_s):
+        host = decode(answer.output) if answer.status == 0 else None
+        fault = explain(answer, python, CHECKOUT, limit_s)
+        found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))
+    return found
+
+
+def measure_disk(directory: Path, size_bytes: int = DISK_BYTES) -> DiskSpeed:
+    """Write a temporary file, flush it to the disk, and read it with the page cache dropped.
+
+    Raises OSError where nothing can be written.
+    """
+    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    chunk = os.urandom(CHUNK_BYTES)
+    with tempfile.TemporaryFile(dir=existing, buffering=0) as file:
+        started = time.perf_counter()
+        for _ in range(max(1, size_bytes // CHUNK_BYTES)):
+            file.write(chunk)
+        os.fsync(file.fileno())
+        written = time.perf_counter()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        size = file.seek(0, os.SEEK_CUR)
+        file.seek(0)
+        reading = time.perf_counter()
+        while file.read(CHUNK_BYTES):
+            pass
+        ended = time.perf_counter()
+    return DiskSpeed(str(existing), size / (written - started), size / (ended - reading))
+
+
+def measure_preset(preset: str, asked: Examination) -> PresetSpeed:
+    """A short training run and a short self-play of one preset."""
+    with tempfile.TemporaryDirectory(prefix="alphazero-doctor-") as directory:
+        try:
+            speed = _train(preset, asked, Path(directory))
+            evaluations = _play(speed, asked, Path(directory))
+        except TrainingError as error:
+            return PresetSpeed(preset, fault=str(error))
+    return dataclasses.replace(
+        speed, evaluations=evaluations, plays=evaluations / evaluations_per_position(load_config(preset, {}))
+    )
+
+
+def evaluations_per_position(config: Config) -> float:
+    """Evaluations for each position to train on: the simulations of all moves over the moves kept."""
+    share, simulations = config.self_play.full_search_share, config.search.simulations
+    return (share * simulations + (1 - share) * config.self_play.fast_simulations) / share
+
+
+def _train(preset: str, asked: Examination, directory: Path) -> PresetSpeed:
+    """The preset as `alphazero launch` trains it. Raises TrainingError."""
+    config, on_gpu = load_config(preset, {}), bool(visible_gpus(asked.device))
+    batch_size = config.training.batch_size
+    if not on_gpu and batch_size > LARGEST_CPU_BATCH:
+        batch_size = SMALLER_CPU_BATCH
+    flags = ["--config", preset, "--device", asked.device, "--batch-size", str(batch_size)]
+    flags += ["--log-interval", "10" if on_gpu else "1"]
+    flags += ["--gpus", str(asked.ranks)] if asked.ranks else []
+    flags += SHORT_GENERATION if config.self_play.mode != "supervised" else ()
+    trained = train_for(flags, asked.seconds, directory)
+    return PresetSpeed(
+        preset,
+        game=config.network.game,
+        network=f"{config.network.blocks}x{config.network.filters}",
+        mode=config.self_play.mode,
+        ranks=trained.ranks,
+        device="cuda" if on_gpu else "cpu",
+        precision=trained.precision,
+        batch_size=batch_size,
+        trains=trained.samples_per_s,
+        memory_bytes=trained.memory_bytes,
+        watts=trained.watts,
+    )
+
+
+def _play(speed: PresetSpeed, asked: Examination, directory: Path) -> float:
+    """Evaluations per second of `alphazero selfplay`, once for each rank of the run. Raises TrainingError."""
+    import torch
+
+    from alphazero.network.model.precision import evaluation_precision
+
+    own = load_config(speed.preset, {}).self_play
+    precision = evaluation_precision(own.evaluation_precision, speed.precision, torch.device(speed.device))
+    gpus, threads = visible_gpus(asked.device), max(1, count_cores() // speed.ranks)
+    arguments = ["selfplay", "--config", speed.preset, "--weights", str(directory / RUN_NAME), "--json"]
+    arguments += ["--device", speed.device, "--precision", precision, "--seconds", str(asked.seconds)]
+    arguments += ["--games", "1000000", "--lanes", str(max(1, own.lanes // speed.ranks))]
+    each = []
+    for rank in range(speed.ranks):
+        variables = {"OMP_NUM_THREADS": str(threads)}
+        variables |= {"CUDA_VISIBLE_DEVICES": gpus[rank]} if gpus else {}
+        out = ["--out", str(directory / f"games-{rank}"), "--seed", str(rank)]
+        each.append(ShortCommand([*arguments, *out], variables))
+    return sum(float(json.loads(output)["evaluations_per_s"]) for output in last_lines(each, directory))
+
+
+def decode(output: str) -> ExaminedHost | None:
+    """The host in the output of its program; None where there is none of this version."""
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    try:
+        table = json.loads(lines[-1][len(MARK) :])
+        disk = DiskSpeed(**table["disk"]) if table["disk"] else None
+        presets = tuple(PresetSpeed(**one) for one in table["presets"])
+        return ExaminedHost(**{**table, "disk": disk, "presets": presets})
+    except (IndexError, ValueError, TypeError, KeyError):
+        return None
+
+
+def encode(host: ExaminedHost) -> str:
+    """The line that `decode` reads."""
+    return MARK + json.dumps(dataclasses.asdict(host))
+
+
+def main() -> int:
+    """Examine this host as requested on stdin."""
+    print(encode(examine_this_host(Examination(**json.loads(sys.stdin.readline())))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
