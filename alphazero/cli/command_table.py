@@ -13,7 +13,7 @@ from alphazero.machine.environment import program_text
 from alphazero.settings.flags import Parser
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command, whose module `alphazero.cli.ROOM.NAME` has configure(parser) and run(args) -> exit
     code, and is imported only when called, so that help answers at once on a machine without torch."""
 
@@ -21,28 +21,30 @@ class Command(NamedTuple):
     help: str
 
 
-COMMANDS: dict[str, Command] = {
-    "launch": Command("training", "start training on the devices of this machine"),
-    "train": Command("training", "train in this process; every rank of a job runs this"),
-    "selfplay": Command("playing", "let a network play against itself and keep the games"),
-    "data": Command("training", "import PGN files and lc0 training data; describe, verify, export stores"),
-    "checkpoint": Command("training", "list, verify and prune the checkpoints of a run"),
-    "eval": Command("", "measure how well networks predict the moves and results of known games"),
-    "match": Command("playing", "let networks, UCI engines, a random player or a solver play each other"),
-    "rate": Command("playing", "measure the Elo of networks against a ladder of fixed opponents"),
-    "play": Command("playing", "play against a network in the terminal"),
-    "analyse": Command("playing", "show what a network says of one position"),
-    "uci": Command("playing", "play in chess programs: an engine that speaks UCI"),
-    "import-weights": Command("", "convert an lc0 network to a weights file of this program"),
-    "export": Command("", "write a network for other programs: lc0, ONNX, or a weights file"),
-    "runs": Command("training", "list the runs of a directory: state, step, best figures, size"),
-    "report": Command("training", "plot the curves of one or more runs"),
-    "health": Command("training", "check the GPUs and the host of this machine"),
-    "doctor": Command("training", "tell the environment, and measure what this machine can do"),
-    "solve": Command("playing", "compute the exact value of a Connect Four position"),
-    "perft": Command("", "count the leaves of the move tree (a test of the rules)"),
-    "bench": Command("", "measure a part of the system"),
-    "completion": Command("", "print what completes these commands in bash, zsh or fish"),
+COMMANDS: dict[str, CommandEntry] = {
+    "launch": CommandEntry("training", "start training on the devices of this machine"),
+    "train": CommandEntry("training", "train in this process; every rank of a job runs this"),
+    "selfplay": CommandEntry("playing", "let a network play against itself and keep the games"),
+    "data": CommandEntry("training", "import PGN files and lc0 data; describe, verify and export stores"),
+    "checkpoint": CommandEntry("training", "list, verify and prune the checkpoints of a run"),
+    "eval": CommandEntry("", "measure how well networks predict the moves and results of known games"),
+    "match": CommandEntry(
+        "playing", "play networks, UCI engines, random moves or a solver against each other"
+    ),
+    "rate": CommandEntry("playing", "measure the Elo of networks against a ladder of fixed opponents"),
+    "play": CommandEntry("playing", "play against a network in the terminal"),
+    "analyse": CommandEntry("playing", "show what a network says of one position"),
+    "uci": CommandEntry("playing", "play in chess programs: an engine that speaks UCI"),
+    "import-weights": CommandEntry("", "convert an lc0 network to a weights file of this program"),
+    "export": CommandEntry("", "write a network for other programs: lc0, ONNX, or a weights file"),
+    "runs": CommandEntry("training", "list the runs of a directory: state, step, best figures, size"),
+    "report": CommandEntry("training", "plot the curves of one or more runs"),
+    "health": CommandEntry("training", "check the GPUs and the host of this machine"),
+    "doctor": CommandEntry("training", "tell the environment, and measure what this machine can do"),
+    "solve": CommandEntry("playing", "compute the exact value of a Connect Four position"),
+    "perft": CommandEntry("", "count the leaves of the move tree (a test of the rules)"),
+    "bench": CommandEntry("", "measure a part of the system"),
+    "completion": CommandEntry("", "print what completes these commands in bash, zsh or fish"),
 }
 
 

@@ -175,7 +175,7 @@ if TYPE_CHECKING:
     import alphazero._core as _core
     from alphazero.base.log import Work
     from alphazero.games.core_types import Line
-    from alphazero.measure.exact_truth import Outcomes, Question, SolvedSet, Watch
+    from alphazero.measure.exact_truth import Outcomes, SolvedMove, SolvedSet, Watch
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.play.matches.players import Player
     from alphazero.show.console import Console
@@ -371,7 +371,7 @@ def measure(
 def watching(console: Console, name: str) -> Watch:
     """People are told how many moves in the positions of the set are solved."""
 
-    def watch(questions: Sequence[Question], outcomes: Iterable[int]) -> Iterator[int]:
+    def watch(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterator[int]:
         with console.working(f"solving {name}", len(questions), "move") as work:
             for outcome in outcomes:
                 work.done += 1

@@ -115,13 +115,13 @@ _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
 # A column (from 0) in a position; and the signs of the exact values after such moves, each for the side that
 # makes it, in the order asked for, as they become known.
-Question: TypeAlias = tuple[SolvedPosition, int]
-Outcomes: TypeAlias = Callable[[Sequence[Question]], Iterable[int]]
+SolvedMove: TypeAlias = tuple[SolvedPosition, int]
+Outcomes: TypeAlias = Callable[[Sequence[SolvedMove]], Iterable[int]]
 # Passes outcomes of these questions on, and shows how far they are.
-Watch: TypeAlias = Callable[[Sequence[Question], Iterable[int]], Iterable[int]]
+Watch: TypeAlias = Callable[[Sequence[SolvedMove], Iterable[int]], Iterable[int]]
 
 
-def in_silence(questions: Sequence[Question], outcomes: Iterable[int]) -> Iterable[int]:
+def in_silence(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterable[int]:
     """A Watch that shows nothing."""
     return outcomes
 
@@ -226,7 +226,7 @@ def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPositio
     raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; expected columns 1-7 of a game under way")
 
 
-def table_outcomes(questions: Sequence[Question]) -> Iterator[int]:
+def table_outcomes(questions: Sequence[SolvedMove]) -> Iterator[int]:
     """From the scores that the positions brought along."""
     for position, column in questions:
         score = position.move_scores[column]
@@ -254,7 +254,7 @@ class SolverOutcomes:
                 )
             self._known[match[1], int(match[2])] = int(match[3])
 
-    def __call__(self, questions: Sequence[Question]) -> Iterator[int]:
+    def __call__(self, questions: Sequence[SolvedMove]) -> Iterator[int]:
         """Their outcomes, -1, 0 or 1, in order."""
         keys = [(position.moves, column) for position, column in questions]
         to_solve = {
@@ -275,7 +275,7 @@ class SolverOutcomes:
             file.write(f"{key[0]} {key[1]} {outcome}\n")
 
 
-def solved_outcome(solver: _core.Connect4Solver, question: Question) -> int:
+def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:
     """The sign of the exact value after the move, for the side that makes it."""
     position, column = question
     line = position.line()

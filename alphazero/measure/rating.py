@@ -1,18 +1,12 @@
-"""Ratings of all players of a tournament from their games: Bradley-Terry, a draw being half a win.
+"""Elo ratings from games: of a tournament's players, of one player on the ladder, of a run's checkpoints.
 
-The expected points of i against j are 1 / (1 + 10^((r_j - r_i) / 400)); the ratings are those of maximum
-likelihood (Bradley and Terry 1952; Hunter 2004) with a wide normal prior around the mean of the field, which
-keeps those finite who won or lost every game. Intervals are those of the likelihood's curvature, scaled by
-how much the points of pairs really vary (quasi-likelihood: McCullagh and Nelder 1989, 9.2): draws and
-reversed pairs vary less than coins.
+Bradley-Terry, a draw being half a win: i expects 1 / (1 + 10^((r_j - r_i) / 400)) points against j. The
+ratings of a tournament are those of maximum likelihood (Bradley and Terry 1952; Hunter 2004) with a wide
+normal prior around the mean of the field, which keeps those finite who won or lost every game. Intervals are
+those of the likelihood's curvature, scaled by the observed variance of pairs (quasi-likelihood: McCullagh and
+Nelder 1989, 9.2): draws and reversed pairs vary less than coins.
 
-The rating of one player by games against opponents of known ratings, chosen near the present estimate.
-
-The ladder: fixed opponents of known ratings, and where each is found on this machine.
-
-Ratings of a run's checkpoints, in its ratings.jsonl, a JSON object a line; the best is marked best-elo.
-
-`alphazero rate RUN --checkpoints` makes them, on one ladder for all; training itself measures no Elo.
+The ladder is a list of fixed opponents of known ratings; a player meets those near its present estimate.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +39,7 @@ PRIOR_ELO = 1000.0  # standard deviation
 ROUNDS = 200  # of Newton's method, which needs some ten
 LONGEST_STEP = 2.0  # in natural units (347 Elo): far from the solution the method would jump
 CLOSE_ENOUGH = 1e-9
-DISPERSION = (0.2, 2.0)  # what is believed of an estimate from few surprising games
+DISPERSION = (0.2, 2.0)  # bounds, as few surprising games estimate it badly
 
 
 @dataclass(frozen=True)
@@ -119,78 +113,77 @@ TAIL = 0.025
 
 
 @dataclass(frozen=True)
-class Opponent:
-    """One rung of the ladder."""
+class Rung:
+    """An opponent of the ladder, its rating on the ladder's scale, and how it plays.
+
+    kind: random, weights (then file, and nodes), or stockfish (then nodes). random_share: of its moves.
+    path: of its network or program on this machine.
+    """
 
     name: str
+    kind: str
     rating: float
+    nodes: int = 0
+    file: str = ""
+    random_share: float = 0.0
+    path: str = ""
 
 
 @dataclass(frozen=True)
-class Met:
-    """All games against one opponent, for the player who is rated."""
+class LadderRating(Rating):
+    """A rating on the ladder's scale, with all games that it comes from by opponent."""
 
-    opponent: Opponent
-    score: MatchScore
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A rating with its 95 % interval, and the games that it comes from."""
-
-    elo: float
-    low: float
-    high: float
-    met: tuple[Met, ...]
+    met: tuple[tuple[Rung, MatchScore], ...]
 
     @property
     def games(self) -> int:
         """All games."""
-        return sum(met.score.games for met in self.met)
+        return sum(score.games for _, score in self.met)
 
     @property
-    def is_beyond(self) -> str:
-        """'above' or 'below' where the player won or lost all its games: the ladder has no end there."""
+    def beyond(self) -> str:
+        """'above' or 'below' where the player won or lost all its games: the rating is then a bound."""
         wins, draws, losses = (
-            sum(getattr(met.score, name) for met in self.met) for name in ("wins", "draws", "losses")
+            sum(getattr(score, name) for _, score in self.met) for name in ("wins", "draws", "losses")
         )
         if draws or (wins and losses):
             return ""
         return "above" if wins else "below"
 
 
-def estimate(met: Sequence[Met], ladder: Sequence[Opponent]) -> Estimate:
-    """Median and quantiles of the rating given the results (Bradley-Terry), all in reach as likely before.
+def estimate(met: Sequence[tuple[Rung, MatchScore]], ladder: Sequence[Rung]) -> LadderRating:
+    """Median and 95 % quantiles of the rating's posterior (Bradley-Terry), its prior uniform over the ladder.
 
     A draw counts as half a win and half a loss: the interval is wider than it need be, never narrower.
     """
-    ratings = [opponent.rating for opponent in ladder]
+    ratings = [rung.rating for rung in ladder]
     grid = np.arange(min(ratings) - BEYOND, max(ratings) + BEYOND + STEP, STEP)
     likelihood = np.zeros(len(grid))
-    for result in met:
-        points = result.score.wins + 0.5 * result.score.draws
-        distance = (grid - result.opponent.rating) * np.log(10) / 400
+    for rung, score in met:
+        points = score.wins + 0.5 * score.draws
+        distance = (grid - rung.rating) * np.log(10) / 400
         likelihood -= points * np.logaddexp(0, -distance)
-        likelihood -= (result.score.games - points) * np.logaddexp(0, distance)
+        likelihood -= (score.games - points) * np.logaddexp(0, distance)
     weight = np.exp(likelihood - likelihood.max())
     reached = np.cumsum(weight) / weight.sum()
     low, middle, high = (float(grid[np.searchsorted(reached, at)]) for at in (TAIL, 0.5, 1 - TAIL))
-    return Estimate(middle, low, high, tuple(met))
+    return LadderRating(middle, low, high, tuple(met))
 
 
 def rate(
-    ladder: Sequence[Opponent],
+    ladder: Sequence[Rung],
     play: Callable[[int, int, int], MatchScore],
     *,
     most_games: int,
     width: float,
     start: float | None = None,
-    told: Callable[[Estimate], None] = lambda found: None,
-) -> Estimate:
-    """Play until the interval is at most `width` Elo wide or most_games are played.
+    report: Callable[[LadderRating], None] = lambda found: None,
+) -> LadderRating:
+    """Play against the rungs nearest to the estimate, until its interval is narrow enough.
 
-    play(opponent, first_pair, pairs): the score of pairs numbered from first_pair against ladder[opponent].
-    start: where the rating is looked for first, by default the middle of the ladder.
+    That is at most `width` Elo, or until most_games are played. play(opponent, first_pair, pairs): the score
+    of pairs numbered from first_pair against ladder[opponent]. start: the first estimate, by default the
+    middle of the ladder. report is called with each estimate.
     """
     scores = [MatchScore(0, 0, 0)] * len(ladder)
     by_rating = sorted(range(len(ladder)), key=lambda index: ladder[index].rating)
@@ -201,9 +194,9 @@ def rate(
         pairs = min(PAIRS_AT_ONCE, (most_games - played) // 2)
         scores[nearest] += play(nearest, played // 2, pairs)
         played += 2 * pairs
-        met = [Met(ladder[index], scores[index]) for index in by_rating if scores[index].games]
+        met = [(ladder[index], scores[index]) for index in by_rating if scores[index].games]
         found = estimate(met, ladder)
-        told(found)
+        report(found)
         if found.high - found.low <= width or played + 2 > most_games:
             return found
         here = found.elo
@@ -213,39 +206,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 LADDER = PACKAGE / "assets" / "ladder.toml"
 # A directory with the networks that the ladder names.
 DIRECTORY_VARIABLE = "ALPHAZERO_LADDER"
-# Where they lie beside a checkout of this project.
+# Beside a checkout of this project.
 REFERENCE = PACKAGE.parents[1] / "shared" / "data" / "lc0"
 STOCKFISH = "stockfish"
 # Where Debian keeps programs that are games: not on every user's PATH.
 GAMES = "/usr/games"
-
-
-@dataclass(frozen=True)
-class Rung:
-    """An opponent, its rating on the ladder's scale, and how it plays.
-
-    kind: random, weights (then file, and nodes), or stockfish (then nodes). random_share: of its moves.
-    """
-
-    name: str
-    kind: str
-    rating: float
-    nodes: int = 0
-    file: str = ""
-    random_share: float = 0.0
-
-    @property
-    def opponent(self) -> Opponent:
-        """Name and rating alone."""
-        return Opponent(self.name, self.rating)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a rung's network or program is; "" for random."""
-
-    rung: Rung
-    path: str
 
 
 def read_ladder(path: Path = LADDER) -> list[Rung]:
@@ -254,30 +219,27 @@ def read_ladder(path: Path = LADDER) -> list[Rung]:
     return sorted((Rung(**rung) for rung in rungs), key=lambda rung: rung.rating)
 
 
-def find_rungs(rungs: list[Rung], directory: Path | None) -> tuple[list[Place], list[str]]:
-    """The rungs that this machine has, and a line for each thing that others lack.
+def find_rungs(rungs: Sequence[Rung], directory: Path | None) -> tuple[list[Rung], list[str]]:
+    """The rungs that this machine has, with their paths, and a line for each file or program missing.
 
     directory: of networks, as the user gave it; else the variable, else the reference data.
     """
     given = os.environ.get(DIRECTORY_VARIABLE)
     networks = directory or (Path(given) if given else REFERENCE)
     stockfish = shutil.which(STOCKFISH) or shutil.which(STOCKFISH, path=GAMES)
-    places: list[Place] = []
+    found, missing = [], []
     for rung in rungs:
         path = {"random": "", "stockfish": stockfish, "weights": str(networks / rung.file)}[rung.kind]
         if path is not None and (rung.kind != "weights" or Path(path).is_file()):
-            places.append(Place(rung, path))
-    return places, list(_told(rungs, places, networks))
-
-
-def _told(rungs: list[Rung], places: list[Place], networks: Path) -> Iterator[str]:
-    """One line for each file or program that is not here."""
-    found = {place.rung.name for place in places}
-    files = sorted({rung.file for rung in rungs if rung.kind == "weights" and rung.name not in found})
-    if files:
-        yield f"left out of the ladder: {', '.join(files)}, not in {networks} (--ladder DIR)"
-    if any(rung.kind == "stockfish" and rung.name not in found for rung in rungs):
-        yield "left out of the ladder: Stockfish, no program `stockfish` on PATH"
+            found.append(replace(rung, path=path))
+        else:
+            missing.append(rung)
+    lines = []
+    if files := sorted({rung.file for rung in missing if rung.kind == "weights"}):
+        lines.append(f"the ladder lacks {', '.join(files)}: not found in {networks} (--ladder DIR)")
+    if any(rung.kind == "stockfish" for rung in missing):
+        lines.append("the ladder lacks Stockfish: no program `stockfish` on PATH")
+    return found, lines
 
 
 RATINGS = "ratings.jsonl"
@@ -293,10 +255,10 @@ def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
 
 
 def mark_best_rated(run: Path) -> tuple[Path, float] | None:
-    """Mark the strongest checkpoint best-elo and write its weights as a file; that checkpoint and its Elo.
+    """Mark the strongest checkpoint best-elo and write its weights as a file; returns it and its Elo.
 
-    Of a checkpoint the newest rating counts, and only those at the limit of the newest one of all: others
-    are not comparable. None where no checkpoint that stands has a rating.
+    The newest rating of a checkpoint counts, if it was made at the limit of the newest rating of all: others
+    are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))
     of_steps = {each["step"]: each["elo"] for each in ratings if each["limit"] == ratings[-1]["limit"]}
@@ -314,7 +276,7 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
 
 
 def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
-    """Lines that are whole."""
+    """The ratings of a file, without damaged lines."""
     if not file.exists():
         return
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -86,7 +86,7 @@ NETWORK_OPTIONS = ("WeightsFile", "Threads", "MinibatchSize")
 _END = None  # of the input
 
 
-class Engine:
+class UciEngine:
     """Reads commands and answers them, until `quit` or the end of the input.
 
     open_network reads a network, `weights` is the first one. Only run() reads and handles; other threads

@@ -17,7 +17,7 @@ from alphazero.cli.playing.match import players_of
 from alphazero.cli.playing.match_flags import limit_of
 from alphazero.cli.playing.players import Lineup, PlayerWords, read_player, with_own_names
 from alphazero.play.matches.limits import Limit, TimeControl
-from alphazero.play.matches.players import Engine
+from alphazero.play.matches.players import EnginePlayer
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT
 
@@ -267,7 +267,7 @@ def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:
     lineup, players = Lineup(args, limit_of(args), 1), players_of(args)
     assert lineup.game_of(players) == "chess"
     player = lineup.contestant(players[0])
-    assert isinstance(player, Engine) and str(player.limit) == "1+0.1"
+    assert isinstance(player, EnginePlayer) and str(player.limit) == "1+0.1"
     assert player.command[1:] == (
         *("-m", "alphazero", "uci", "--weights", chess_net),
         *("--device", "auto", "--precision", "bf16"),

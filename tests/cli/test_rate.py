@@ -73,18 +73,18 @@ def test_a_network_is_not_in_its_own_ladder_whatever_its_file_is_called(
     assert main(["rate", same, "--ladder", str(small_ladder), *QUICK]) == 0
     said = capsys.readouterr().out
     assert "other-name" in said and "whole" not in said and "half" not in said
-    assert "the ladder's own scale" in said
+    assert "the ladder's scale" in said
 
 
 def test_what_the_machine_lacks_is_left_out_and_said(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ladder, "GAMES", str(tmp_path))
     monkeypatch.setenv("ALPHAZERO_LADDER", str(tmp_path / "nets"))
-    places, lines = find_rungs(RUNGS, None)
-    assert [place.rung.name for place in places] == ["random"]
+    found, lines = find_rungs(RUNGS, None)
+    assert [rung.name for rung in found] == ["random"]
     assert lines == [
-        f"left out of the ladder: net.pt, not in {tmp_path / 'nets'} (--ladder DIR)",
-        "left out of the ladder: Stockfish, no program `stockfish` on PATH",
+        f"the ladder lacks net.pt: not found in {tmp_path / 'nets'} (--ladder DIR)",
+        "the ladder lacks Stockfish: no program `stockfish` on PATH",
     ]
 
 
@@ -120,7 +120,7 @@ def test_the_ladder_is_whole() -> None:
     [
         (["{connect4}"], "connect4.pt: plays connect4; expected a network of chess"),
         (["{connect4}", "--games", "3"], "--games 3: expected an even number"),
-        (["{connect4}", "--checkpoints"], "connect4.pt: no checkpoints there; --checkpoints expected"),
+        (["{connect4}", "--checkpoints"], "connect4.pt: no checkpoints found; --checkpoints expects"),
         (["{connect4}", "--ladder", "no-such"], "--ladder no-such: expected a directory"),
         (["no-such.pt"], "no-such.pt: no such file or directory"),
         ([], "W"),

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 from alphazero.measure.elo import MatchScore
-from alphazero.measure.rating import PAIRS_AT_ONCE, Met, Opponent, estimate, rate
+from alphazero.measure.rating import PAIRS_AT_ONCE, Rung, estimate, rate
 from tests.measure.test_bradley_terry import played
 
-LADDER = [Opponent("low", 0.0), Opponent("middle", 500.0), Opponent("high", 1000.0), Opponent("top", 1500.0)]
+LADDER = [
+    Rung("low", "random", 0.0),
+    Rung("middle", "random", 500.0),
+    Rung("high", "random", 1000.0),
+    Rung("top", "random", 1500.0),
+]
 
 
 def rated(true: float, seed: int, *, most_games: int = 400, width: float = 100, start=None):
@@ -52,16 +57,16 @@ def test_a_known_start_is_where_the_first_games_are() -> None:
 
 def test_who_loses_or_wins_every_game_is_said_to_be_beyond_the_ladder() -> None:
     lost = rate(LADDER, lambda opponent, first, pairs: MatchScore(0, 0, 2 * pairs), most_games=80, width=1)
-    assert lost.is_beyond == "below" and lost.high < 0 and lost.low >= -800
+    assert lost.beyond == "below" and lost.high < 0 and lost.low >= -800
     won = rate(LADDER, lambda opponent, first, pairs: MatchScore(2 * pairs, 0, 0), most_games=80, width=1)
-    assert won.is_beyond == "above" and won.low > 1500
-    drawn = estimate([Met(LADDER[0], MatchScore(0, 2, 0, (0, 0, 1, 0, 0)))], LADDER)
-    assert drawn.is_beyond == ""
+    assert won.beyond == "above" and won.low > 1500
+    drawn = estimate([(LADDER[0], MatchScore(0, 2, 0, (0, 0, 1, 0, 0)))], LADDER)
+    assert drawn.beyond == ""
 
 
 def test_an_estimate_by_hand() -> None:
     """3/4 of very many points against a player of 500: 500 + 190.85."""
-    found = estimate([Met(LADDER[1], MatchScore(75_000, 0, 25_000))], LADDER)
+    found = estimate([(LADDER[1], MatchScore(75_000, 0, 25_000))], LADDER)
     assert found.elo == pytest.approx(690.85, abs=1.5)
     # The standard error is 1 / (slope * sqrt(n p q)), slope ln(10)/400: 0.4 Elo; the grid's step is 1.
     assert found.high - found.low <= 5

@@ -102,10 +102,10 @@ def conduct(
     from alphazero.play.matches.conduct import Conditions, Conductor
     from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.pgn import PgnFile
-    from alphazero.play.matches.players import Engine
+    from alphazero.play.matches.players import EnginePlayer
 
     assert isinstance(conditions, Conditions)
-    engines = [player for player in contestants if isinstance(player, Engine)]
+    engines = [player for player in contestants if isinstance(player, EnginePlayer)]
     with contextlib.ExitStack() as stack:
         pgn: PgnFile | None = None
         if args.pgn_out is not None:

@@ -21,7 +21,7 @@ from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_num
 from alphazero.play.matches.players import (
     SOLVED_GAME,
     Contestant,
-    Engine,
+    EnginePlayer,
     InProcess,
     Thinker,
     random_player,
@@ -220,7 +220,7 @@ class Lineup:
                     f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
                     "or --nodes, --tc or --movetime for all"
                 )
-            return Engine(
+            return EnginePlayer(
                 player.name, player.command, limit, player.directory, player.options, player.random_share
             )
         if player.kind == RANDOM:
@@ -232,7 +232,9 @@ class Lineup:
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)
         if self._is_engine(player):
-            return Engine(player.name, self._engine_command(player), limit, random_share=player.random_share)
+            return EnginePlayer(
+                player.name, self._engine_command(player), limit, random_share=player.random_share
+            )
         simulations = limit.nodes or self._config.search.simulations
         return InProcess(
             player.name,

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
 if TYPE_CHECKING:
     from alphazero.cli.playing.players import Lineup
     from alphazero.measure.elo import MatchScore
-    from alphazero.measure.rating import Estimate, Place
+    from alphazero.measure.rating import LadderRating, Rung
     from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.openings import Opening
     from alphazero.play.matches.players import Contestant
@@ -33,7 +33,7 @@ GAME = "chess"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("weights", nargs="+", metavar="W", help=f"who is rated: {WEIGHTS_HELP}")
+    parser.add_argument("weights", nargs="+", metavar="W", help=f"a network to rate: {WEIGHTS_HELP}")
     parser.add_argument(
         "--checkpoints",
         nargs="?",
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=numbers.number(1, 10_000),
         default=100.0,
         metavar="ELO",
-        help="stop when the 95 %% interval is so wide at most (default: 100)",
+        help="stop when the 95 %% interval is at most this wide (default: 100)",
     )
     parser.add_argument(
         "--ladder",
@@ -89,13 +89,13 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.play.matches.limits import Limit
 
     candidates = list(candidates_of(args))
-    places, lacking = find_rungs(read_ladder(), args.ladder)
-    for line in lacking:
+    ladder, missing = find_rungs(read_ladder(), args.ladder)
+    for line in missing:
         print(line, file=sys.stderr)
     lineup = Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE))
     found: list[dict[str, Any]] = []
     with ends_at_sigterm(), EngineRoom() as room:
-        rater = Rater(args, lineup, places, room)
+        rater = Rater(args, lineup, ladder, room)
         for candidate in candidates:
             found.append(rater.rate(candidate, start=found[-1]["elo"] if found and candidate.run else None))
             if candidate.run is not None:
@@ -107,19 +107,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class Candidate:
-    """Who is rated. run, step: of a checkpoint of a run whose ratings are kept."""
+@dataclass(frozen=True)
+class RatedNetwork:
+    """A network to rate. run, step: of a checkpoint of a run whose ratings are kept."""
 
-    def __init__(self, weights: str, run: Path | None = None, step: int | None = None) -> None:
-        self.weights = weights
-        self.run = run
-        self.step = step
+    weights: str
+    run: Path | None = None
+    step: int | None = None
 
 
-def candidates_of(args: argparse.Namespace) -> Iterator[Candidate]:
-    """All networks to rate, in order. Raises ConfigError for a W that has no checkpoints."""
+def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
+    """The networks to rate, in order. Raises ConfigError for a run without checkpoints."""
     if args.checkpoints is None:
-        yield from (Candidate(weights) for weights in args.weights)
+        yield from (RatedNetwork(weights) for weights in args.weights)
         return
     from alphazero.run.checkpoint_files import checkpoints_in, step_of
     from alphazero.run.directory import RunDirectory
@@ -128,44 +128,44 @@ def candidates_of(args: argparse.Namespace) -> Iterator[Candidate]:
         directory = RunDirectory(Path(name)).checkpoints
         found = checkpoints_in(directory) if directory.is_dir() else []
         if not found:
-            raise ConfigError(f"{name}: no checkpoints there; --checkpoints expected the directory of a run")
+            raise ConfigError(f"{name}: no checkpoints found; --checkpoints expects the directory of a run")
         for path in found[:: args.checkpoints]:
-            yield Candidate(str(path), Path(name), step_of(path))
+            yield RatedNetwork(str(path), Path(name), step_of(path))
 
 
 class Rater:
     """Rates one network after another on the ladder."""
 
     def __init__(
-        self, args: argparse.Namespace, lineup: Lineup, places: list[Place], room: EngineRoom
+        self, args: argparse.Namespace, lineup: Lineup, ladder: list[Rung], room: EngineRoom
     ) -> None:
         self._args = args
         self._lineup = lineup
-        self._places = places
+        self._ladder = ladder
         self._room = room
         self._openings = book_of(args, args.games // 2)
         self._checked: set[str] = set()
         self._fingerprints: dict[str, dict[str, int]] = {}
 
-    def rate(self, candidate: Candidate, start: float | None) -> dict[str, Any]:
-        """The rating as JSON has it. start: where it is looked for first."""
-        from alphazero.measure import rating as adaptive
+    def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
+        """The rating as JSON. start: the first estimate."""
+        from alphazero.measure.rating import rate
 
         words = PlayerWords(candidate.weights, "weights", candidate.weights, candidate.weights)
         if (game := self._lineup.game_of([words])) != GAME:
             raise ConfigError(
                 f"{candidate.weights}: plays {game}; expected a network of chess, as the ladder is"
             )
-        places = [place for place in self._places if not self._is_same(candidate.weights, place)]
+        ladder = [rung for rung in self._ladder if not self._is_same(candidate.weights, rung)]
         player = self._lineup.contestant(words)
-        opponents = [self._opponent(place) for place in places]
-        estimate = adaptive.rate(
-            [place.rung.opponent for place in places],
+        opponents = [self._opponent(rung) for rung in ladder]
+        rating = rate(
+            ladder,
             lambda index, first, pairs: self._play(player, opponents[index], first, pairs),
             most_games=self._args.games,
             width=self._args.width,
             start=start,
-            told=lambda found: tell(candidate.weights, found),
+            report=lambda found: print_estimate(candidate.weights, found),
         )
         return {
             "version": VERSION,
@@ -173,14 +173,12 @@ class Rater:
             "step": candidate.step,
             "limit": str(player.limit),
             "seed": self._args.seed,
-            **json_of(estimate),
+            **json_of(rating),
         }
 
-    def _is_same(self, weights: str, place: Place) -> bool:
+    def _is_same(self, weights: str, rung: Rung) -> bool:
         """Whether a rung is the rated network itself, in whatever file."""
-        if place.rung.kind != "weights":
-            return False
-        return self._fingerprint(weights) == self._fingerprint(place.path)
+        return rung.kind == "weights" and self._fingerprint(weights) == self._fingerprint(rung.path)
 
     def _fingerprint(self, weights: str) -> dict[str, int]:
         from alphazero.network.weights.open_network import open_weights
@@ -190,19 +188,21 @@ class Rater:
             self._fingerprints[weights] = checksums(open_weights(weights).state_dict.items())
         return self._fingerprints[weights]
 
-    def _opponent(self, place: Place) -> Contestant:
+    def _opponent(self, rung: Rung) -> Contestant:
         from alphazero.play.matches.limits import Limit
-        from alphazero.play.matches.players import Engine
+        from alphazero.play.matches.players import EnginePlayer
 
-        rung, limit = place.rung, Limit(nodes=place.rung.nodes or None)
+        limit = Limit(nodes=rung.nodes or None)
         if rung.kind == "stockfish":
             options = {"Threads": "1", "Hash": "16"}
-            engine = Engine(rung.name, (place.path,), limit, options=options, random_share=rung.random_share)
+            engine = EnginePlayer(
+                rung.name, (rung.path,), limit, options=options, random_share=rung.random_share
+            )
             if rung.name not in self._checked:
                 self._room.check(engine)
                 self._checked.add(rung.name)
             return engine
-        words = PlayerWords(place.path, rung.kind, rung.name, place.path, limit=limit)
+        words = PlayerWords(rung.path, rung.kind, rung.name, rung.path, limit=limit)
         return self._lineup.contestant(replace(words, random_share=rung.random_share))
 
     def _play(self, player: Contestant, opponent: Contestant, first: int, pairs: int) -> MatchScore:
@@ -235,36 +235,36 @@ class Rater:
         return board.score(0, 1)
 
 
-def tell(name: str, found: Estimate) -> None:
-    """A line on the way."""
+def print_estimate(name: str, found: LadderRating) -> None:
+    """The rating so far, on stderr."""
     print(
         f"{name}: {counted(found.games, 'game')}, {found.elo:.0f} ({found.low:.0f} to {found.high:.0f})",
         file=sys.stderr,
     )
 
 
-def json_of(found: Estimate) -> dict[str, Any]:
-    """Rating and games."""
+def json_of(found: LadderRating) -> dict[str, Any]:
+    """Rating and games for programs."""
     return {
         "elo": found.elo,
         "elo_95": [found.low, found.high],
-        "beyond": found.is_beyond or None,
+        "beyond": found.beyond or None,
         "games": found.games,
         "opponents": [
             {
-                "name": met.opponent.name,
-                "rating": met.opponent.rating,
-                "wins": met.score.wins,
-                "draws": met.score.draws,
-                "losses": met.score.losses,
+                "name": rung.name,
+                "rating": rung.rating,
+                "wins": score.wins,
+                "draws": score.draws,
+                "losses": score.losses,
             }
-            for met in found.met
+            for rung, score in found.met
         ],
     }
 
 
 def table_of(found: list[dict[str, Any]]) -> Iterator[str]:
-    """For people."""
+    """A table for people."""
     rows = [("network", "step", "Elo", "95 %", "games", "against")]
     for rating in found:
         low, high = rating["elo_95"]
@@ -285,6 +285,5 @@ def table_of(found: list[dict[str, Any]]) -> Iterator[str]:
     for rating in found:
         if rating["beyond"]:
             won = "won" if rating["beyond"] == "above" else "lost"
-            place = f"it is {rating['beyond']} the ladder, and the figure a bound"
-            yield f"{rating['weights']} {won} every game: {place}"
-    yield "Elo on the ladder's own scale (docs/matches.md), the opponents' ratings taken as exact."
+            yield f"{rating['weights']} {won} every game: {rating['beyond']} the ladder, its Elo is a bound"
+    yield "Elo on the ladder's scale (docs/matches.md); the opponents' ratings are taken as exact."

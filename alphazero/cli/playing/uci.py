@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until `quit` or the end of stdin."""
     from alphazero.machine.environment import version_of
-    from alphazero.play.uci import Engine
+    from alphazero.play.uci import UciEngine
 
     given = {}
     for text in args.option:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--option {text}: expected NAME=VALUE")
         given[name] = value
     weights = args.weights or given.get("WeightsFile") or os.environ.get(WEIGHTS_VARIABLE) or only_run(RUNS)
-    engine = Engine(
+    engine = UciEngine(
         f"alphazero {version_of('alphazero')}", weights, opener(args.device, args.precision), write, given
     )
     return engine.run(sys.stdin.buffer)

@@ -13,7 +13,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.settings import flags as numbers
 
 if TYPE_CHECKING:
-    from alphazero.show.report.report import Report
+    from alphazero.show.report.report import RunReport
 
 PICTURES = (".png", ".svg", ".pdf")
 SUFFIXES = (".html", *PICTURES, ".json")
@@ -63,10 +63,12 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.watch:
         return _watch(args)
-    report = _report(args.runs)
-    if args.json:
-        from alphazero.show.report.page import json_of
 
+    from alphazero.show.report.page import json_of
+    from alphazero.show.report.report import build
+
+    report = build(args.runs)
+    if args.json:
         print(json_of(report))
         return 0
     _write(report, out)
@@ -74,42 +76,25 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(paths: list[Path]) -> Report:
-    from alphazero.base.errors import AlphaZeroError
-    from alphazero.run.overview import overview_of
-    from alphazero.show.report.overview import Standing
-    from alphazero.show.report.report import build
-
-    standings = []
-    for path in paths:
-        try:
-            overview = overview_of(path)
-        except (AlphaZeroError, OSError):  # what cannot be read, the report itself says
-            standings.append(Standing())
-        else:
-            standings.append(Standing(overview.state.value, overview.num_steps))
-    return build(paths, standings)
-
-
-def _write(report: Report, out: Path) -> None:
+def _write(report: RunReport, out: Path) -> None:
     from alphazero.base.files import replacing
 
     if out.suffix in PICTURES:
         from alphazero.show.report.picture import draw
 
         figure = draw(report)
-        with _told(out), replacing(out) as file:
+        with _naming(out), replacing(out) as file:
             figure.savefig(file, format=out.suffix[1:], dpi=110)
         return
     from alphazero.show.report.page import json_of, page_of
 
     content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
-    with _told(out), replacing(out) as file:
+    with _naming(out), replacing(out) as file:
         file.write(content.encode())
 
 
 @contextlib.contextmanager
-def _told(out: Path) -> Iterator[None]:
+def _naming(out: Path) -> Iterator[None]:
     """Raises ConfigError where the file cannot be written."""
     try:
         yield
@@ -120,8 +105,9 @@ def _told(out: Path) -> Iterator[None]:
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from alphazero.show.report.page import ReportServer, WatchedReport
+    from alphazero.show.report.report import build
 
-    watched = WatchedReport(args.runs, lambda: _report(args.runs))
+    watched = WatchedReport(args.runs, lambda: build(args.runs))
     with ReportServer(watched, args.port) as server:
         try:
             print(f"{server.url}  (on this machine; Ctrl-C ends it)", flush=True)

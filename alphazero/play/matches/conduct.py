@@ -14,7 +14,7 @@ import chess.engine
 
 from alphazero.base.errors import PlayerError
 from alphazero.base.text import counted
-from alphazero.play.matches.engines import EngineRoom, ForfeitError, Question
+from alphazero.play.matches.engines import EngineRoom, ForfeitError, MoveRequest
 from alphazero.play.matches.game import (
     Adjudication,
     Decision,
@@ -24,7 +24,7 @@ from alphazero.play.matches.game import (
     Pairing,
     score_of_value,
 )
-from alphazero.play.matches.players import Contestant, Engine, InProcess
+from alphazero.play.matches.players import Contestant, EnginePlayer, InProcess
 
 FAULTS_IN_A_ROW = 3  # of an engine, which end the match
 LATE_S = 1.0  # beyond its clock and margin an engine is waited for no longer than this
@@ -91,7 +91,7 @@ class Conductor:
 
     def _has_engine(self, pairing: Pairing) -> bool:
         players = (self._contestants[pairing.first], self._contestants[pairing.second])
-        return any(isinstance(player, Engine) for player in players)
+        return any(isinstance(player, EnginePlayer) for player in players)
 
     def _begin(self, pairing: Pairing) -> None:
         limits = (self._contestants[pairing.first].limit, self._contestants[pairing.second].limit)
@@ -101,14 +101,14 @@ class Conductor:
     def _ask_engines(self) -> None:
         for game in self._live.values():
             player = self._contestants[game.to_move]
-            if not isinstance(player, Engine) or game.is_waiting or self._plays_at_random(game, player):
+            if not isinstance(player, EnginePlayer) or game.is_waiting or self._plays_at_random(game, player):
                 continue
             assert self._engines is not None
             future = self._engines.ask(player, self._question(game, player))
             game.is_waiting = True
             self._asked[future] = game
 
-    def _question(self, game: LiveGame, player: Engine) -> Question:
+    def _question(self, game: LiveGame, player: EnginePlayer) -> MoveRequest:
         limit, clock = player.limit, game.clock
         clocks: dict[str, Any] = {}
         if limit.control is not None:
@@ -125,7 +125,7 @@ class Conductor:
             told = "loses on time, without an answer"
         elif limit.nodes is not None or limit.depth is not None:
             told = f"falls silent for {timeout_s:g} s"
-        return Question(
+        return MoveRequest(
             game.pairing.number,
             game.board().copy(),
             chess.engine.Limit(

@@ -28,7 +28,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted, reason, shortened
 from alphazero.machine.die_with_parent import guarded
 from alphazero.play.matches.game import Decision, Ending, Score
-from alphazero.play.matches.players import Engine
+from alphazero.play.matches.players import EnginePlayer
 
 START_TIMEOUT_S = 35.0  # until uciok, as cutechess has it
 QUIT_TIMEOUT_S = 1.0
@@ -44,7 +44,7 @@ class ForfeitError(Exception):
 
 
 @dataclass(frozen=True)
-class Question:
+class MoveRequest:
     """A position with all its moves, the limit of the move, and when to give the engine up."""
 
     game: int
@@ -52,21 +52,21 @@ class Question:
     limit: chess.engine.Limit
     timeout_s: float
     timeout_ending: Ending
-    timeout_told: str
+    timeout_reason: str
 
 
 class EngineProcess:
     """A running engine; all methods belong to the thread of the event loop."""
 
     def __init__(
-        self, engine: Engine, transport: asyncio.SubprocessTransport, protocol: _TimedProtocol
+        self, engine: EnginePlayer, transport: asyncio.SubprocessTransport, protocol: _TimedProtocol
     ) -> None:
         self.engine = engine
         self._transport = transport
         self._protocol = protocol
 
     @classmethod
-    async def start(cls, engine: Engine) -> EngineProcess:
+    async def start(cls, engine: EnginePlayer) -> EngineProcess:
         """The engine, with its options set. Raises ConfigError."""
         logging.getLogger("chess.engine").addHandler(logging.NullHandler())
         process = await cls._spawn(engine)
@@ -91,7 +91,7 @@ class EngineProcess:
         return process
 
     @classmethod
-    async def _spawn(cls, engine: Engine) -> EngineProcess:
+    async def _spawn(cls, engine: EnginePlayer) -> EngineProcess:
         program = engine.command[0]
         local = Path(engine.directory or ".") / program
         if shutil.which(program) is None and not (local.is_file() and os.access(local, os.X_OK)):
@@ -126,7 +126,7 @@ class EngineProcess:
         """Whether it has not ended by itself."""
         return not self._protocol.returncode.done()
 
-    async def answer(self, question: Question) -> Decision:
+    async def answer(self, question: MoveRequest) -> Decision:
         """The engine's move. Raises ForfeitError."""
         protocol = self._protocol
         protocol.asked_s = protocol.answered_s = time.monotonic()
@@ -136,7 +136,7 @@ class EngineProcess:
             )
             result = await asyncio.wait_for(play, question.timeout_s)
         except (asyncio.TimeoutError, TimeoutError) as error:
-            raise ForfeitError(question.timeout_ending, question.timeout_told) from error
+            raise ForfeitError(question.timeout_ending, question.timeout_reason) from error
         except chess.engine.EngineTerminatedError as error:
             said = f" ({shortened(protocol.last_words)})" if protocol.last_words else ""
             raise ForfeitError(Ending.ABANDONED, f"disconnects{said}") from error
@@ -197,7 +197,7 @@ def _score(score: chess.engine.PovScore | None) -> Score | None:
     return Score(mate=mate) if mate is not None else Score(score.relative.score() or 0)
 
 
-def _place(engine: Engine) -> str:
+def _place(engine: EnginePlayer) -> str:
     return f"player {quoted(engine.name)}"
 
 
@@ -230,11 +230,11 @@ class EngineRoom:
             if not self._thread.is_alive():
                 self._loop.close()
 
-    def check(self, engine: Engine) -> None:
+    def check(self, engine: EnginePlayer) -> None:
         """Start the engine once, before the first game. Raises ConfigError where that fails."""
         self._begin(self._warm_up(engine)).result()
 
-    def ask(self, engine: Engine, question: Question) -> Future[Decision]:
+    def ask(self, engine: EnginePlayer, question: MoveRequest) -> Future[Decision]:
         """The engine's move, in time; the future may raise ForfeitError."""
         return self._begin(self._answer(engine, question))
 
@@ -245,10 +245,10 @@ class EngineRoom:
     def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def _warm_up(self, engine: Engine) -> None:
+    async def _warm_up(self, engine: EnginePlayer) -> None:
         self._idle[engine.name].append(await EngineProcess.start(engine))
 
-    async def _answer(self, engine: Engine, question: Question) -> Decision:
+    async def _answer(self, engine: EnginePlayer, question: MoveRequest) -> Decision:
         place = (question.game, engine.name)
         if place not in self._seated:
             # One that ended by itself after a game has lost nothing: it is started anew.

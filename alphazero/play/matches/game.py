@@ -75,7 +75,7 @@ class Adjudication:
     max_plies: int = 512
 
 
-class Judge:
+class Adjudicator:
     """Watches the scores of one game."""
 
     def __init__(self, rules: Adjudication) -> None:
@@ -177,7 +177,7 @@ class LiveGame:
     rules: Adjudication
     line: Line
     clocks: dict[bool, Clock]  # by whether it is the first player's
-    judge: Judge
+    judge: Adjudicator
     decisions: list[Decision] = field(default_factory=list)
     started_s: float = field(default_factory=time.monotonic)
     is_waiting: bool = False  # for an engine's move
@@ -187,7 +187,7 @@ class LiveGame:
     def begin(cls, game: str, pairing: Pairing, rules: Adjudication, limits: tuple[Limit, Limit]) -> LiveGame:
         """From its opening. limits: of the first and the second player."""
         clocks = {True: Clock(limits[0]), False: Clock(limits[1])}
-        return cls(game, pairing, rules, pairing.opening.line(game), clocks, Judge(rules))
+        return cls(game, pairing, rules, pairing.opening.line(game), clocks, Adjudicator(rules))
 
     @property
     def to_move(self) -> int:

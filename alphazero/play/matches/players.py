@@ -187,7 +187,7 @@ class InProcess:
 
 
 @dataclass(frozen=True)
-class Engine:
+class EnginePlayer:
     """A program that plays chess by UCI, one process for each of its games that go on side by side.
 
     command: its argument list. directory: where it runs, "" for here. random_share: as above.
@@ -201,4 +201,4 @@ class Engine:
     random_share: float = 0.0
 
 
-Contestant: TypeAlias = InProcess | Engine
+Contestant: TypeAlias = InProcess | EnginePlayer

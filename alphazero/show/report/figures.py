@@ -54,7 +54,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmLine:
     """Something that the run warned of."""
 
     step: int
@@ -69,7 +69,7 @@ class RunFigures:
 
     name: str
     kinds: Mapping[str, Lines] = field(default_factory=dict)
-    alarms: tuple[Alarm, ...] = ()
+    alarms: tuple[AlarmLine, ...] = ()
     num_damaged: int = 0
 
     @classmethod
@@ -119,7 +119,7 @@ class _Reader:
     """Collects columns of all kinds from the blocks of a file."""
 
     def __init__(self) -> None:
-        self.alarms: list[Alarm] = []
+        self.alarms: list[AlarmLine] = []
         self.num_damaged = 0
         self._tables: dict[str, list[dict[str, Column]]] = {}
         self._rows: dict[str, list[dict[str, float]]] = {}
@@ -220,6 +220,6 @@ def _newest(tables: Iterable[Mapping[str, Column]]) -> Lines:
     return Lines(unique, {name: column[chosen] for name, column in joined.items()})
 
 
-def _alarm(step: int, line: Mapping[str, object]) -> Alarm:
+def _alarm(step: int, line: Mapping[str, object]) -> AlarmLine:
     words = (str(line.get(name, ""))[:LONGEST_TEXT] for name in ("cause", "text", "advice"))
-    return Alarm(step, *words)
+    return AlarmLine(step, *words)

@@ -15,6 +15,7 @@ import numpy as np
 
 from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
+from alphazero.run.overview import RunOverview
 from alphazero.settings.load import Config, to_table
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import rounded
@@ -23,14 +24,6 @@ LONGEST_TEXT = 1000
 NEWEST_WEIGHTS = 12
 # Settings that say where a run lies rather than what it is.
 _PLACES = frozenset({("run", "run_name"), ("run", "runs_dir"), ("data", "cache_dir")})
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What the caller knows of a run beside its figures: 'running', 'ended'; -1 steps: not known."""
-
-    state: str = ""
-    num_steps: int = -1
 
 
 @dataclass(frozen=True)
@@ -107,18 +100,18 @@ def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str
 
 
 def facts(
-    run: RunDirectory, figures: RunFigures, config: Mapping[str, Any], starts: list[Start], standing: Standing
+    figures: RunFigures, config: Mapping[str, Any], starts: list[Start], overview: RunOverview
 ) -> list[tuple[str, str]]:
-    """The run in short: what, and its value."""
+    """The run in short: names and values."""
     network, training = config.get("network", {}), config.get("training", {})
     steps = f"{figures.last_step:,}"
-    if standing.num_steps >= 0:
-        steps += f" of {standing.num_steps:,}"
+    if overview.num_steps >= 0:
+        steps += f" of {overview.num_steps:,}"
     minutes = figures.of("speed").last("minutes")
     batch_size = training.get("batch_size")
     games = figures.of("self_play").columns.get("games")
     rows = [
-        ("state", standing.state),
+        ("state", overview.state.value),
         ("game", str(network.get("game", ""))),
         ("network", _network(network)),
         ("steps", steps),

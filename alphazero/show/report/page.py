@@ -22,13 +22,13 @@ from pathlib import Path
 import chess.svg
 
 from alphazero.base.errors import AlphaZeroError, ConfigError
-from alphazero.show.report.report import Report
+from alphazero.show.report.report import RunReport
 
 SCRIPTS = ("dom.js", "charts.js", "boards.js", "games.js", "tree.js", "page.js")
 BOKEH_SCRIPTS = ("bokeh.min.js", "bokeh-api.min.js")
 
 
-def page_of(report: Report, watch_s: float = 0.0) -> str:
+def page_of(report: RunReport, watch_s: float = 0.0) -> str:
     """The page. watch_s: how often it asks the server that it came from for newer data; 0 is never.
 
     Whatever the data holds is data: it stands in a block that is not run, its signs < > & escaped, and the
@@ -58,13 +58,13 @@ def page_of(report: Report, watch_s: float = 0.0) -> str:
 """
 
 
-def data_block(report: Report) -> str:
+def data_block(report: RunReport) -> str:
     """The report as JSON that is safe within a page."""
     text = json_of(report)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def json_of(report: Report) -> str:
+def json_of(report: RunReport) -> str:
     """The report as JSON."""
     return json.dumps(report.to_json(), allow_nan=False, separators=(",", ":"))
 
@@ -128,7 +128,7 @@ class WatchedReport:
     """The newest report of runs that go on, made anew when one of their files has changed."""
 
     def __init__(
-        self, paths: Sequence[Path], make: Callable[[], Report], refresh_s: float = REFRESH_S
+        self, paths: Sequence[Path], make: Callable[[], RunReport], refresh_s: float = REFRESH_S
     ) -> None:
         """Makes the first report. Raises DataError."""
         self._paths = paths

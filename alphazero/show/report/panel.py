@@ -1,131 +1,87 @@
-"""What is drawn: panels of curves, stacked shares, reliability diagrams and bars, as plain data.
+"""What is drawn: panels and their marks (curves, reliability diagrams, bars), plain values as JSON has them.
 
-Panels that are curves of figures by name: which figures, and what is said where there are none.
+Most panels are curves of figures by name: assets/panels.toml lists them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from alphazero.base.section import read_toml
 from alphazero.show.report.figures import Column, RunFigures
 
-# Points of a curve: more than a panel is wide help nobody, and a page of a long run stays small.
+TABLE = Path(__file__).with_name("assets") / "panels.toml"
+OPTIONAL_KEYS = ("empty", "note", "log", "share", "from_zero")
+# Points of a curve: about as many as a panel is wide, which keeps the page of a long run small.
 MOST_POINTS = 600
 DIGITS = 5
 
-
-class Best(str, Enum):
-    """Which value of a curve is its best."""
-
-    LOWEST = "lowest"
-    HIGHEST = "highest"
-    NONE = "none"
-
-
-@dataclass(frozen=True)
-class Point:
-    """One value of a run."""
-
-    step: float
-    minutes: float
-    value: float
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A figure of a run over its steps. place: of the figure in the panel; run: number of the run.
-
-    low, high: the extremes of what a point stands for, where a curve was thinned or has an interval;
-    else empty. is_noisy: a mean is drawn over the points, as each is of one batch.
-    """
-
-    label: str
-    run: int
-    place: int
-    step: Column
-    minutes: Column
-    value: Column
-    low: Column = field(default_factory=lambda: np.zeros(0))
-    high: Column = field(default_factory=lambda: np.zeros(0))
-    best: Point | None = None
-    is_noisy: bool = False
-
-
-@dataclass(frozen=True)
-class Dots:
-    """A reliability diagram of one source: predicted against what happened, each for `count` positions."""
-
-    label: str
-    run: int
-    place: int
-    predicted: Sequence[float]
-    actual: Sequence[float]
-    count: Sequence[int]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A value a category."""
-
-    label: str
-    run: int
-    place: int
-    categories: Sequence[str]
-    values: Sequence[float]
-    counts: Sequence[int]
-
-
-class Kind(str, Enum):
-    """How a panel is drawn."""
-
-    CURVES = "curves"
-    SHARES = "shares"  # curves that add up to 1, one upon the other
-    RELIABILITY = "reliability"
-    BARS = "bars"
+# label; run: its number; place: of the figure in the panel; and by the panel's kind
+# curves, shares: step, minutes, value; low, high: the extremes of what a point stands for, where a curve was
+#   thinned or has an interval, else empty; best: step, minutes and value, or None; noisy
+# reliability: predicted, actual, count
+# bars: categories, values, counts
+Mark: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture. group: the section it stands in. why_empty: what is said where nothing is drawn.
+    """One picture. group: its section of the page. empty: shown instead where there are no marks.
 
-    note: a sentence under the title. is_log: a logarithmic scale makes sense. is_share: parts of 1.
-    is_from_zero: the axis begins at 0.
+    kind: curves, shares (curves that add up to 1, one upon the other), reliability or bars. note: a sentence
+    under the title. log, share, from_zero: as in panels.toml.
     """
 
     name: str
     group: str
     title: str
     unit: str
-    marks: tuple[Curve | Dots | Bars, ...]
-    why_empty: str = ""
-    kind: Kind = Kind.CURVES
+    marks: list[Mark]
+    empty: str = ""
+    kind: str = "curves"
     note: str = ""
-    is_log: bool = False
-    is_share: bool = False
-    is_from_zero: bool = False
+    log: bool = False
+    share: bool = False
+    from_zero: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; why_empty only where it is."""
-        return {
-            "name": self.name,
-            "group": self.group,
-            "title": self.title,
-            "unit": self.unit,
-            "kind": self.kind.value,
-            "note": self.note,
-            "log": self.is_log,
-            "share": self.is_share,
-            "from_zero": self.is_from_zero,
-            "empty": "" if self.marks else self.why_empty,
-            "marks": [_mark_json(mark) for mark in self.marks],
-        }
+        """Plain values; empty only without marks."""
+        return vars(self) | {"empty": "" if self.marks else self.empty}
+
+
+def table_panels(group: str, runs: Sequence[RunFigures]) -> list[Panel]:
+    """The panels of a group in assets/panels.toml, with the curves of all runs."""
+    panels = []
+    for entry in _table():
+        if entry["group"] != group:
+            continue
+        figures = entry.get("compared", entry["figures"]) if len(runs) > 1 else entry["figures"]
+        marks: list[Mark] = []
+        for number, run in enumerate(runs):
+            for place, figure in enumerate(figures):
+                known = run.of(figure["kind"]).known(figure["name"])
+                is_noisy = figure.get("noisy", False)
+                marks += curve(
+                    figure["label"], number, place, run, known, figure.get("best", ""), is_noisy=is_noisy
+                )
+        if not entry.get("occasional") or any(any(mark["value"]) for mark in marks):
+            others = {key: entry[key] for key in OPTIONAL_KEYS if key in entry}
+            panels.append(Panel(entry["name"], group, entry["title"], entry["unit"], marks, **others))
+    return panels
+
+
+@cache
+def _table() -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = read_toml(TABLE).table["panel"]
+    return entries
 
 
 def curve(
@@ -134,22 +90,45 @@ def curve(
     place: int,
     figures: RunFigures,
     columns: tuple[Column, Column],
-    best: Best = Best.NONE,
+    best: str = "",
     *,
     is_noisy: bool = False,
-) -> Curve | None:
-    """Steps and values as a curve, thinned; None where there are none."""
+) -> list[Mark]:
+    """Steps and values as a thinned curve, its 'lowest' or 'highest' value marked; [] without any."""
     step, value = columns
     if not len(step):
-        return None
+        return []
     marked = None
-    if best is not Best.NONE:
-        index = int(value.argmin() if best is Best.LOWEST else value.argmax())
+    if best:
+        index = int(value.argmin() if best == "lowest" else value.argmax())
         at = float(figures.minutes(step[index : index + 1])[0])
-        marked = Point(float(step[index]), at, float(value[index]))
+        marked = {"step": int(step[index]), "minutes": rounded(at), "value": rounded(float(value[index]))}
     thinned = thin(step, value)
-    minutes = figures.minutes(thinned[0])
-    return Curve(label, run, place, thinned[0], minutes, *thinned[1:], best=marked, is_noisy=is_noisy)
+    mark = curve_mark(label, run, place, thinned[0], figures.minutes(thinned[0]), *thinned[1:])
+    return [mark | {"best": marked, "noisy": is_noisy}]
+
+
+def curve_mark(
+    label: str,
+    run: int,
+    place: int,
+    step: Column,
+    minutes: Column,
+    value: Column,
+    low: npt.ArrayLike = (),
+    high: npt.ArrayLike = (),
+) -> Mark:
+    """A curve from its columns as they are."""
+    columns = {"minutes": minutes, "value": value, "low": low, "high": high}
+    return {
+        "label": label,
+        "run": run,
+        "place": place,
+        "step": [int(one) for one in step],
+        **{name: numbers(column) for name, column in columns.items()},
+        "best": None,
+        "noisy": False,
+    }
 
 
 def thin(step: Column, value: Column, most: int = MOST_POINTS) -> tuple[Column, Column, Column, Column]:
@@ -174,83 +153,6 @@ def rounded(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _numbers(values: npt.ArrayLike) -> list[float | None]:
+def numbers(values: npt.ArrayLike) -> list[float | None]:
+    """Each of them rounded."""
     return [rounded(value) for value in np.asarray(values, np.float64).tolist()]
-
-
-def _mark_json(mark: Curve | Dots | Bars) -> dict[str, Any]:
-    common: dict[str, Any] = {"label": mark.label, "run": mark.run, "place": mark.place}
-    if isinstance(mark, Curve):
-        best = mark.best
-        return common | {
-            "step": [int(step) for step in mark.step],
-            "minutes": _numbers(mark.minutes),
-            "value": _numbers(mark.value),
-            "low": _numbers(mark.low),
-            "high": _numbers(mark.high),
-            "noisy": mark.is_noisy,
-            "best": best
-            and {"step": int(best.step), "minutes": rounded(best.minutes), "value": rounded(best.value)},
-        }
-    if isinstance(mark, Dots):
-        return common | {
-            "predicted": _numbers(mark.predicted),
-            "actual": _numbers(mark.actual),
-            "count": list(mark.count),
-        }
-    return common | {
-        "categories": list(mark.categories),
-        "values": _numbers(mark.values),
-        "counts": list(mark.counts),
-    }
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure of one kind of lines, what it is called, and which of its values is the best."""
-
-    kind: str
-    name: str
-    label: str
-    best: Best = Best.NONE
-    is_noisy: bool = False
-
-
-@dataclass(frozen=True)
-class CurvePanel:
-    """A panel of curves. compared: what is drawn instead where several runs are; () is all."""
-
-    name: str
-    group: str
-    title: str
-    unit: str
-    figures: tuple[Figure, ...]
-    why_empty: str
-    compared: tuple[Figure, ...] = ()
-    note: str = ""
-    is_log: bool = False
-    is_share: bool = False
-    is_from_zero: bool = False
-
-    def of(self, runs: Sequence[RunFigures]) -> Panel:
-        """Its curves of all runs."""
-        chosen = self.compared if self.compared and len(runs) > 1 else self.figures
-        curves: list[Curve] = []
-        for number, run in enumerate(runs):
-            for place, figure in enumerate(chosen):
-                known = run.of(figure.kind).known(figure.name)
-                found = curve(figure.label, number, place, run, known, figure.best, is_noisy=figure.is_noisy)
-                if found is not None:
-                    curves.append(found)
-        return Panel(
-            self.name,
-            self.group,
-            self.title,
-            self.unit,
-            tuple(curves),
-            self.why_empty,
-            note=self.note,
-            is_log=self.is_log,
-            is_share=self.is_share,
-            is_from_zero=self.is_from_zero,
-        )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alphazero.base.errors import DataError
-from alphazero.show.report.panel import Bars, Curve, Dots, Kind, Panel
-from alphazero.show.report.report import Report
+from alphazero.show.report.panel import Mark, Panel
+from alphazero.show.report.report import RunReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ STYLES = ("-", "--", ":", "-.")
 FEW_POINTS = 30  # are marked
 
 
-def draw(report: Report) -> Figure:
+def draw(report: RunReport) -> Figure:
     """All panels that have anything to show, over minutes; several runs by colour, their curves by style."""
     from matplotlib.figure import Figure
 
@@ -43,56 +43,59 @@ def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
     axis.set_title(panel.title, fontsize=10)
     axis.set_ylabel(panel.unit)
     axis.grid(alpha=0.3)
-    if panel.kind is Kind.SHARES:
-        _draw_shares(axis, [mark for mark in panel.marks if isinstance(mark, Curve)])
+    if panel.kind == "shares":
+        _draw_shares(axis, panel.marks)
     else:
         for mark in panel.marks:
-            _draw_mark(axis, mark, names)
-    if panel.kind is Kind.RELIABILITY:
+            _draw_mark(axis, panel.kind, mark, names)
+    if panel.kind == "reliability":
         axis.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, zorder=0)
-    if panel.is_share:
+    if panel.share:
         from matplotlib.ticker import PercentFormatter
 
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
         axis.set_ylim(bottom=0.0)
     if axis.get_legend_handles_labels()[1]:
         # Over the feet of bars, which say nothing: their heads may leave no room.
-        has_bars = any(isinstance(mark, Bars) for mark in panel.marks)
-        axis.legend(fontsize=7, loc="lower center" if has_bars else "best")
+        axis.legend(fontsize=7, loc="lower center" if panel.kind == "bars" else "best")
 
 
-def _draw_mark(axis: Axes, mark: Curve | Dots | Bars, names: Sequence[str]) -> None:
+def _draw_mark(axis: Axes, kind: str, mark: Mark, names: Sequence[str]) -> None:
     several = len(names) > 1
-    color = f"C{mark.run if several else mark.place}"
-    style = STYLES[mark.place % len(STYLES)] if several else "-"
-    label = _plain(f"{mark.label}, {names[mark.run]}" if several else mark.label)
-    if isinstance(mark, Curve):
-        marker = "." if len(mark.step) <= FEW_POINTS else ""
-        axis.plot(mark.minutes, mark.value, style, color=color, label=label, linewidth=1.2, marker=marker)
-        if len(mark.low):
-            axis.fill_between(mark.minutes, mark.low, mark.high, color=color, alpha=0.15, linewidth=0)
-        if mark.best is not None:
-            axis.plot([mark.best.minutes], [mark.best.value], "*", color=color, markersize=9)
+    color = f"C{mark['run'] if several else mark['place']}"
+    style = STYLES[mark["place"] % len(STYLES)] if several else "-"
+    label = _plain(f"{mark['label']}, {names[mark['run']]}" if several else mark["label"])
+    if kind == "curves":
+        minutes, value, low, high = (
+            np.array(mark[name], np.float64) for name in ("minutes", "value", "low", "high")
+        )
+        marker = "." if len(minutes) <= FEW_POINTS else ""
+        axis.plot(minutes, value, style, color=color, label=label, linewidth=1.2, marker=marker)
+        if len(low):
+            axis.fill_between(minutes, low, high, color=color, alpha=0.15, linewidth=0)
+        if mark["best"] is not None:
+            axis.plot([mark["best"]["minutes"]], [mark["best"]["value"]], "*", color=color, markersize=9)
         axis.set_xlabel("minutes")
-    elif isinstance(mark, Dots):
-        axis.plot(mark.predicted, mark.actual, style, color=color, label=label, linewidth=1, marker=".")
+    elif kind == "reliability":
+        axis.plot(mark["predicted"], mark["actual"], style, color=color, label=label, linewidth=1, marker=".")
         axis.set_xlabel("expected")
     else:
-        places = np.arange(len(mark.categories)) + 0.8 * ((mark.run + 0.5) / len(names) - 0.5)
-        axis.bar(places, mark.values, 0.8 / len(names), color=color, label=label)
-        axis.set_xticks(np.arange(len(mark.categories)), list(mark.categories))
+        middles = np.arange(len(mark["categories"]))
+        bars = middles + 0.8 * ((mark["run"] + 0.5) / len(names) - 0.5)
+        axis.bar(bars, mark["values"], 0.8 / len(names), color=color, label=label)
+        axis.set_xticks(middles, mark["categories"])
 
 
-def _draw_shares(axis: Axes, curves: Sequence[Curve]) -> None:
-    labels = [_plain(one.label) for one in curves]
-    minutes = curves[0].minutes
+def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
+    labels = [_plain(one["label"]) for one in curves]
+    minutes = curves[0]["minutes"]
     if len(minutes) == 1:  # an area of no width would not be seen
         bottom = 0.0
         for one, label in zip(curves, labels, strict=True):
-            axis.bar([minutes[0]], [one.value[0]], bottom=[bottom], label=label)
-            bottom += float(one.value[0])
+            axis.bar([minutes[0]], [one["value"][0]], bottom=[bottom], label=label)
+            bottom += one["value"][0]
     else:
-        axis.stackplot(minutes, [one.value for one in curves], labels=labels, alpha=0.8)
+        axis.stackplot(minutes, [one["value"] for one in curves], labels=labels, alpha=0.8)
     axis.set_xlabel("minutes")
 
 

@@ -15,14 +15,13 @@ from alphazero.base.files import complete_lines
 from alphazero.base.text import reason
 from alphazero.data.store.store import GameStore
 from alphazero.run.directory import RunDirectory
+from alphazero.run.overview import overview_of
 from alphazero.run.validation_record import ValidationRecord, read_games, read_records
-from alphazero.show.report.calibration import SearchValues, calibration_panels
+from alphazero.show.report.calibration import SearchValues
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.games import held_out_games, stored_games, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
 from alphazero.show.report.overview import (
-    Event,
-    Standing,
     compared_settings,
     differing_settings,
     events_of,
@@ -32,15 +31,7 @@ from alphazero.show.report.overview import (
     weights_files,
 )
 from alphazero.show.report.panel import Panel
-from alphazero.show.report.panel_list import (
-    EXACT_TRUTH,
-    Rating,
-    device_panels,
-    learning_panels,
-    rating_panel,
-    self_play_panels,
-    speed_panels,
-)
+from alphazero.show.report.panel_list import all_panels
 
 VERSION = 1
 RATINGS = "ratings.jsonl"
@@ -54,22 +45,19 @@ NO_TREE = "No self-play games: openings are those of a run's own games."
 
 @dataclass(frozen=True)
 class ReadRun:
-    """All that is read of a run."""
+    """What is read of a run. body: the part of the report that concerns it alone."""
 
-    run: RunDirectory
     figures: RunFigures
     config: dict[str, Any]
-    standing: Standing
     records: list[ValidationRecord]
-    ratings: list[Rating]
     search: SearchValues | None
-    body: dict[str, Any]  # what of the report is the run's own
-    events: list[Event]
+    ratings: dict[int, tuple[float, float, float]]
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Report:
-    """What is shown. runs: names in order; body: the rest beside the panels."""
+class RunReport:
+    """What is shown. body: all but the panels."""
 
     panels: list[Panel]
     body: dict[str, Any]
@@ -79,28 +67,23 @@ class Report:
         return {**self.body, "panels": [panel.to_json() for panel in self.panels]}
 
 
-def build(paths: Sequence[Path], standings: Sequence[Standing]) -> Report:
-    """Read the runs. standings: of each. Raises DataError where one has no figures."""
-    names = _names(paths)
-    runs = [_read(path, name, one) for path, name, one in zip(paths, names, standings, strict=True)]
-    figures = [run.figures for run in runs]
-    records = [run.records for run in runs]
-    panels = [
-        *learning_panels(figures),
-        *calibration_panels(figures, records, [run.search for run in runs]),
-        EXACT_TRUTH.of(figures),
-        rating_panel(figures, [run.ratings for run in runs]),
-        *self_play_panels(figures),
-        *speed_panels(figures, [run.config for run in runs]),
-        *device_panels(figures),
-    ]
+def build(paths: Sequence[Path]) -> RunReport:
+    """Read the runs. Raises DataError where one has no figures."""
+    runs = [_read(path, name) for path, name in zip(paths, _names(paths), strict=True)]
+    panels = all_panels(
+        [run.figures for run in runs],
+        [run.config for run in runs],
+        [run.records for run in runs],
+        [run.search for run in runs],
+        [run.ratings for run in runs],
+    )
     body = {
         "version": VERSION,
         "made": time.strftime("%Y-%m-%d %H:%M:%S"),
         "runs": [run.body for run in runs],
         "compared": [list(row) for row in compared_settings([run.config for run in runs])],
     }
-    return Report(panels, body)
+    return RunReport(panels, body)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -110,18 +93,17 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [name if counts[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
 
-def _read(path: Path, name: str, standing: Standing) -> ReadRun:
+def _read(path: Path, name: str) -> ReadRun:
     run = RunDirectory(path)
     figures = RunFigures.read(run, name)
     if not figures.kinds:
         raise DataError(f"{run.metrics}: no figures to draw yet; expected a run that has logged steps")
     config, starts = read_config(run), read_starts(run)
     try:
-        records, seen = read_records(run), read_games(run)
+        records, seen, overview = read_records(run), read_games(run), overview_of(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     store, fault = _store(run)
-    events = events_of(figures, starts)
     game = str(config.get("network", {}).get("game", ""))
     games = stored_games(store) if store else held_out_games(seen) if seen else []
     wrong = wrong_positions(game, records[-1]) if records else []
@@ -129,10 +111,10 @@ def _read(path: Path, name: str, standing: Standing) -> ReadRun:
     body = {
         "name": name,
         "game": game,
-        "facts": [list(row) for row in facts(run, figures, config, starts, standing)],
+        "facts": [list(row) for row in facts(figures, config, starts, overview)],
         "settings": [list(row) for row in differing_settings(config)],
         "weights": [list(row) for row in weights_files(run)],
-        "events": [event.to_json(figures) for event in events],
+        "events": [event.to_json(figures) for event in events_of(figures, starts)],
         "games": games,
         "games_from": "search" if store else "network",
         "games_step": seen.step if seen and not store else None,
@@ -144,7 +126,7 @@ def _read(path: Path, name: str, standing: Standing) -> ReadRun:
         "no_openings": "" if tree else fault or NO_TREE,
     }
     search = search_values(store) if store else None
-    return ReadRun(run, figures, config, standing, records, _ratings(run), search, body, events)
+    return ReadRun(figures, config, records, search, _ratings(run), body)
 
 
 def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
@@ -158,14 +140,14 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
     return (store, "") if store.num_games else (None, "")
 
 
-def _ratings(run: RunDirectory) -> list[Rating]:
-    """What `alphazero rate --checkpoints` kept, by step, the newest rating of each."""
+def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:
+    """By step the newest Elo that `alphazero rate --checkpoints` kept, and the ends of its interval."""
     found = {}
     for text in complete_lines(run.path / RATINGS):
         try:
             body = json.loads(text)
             low, high = (float(bound) for bound in body["elo_95"])
-            found[int(body["step"])] = Rating(int(body["step"]), float(body["elo"]), low, high)
+            found[int(body["step"])] = float(body["elo"]), low, high
         except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             continue
-    return [found[step] for step in sorted(found)]
+    return found

@@ -4,15 +4,15 @@ import pytest
 
 from alphazero.play.matches.game import (
     Adjudication,
+    Adjudicator,
     DrawRule,
-    Judge,
     ResignRule,
     Score,
     score_of_value,
 )
 
 
-def verdicts(judge: Judge, scores: list[Score | None], *, move: int = 40) -> list[float | None]:
+def verdicts(judge: Adjudicator, scores: list[Score | None], *, move: int = 40) -> list[float | None]:
     """White moves first."""
     found = []
     for number, score in enumerate(scores):
@@ -24,15 +24,15 @@ def verdicts(judge: Judge, scores: list[Score | None], *, move: int = 40) -> lis
 def test_a_game_is_drawn_when_both_say_so_for_long_enough() -> None:
     rule = Adjudication(draw=DrawRule(movenumber=30, movecount=2, score=10))
     quiet = [Score(5), Score(-10), Score(0), Score(10)]
-    assert verdicts(Judge(rule), quiet) == [None, None, None, 0.5]
-    assert verdicts(Judge(rule), quiet, move=29) == [None] * 4
-    assert verdicts(Judge(rule), [*quiet[:3], Score(11), Score(0)]) == [None] * 5
-    assert verdicts(Judge(rule), [*quiet[:3], None]) == [None] * 4
-    assert verdicts(Judge(rule), [*quiet[:3], Score(mate=0)]) == [None] * 4
+    assert verdicts(Adjudicator(rule), quiet) == [None, None, None, 0.5]
+    assert verdicts(Adjudicator(rule), quiet, move=29) == [None] * 4
+    assert verdicts(Adjudicator(rule), [*quiet[:3], Score(11), Score(0)]) == [None] * 5
+    assert verdicts(Adjudicator(rule), [*quiet[:3], None]) == [None] * 4
+    assert verdicts(Adjudicator(rule), [*quiet[:3], Score(mate=0)]) == [None] * 4
 
 
 def test_a_capture_begins_the_count_of_quiet_moves_anew() -> None:
-    judge = Judge(Adjudication(draw=DrawRule(0, 1, 10)))
+    judge = Adjudicator(Adjudication(draw=DrawRule(0, 1, 10)))
     judge.note(Score(0), True, resets_clock=False)
     judge.note(Score(0), False, resets_clock=True)
     assert judge.result(Score(0), False, 50) is None
@@ -43,20 +43,22 @@ def test_a_capture_begins_the_count_of_quiet_moves_anew() -> None:
 def test_a_player_far_behind_resigns() -> None:
     rule = Adjudication(resign=ResignRule(movecount=2, score=500))
     # Black, who moves second, is behind twice in a row, whatever White thinks.
-    assert verdicts(Judge(rule), [Score(0), Score(-500), None, Score(-600)]) == [None, None, None, 1.0]
-    assert verdicts(Judge(rule), [Score(-900), Score(0), Score(mate=-3)]) == [None, None, 0.0]
-    assert verdicts(Judge(rule), [Score(-900), Score(0), Score(-499), Score(0), Score(-900)]) == [None] * 5
+    assert verdicts(Adjudicator(rule), [Score(0), Score(-500), None, Score(-600)]) == [None, None, None, 1.0]
+    assert verdicts(Adjudicator(rule), [Score(-900), Score(0), Score(mate=-3)]) == [None, None, 0.0]
+    assert (
+        verdicts(Adjudicator(rule), [Score(-900), Score(0), Score(-499), Score(0), Score(-900)]) == [None] * 5
+    )
 
 
 def test_both_must_agree_where_the_rule_is_two_sided() -> None:
     rule = Adjudication(resign=ResignRule(movecount=2, score=500, twosided=True))
-    assert verdicts(Judge(rule), [Score(700), Score(-500), Score(600), Score(-600)]) == [
+    assert verdicts(Adjudicator(rule), [Score(700), Score(-500), Score(600), Score(-600)]) == [
         None,
         None,
         None,
         1.0,
     ]
-    assert verdicts(Judge(rule), [Score(0), Score(-500), Score(100), Score(-600)]) == [None] * 4
+    assert verdicts(Adjudicator(rule), [Score(0), Score(-500), Score(100), Score(-600)]) == [None] * 4
 
 
 @pytest.mark.parametrize(

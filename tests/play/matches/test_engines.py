@@ -16,7 +16,7 @@ from alphazero.play.matches.engines import EngineRoom
 from alphazero.play.matches.game import Adjudication, DrawRule, Ending, games_of
 from alphazero.play.matches.limits import Limit, TimeControl
 from alphazero.play.matches.openings import random_openings
-from alphazero.play.matches.players import Engine, InProcess, random_player, without_values
+from alphazero.play.matches.players import EnginePlayer, InProcess, random_player, without_values
 from tests.support.paths import SUPPORT
 
 FAKE = SUPPORT / "evaluation" / "fake_engine.py"
@@ -24,8 +24,8 @@ NODES = Limit(nodes=10)
 SHORT = Adjudication(max_plies=12)
 
 
-def fake(name: str = "fake", *flags: str, limit: Limit = NODES, **options: str) -> Engine:
-    return Engine(name, (sys.executable, str(FAKE), *flags), limit, options=options)
+def fake(name: str = "fake", *flags: str, limit: Limit = NODES, **options: str) -> EnginePlayer:
+    return EnginePlayer(name, (sys.executable, str(FAKE), *flags), limit, options=options)
 
 
 def other(name: str = "random") -> InProcess:
@@ -38,7 +38,7 @@ def play(players, games: int = 4, *, rules=SHORT, concurrency: int = 2, timeout_
     conditions = Conditions("chess", rules, concurrency=concurrency, engine_timeout_s=timeout_s)
     with EngineRoom() as room:
         for player in players:
-            if isinstance(player, Engine):
+            if isinstance(player, EnginePlayer):
                 room.check(player)
         conductor = Conductor(
             players,
@@ -152,12 +152,12 @@ def test_engines_die_with_a_match_that_is_killed(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        (Engine("x", ("no-such-program",), NODES), "player 'x': 'no-such-program': expected a program"),
+        (EnginePlayer("x", ("no-such-program",), NODES), "player 'x': 'no-such-program': expected a program"),
         (fake("x", "--mode", "mute"), r"player 'x': .*no licence found.*expected an engine that speaks UCI"),
         (fake("x", Sead="1"), "player 'x', option.Sead: no such option; did you mean Seed"),
         (fake("x", Seed="many"), "player 'x', option.Seed='many': expected integer"),
         (fake("x", Seed="1000"), "player 'x', option.Seed='1000': .*999"),
-        (Engine("x", ("sleep", "30"), NODES), r"player 'x': no uciok and readyok within 0\.2 s"),
+        (EnginePlayer("x", ("sleep", "30"), NODES), r"player 'x': no uciok and readyok within 0\.2 s"),
     ],
 )
 def test_an_engine_that_does_not_start_is_one_line_before_the_first_game(engine, told, monkeypatch) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.files import replacing
-from alphazero.show.report.overview import Standing
 from alphazero.show.report.page import page_of
 from alphazero.show.report.report import build
 from tests.support.paths import FIXTURES
@@ -37,7 +36,7 @@ def page(tmp_path: Path, *runs: Path) -> Path:
     """The page of these runs, in a file."""
     out = tmp_path / "report.html"
     with replacing(out) as file:
-        file.write(page_of(build(runs, [Standing("ended")] * len(runs))).encode())
+        file.write(page_of(build(runs)).encode())
     return out
 
 

@@ -9,7 +9,7 @@ import pytest
 from alphazero.base.errors import DataError
 from alphazero.run.directory import RunDirectory
 from alphazero.show.report import figures as module
-from alphazero.show.report.figures import Alarm, RunFigures
+from alphazero.show.report.figures import AlarmLine, RunFigures
 from tests.support.report.made_up_runs import step_line, write_run
 
 LINES = [
@@ -70,7 +70,7 @@ def test_alarms_are_texts(tmp_path) -> None:
         "advice": "tidy",
     }
     figures = RunFigures.read(write_run(tmp_path / "one", [step_line(1), alarm]))
-    assert figures.alarms == (Alarm(3, "disk", "full soon", "tidy"),)
+    assert figures.alarms == (AlarmLine(3, "disk", "full soon", "tidy"),)
     assert figures.num_damaged == 0
 
 

@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from alphazero.show.report.figures import RunFigures
-from alphazero.show.report.panel import MOST_POINTS, Best, Kind, curve, thin
-from alphazero.show.report.panel_list import (
-    EXACT_TRUTH,
-    Rating,
-    device_panels,
-    learning_panels,
-    rating_panel,
-    self_play_panels,
-    speed_panels,
-)
+from alphazero.show.report.panel import MOST_POINTS, curve, thin
+from alphazero.show.report.panel_list import all_panels, gpu_panels, rating_panel, speed_panels
 from tests.support.report.made_up_runs import step_line, supervised_lines, write_run
 
 
@@ -35,25 +27,16 @@ def test_a_short_curve_stays_as_it_is() -> None:
     assert [part.tolist() for part in thin(step, value)] == [step.tolist(), value.tolist(), [], []]
 
 
-@pytest.mark.parametrize(("best", "step", "value"), [(Best.LOWEST, 2, 1.0), (Best.HIGHEST, 3, 9.0)])
+@pytest.mark.parametrize(("best", "step", "value"), [("lowest", 2, 1.0), ("highest", 3, 9.0)])
 def test_the_best_value_is_marked_where_it_was(best, step, value) -> None:
     columns = np.array([1.0, 2.0, 3.0]), np.array([4.0, 1.0, 9.0])
-    found = curve("loss", 0, 0, RunFigures("run"), columns, best)
-    assert found is not None
-    assert found.best is not None
-    assert (found.best.step, found.best.value) == (step, value)
+    (found,) = curve("loss", 0, 0, RunFigures("run"), columns, best)
+    assert (found["best"]["step"], found["best"]["value"]) == (step, value)
 
 
 def test_every_panel_has_marks_or_says_why_not(tmp_path) -> None:
     runs = [RunFigures.read(write_run(tmp_path / "one", [step_line(1)]))]
-    panels = [
-        *learning_panels(runs),
-        EXACT_TRUTH.of(runs),
-        rating_panel(runs, [[]]),
-        *self_play_panels(runs),
-        *speed_panels(runs, [{}]),
-        *device_panels(runs),
-    ]
+    panels = all_panels(runs, [{}], [[]], [None], [{}])
     assert all(bool(panel.marks) != bool(panel.to_json()["empty"]) for panel in panels)
     assert {panel.name for panel in panels if panel.marks} == {
         "policy_loss",
@@ -66,8 +49,8 @@ def test_every_panel_has_marks_or_says_why_not(tmp_path) -> None:
 
 def test_devices_of_all_hosts_have_a_curve_each(tmp_path) -> None:
     runs = [RunFigures.read(write_run(tmp_path / "one", supervised_lines()))]
-    panels = {panel.name: panel for panel in device_panels(runs)}
-    assert [mark.label for mark in panels["gpu_utilisation"].marks] == ["node1 gpu0", "node1 gpu1"]
+    panels = {panel.name: panel for panel in gpu_panels(runs)}
+    assert [mark["label"] for mark in panels["gpu_utilisation"].marks] == ["node1 gpu0", "node1 gpu1"]
     assert "gpu_power" in panels
     assert "gpu_temperature" not in panels  # of which nothing is known
 
@@ -86,14 +69,14 @@ def test_self_play_is_a_share_of_the_time(tmp_path) -> None:
     runs = [RunFigures.read(write_run(tmp_path / "one", lines))]
     # A step is 100 positions, a second: 30 s of games and 20 s of training; then 10 s and 10 s.
     *_, shares = speed_panels(runs, [{"training": {"batch_size": 100}}])
-    assert shares.kind is Kind.SHARES
-    found = {mark.label: mark.value.tolist() for mark in shares.marks}
+    assert shares.kind == "shares"
+    found = {mark["label"]: mark["value"] for mark in shares.marks}
     assert found["self-play"] == pytest.approx([0.6, 0.5])
     assert found["compute"] == pytest.approx([19 / 50, 0.5])
     assert found["data"] == pytest.approx([1 / 50, 0.0])
 
 
 def test_ratings_have_their_intervals() -> None:
-    panel = rating_panel([RunFigures("run")], [[Rating(10, 900.0, 850.0, 940.0)]])
+    panel = rating_panel([RunFigures("run")], [{10: (900.0, 850.0, 940.0)}])
     (mark,) = panel.to_json()["marks"]
     assert (mark["step"], mark["value"], mark["low"], mark["high"]) == ([10], [900.0], [850.0], [940.0])

@@ -5,9 +5,8 @@ import pytest
 
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
-from alphazero.show.report.overview import Standing
 from alphazero.show.report.picture import draw
-from alphazero.show.report.report import Report, build
+from alphazero.show.report.report import RunReport, build
 from tests.support.report.made_up_runs import supervised_run, write_run
 
 LINES = [
@@ -26,8 +25,8 @@ LINES = [
 ERRORS = "Moves that err against exact truth"
 
 
-def report_of(*paths) -> Report:
-    return build(paths, [Standing()] * len(paths))
+def report_of(*paths) -> RunReport:
+    return build(paths)
 
 
 def test_a_panel_is_drawn_for_each_kind_of_figure_there_is(tmp_path) -> None:

@@ -13,17 +13,16 @@ from alphazero.data.store.store import GameStore
 from alphazero.games.registry import make_line
 from alphazero.show.report.games import BoardReader
 from alphazero.show.report.openings import opening_tree, search_values
-from alphazero.show.report.overview import Standing
 from alphazero.show.report.page import json_of, page_of
-from alphazero.show.report.report import Report, build
+from alphazero.show.report.report import RunReport, build
 from tests.support.paths import FIXTURES
 from tests.support.report.made_up_runs import record_of, step_line, supervised_run
 
 SELF_PLAY = FIXTURES / "v0" / "selfplay"
 
 
-def report_of(*paths: Path) -> Report:
-    return build(paths, [Standing("ended", 40)] * len(paths))
+def report_of(*paths: Path) -> RunReport:
+    return build(paths)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,7 @@ def test_squares_of_moves_in_every_game() -> None:
 def test_what_a_run_holds_is_data_and_never_a_part_of_the_page(tmp_path) -> None:
     evil = "<script>document.title='taken'</script><img src=x onerror=alert(1)>&"
     run = supervised_run(tmp_path / evil.replace("/", "\\"))
-    report = build([run.path], [Standing(evil)])
+    report = build([run.path])
     page = page_of(report)
     inserted = page.replace(json_of(report), "")
     assert "document.title='taken'" in json_of(report)
@@ -240,6 +239,6 @@ def test_the_v0_supervised_run_is_reported(tmp_path) -> None:
     shutil.copytree(FIXTURES / "v0" / "supervised", tmp_path / "run")
     report = report_of(tmp_path / "run").to_json()
     facts = dict(report["runs"][0]["facts"])
-    assert facts["steps"] == "8 of 40"
+    assert facts["steps"] == "8 of 24"
     assert "1x8" in facts["network"]
     assert record_of(1).score.error == pytest.approx(0.025)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 
 from alphazero.run.directory import RunDirectory
-from alphazero.show.report.overview import Standing
 from alphazero.show.report.page import ReportServer, WatchedReport
 from alphazero.show.report.report import build
 from tests.support.jobs.jobs import environment
@@ -26,7 +25,7 @@ def run(tmp_path) -> RunDirectory:
 
 @pytest.fixture
 def server(run) -> Iterator[ReportServer]:
-    watched = WatchedReport([run.path], lambda: build([run.path], [Standing()]), refresh_s=0.2)
+    watched = WatchedReport([run.path], lambda: build([run.path]), refresh_s=0.2)
     with ReportServer(watched) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

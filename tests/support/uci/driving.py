@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from alphazero.play.uci import Engine, LoadedNetwork, NetworkRequest, OpenNetwork
+from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 PATIENCE_S = 20.0
@@ -40,7 +40,7 @@ class DrivenEngine:
         self._seen = 0
         self._news = threading.Condition()
         read, self._write = os.pipe()
-        self.engine = Engine("test engine", "first", open_network, self._take, given)
+        self.engine = UciEngine("test engine", "first", open_network, self._take, given)
         self._input = os.fdopen(read, "rb")
         self._thread = threading.Thread(target=self._run, daemon=True)
 
