@@ -25,8 +25,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "deepspeed.md"
 KEYS_OF_A_FILE = {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "fp16", "bf16"}
 TITLES = {
     Meaning.HONOURED: "Honoured: they set a setting of this program",
-    Meaning.PASSED_ON: "Passed on to DeepSpeed",
-    Meaning.IGNORED: "Ignored with a line: the results are the same",
+    Meaning.PASSED_ON: "Passed on to DeepSpeed (at these ZeRO stages)",
+    Meaning.IGNORED: "Ignored, with a line that gives the reason",
     Meaning.REFUSED: "Refused unless off: the results would change",
 }
 WRAPPER = textwrap.TextWrapper(120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -52,12 +52,16 @@ def _table(keys: list[Key]) -> str:
 
 
 def _list(keys: list[Key]) -> str:
-    """A line for each reason, or for each choice of ZeRO stages, with the keys that share it."""
+    """Refused keys by reason, others by block with the ZeRO stages at which they count."""
     shared: dict[str, list[str]] = {}
     for key in keys:
-        stages = "any stage" if key.stages == ALL_STAGES else f"ZeRO {', '.join(map(str, key.stages))}"
-        label = stages if key.meaning is Meaning.PASSED_ON else key.why
-        shared.setdefault(label, []).append(_name(key))
+        if key.meaning is Meaning.REFUSED:
+            label, name = key.why, _name(key)
+        else:
+            label = f"`{key.block}`" if key.block else "top level"
+            stages = "" if key.stages == ALL_STAGES else f" ({', '.join(map(str, key.stages))})"
+            name = f"`{key.name}`{stages}"
+        shared.setdefault(label, []).append(name)
     lines = (f"- {label}: {', '.join(dict.fromkeys(names))}" for label, names in shared.items())
     return "\n".join(map(WRAPPER.fill, lines))
 

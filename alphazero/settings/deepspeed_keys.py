@@ -274,13 +274,13 @@ OPTIMIZER_KEYS: tuple[Key, ...] = (
         "bias_correction",
         TRUTH,
         "optimizer.adam_bias_correction",
-        "making up for moments that begin at zero",
+        "correction for moments that start at zero",
         variants=ADAMS,
         default=True,
     ),
     *refused("DeepSpeed's own Adam refuses it too", "optimizer.params.amsgrad"),
     *refused("momentum is not dampened here", "optimizer.params.dampening", check=only(0, "no dampening")),
-    *refused("it would turn training round", "optimizer.params.maximize"),
+    *refused("it would maximize the loss", "optimizer.params.maximize"),
     *refused(
         "gradient_clipping is the key for it", "optimizer.params.max_grad_norm", check=only(0, "no clipping")
     ),
@@ -473,7 +473,7 @@ _LOG = "DeepSpeed's log is switched off"
 _OWN_CHECKPOINTS = "checkpoints are this program's own; --checkpoint-interval says when"
 _ONE_DEVICE = "the network fits one device and ranks share out the batch alone"
 _NO_TEXT = "there are no tokens, embeddings or experts in this network"
-_GONE = "it is no part of DeepSpeed 0.19.8 any more"
+_GONE = "it is not part of DeepSpeed 0.19.8"
 _TORCH = "the optimizers are torch's own"
 _ORDER = "the order of the data is a function of --seed and the step"
 
@@ -561,7 +561,7 @@ REFUSED_KEYS: tuple[Key, ...] = (
     *refused(f"{_ORDER}; {_GONE}", "curriculum_learning"),
     *refused(f"{_GONE}; expected torch_autocast, bf16 or fp16", "amp"),
     *refused(
-        "it would choose the batch; a run goes on with any number of ranks anyway (--max-restarts)",
+        "it would choose the batch; a run continues on any number of ranks (--max-restarts)",
         "elasticity",
     ),
 )
@@ -766,7 +766,9 @@ ZERO_KEYS: tuple[Key, ...] = (
 )
 
 REDUCTION_KEYS: tuple[Key, ...] = (
-    passed_on("communication_data_type", word("fp32", "bf16", "fp16"), "in what gradients travel"),
+    passed_on(
+        "communication_data_type", word("fp32", "bf16", "fp16"), "the type in which gradients are sent"
+    ),
     passed_on("prescale_gradients", TRUTH, "gradients are divided by the ranks before they are added up"),
     passed_on(
         "gradient_predivide_factor",

@@ -183,6 +183,14 @@ def test_every_page_of_docs_is_in_the_index():
         assert page.name == "README.md" or f"({page.name})" in index, page.name
 
 
+def test_every_page_that_the_code_names_exists():
+    for folder in ("alphazero", "csrc", "tools", "benchmarks", "configs"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in {".py", ".cpp", ".hpp", ".toml"}:
+                for page in re.findall(r"docs/\w+\.md", path.read_text(encoding="utf-8")):
+                    assert (ROOT / page).exists(), f"{path}: {page}"
+
+
 COMMAND_LINE = re.compile(r"(\$ |alphazero [a-z]|\.venv/bin/|\./|make [a-z]|python3? |torchrun |docker )")
 
 
