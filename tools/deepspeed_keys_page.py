@@ -1,7 +1,7 @@
-"""Writes the lists of docs/deepspeed.md: all keys of a ds_config.json, and counts of accepted files.
+"""Writes all keys of a ds_config.json into docs/deepspeed.md, or counts which files of a tree are accepted.
 
-python -m tools.deepspeed_keys_page                   the keys
-python -m tools.deepspeed_keys_page --examples DIR    and the counts of the files under DIR
+python -m tools.deepspeed_keys_page                   writes the page
+python -m tools.deepspeed_keys_page --examples DIR    counts the files under DIR
 """
 
 from __future__ import annotations
@@ -99,15 +99,11 @@ def _is_deepspeeds(path: Path) -> bool:
     return isinstance(table, dict) and bool(KEYS_OF_A_FILE & table.keys())
 
 
-def file_table(directory: Path) -> str:
-    """How many of the files under a directory are accepted, and what the others are refused for."""
-    found = list(verdicts(directory))
-    counts = Counter(one.refused for one in found if one.refused)
-    rows = [
-        f"| refused: `{key}` | {count} |" for key, count in sorted(counts.items(), key=lambda row: -row[1])
-    ]
-    accepted = len(found) - counts.total()
-    return "\n".join(["| verdict | files |", "|---|---|", f"| accepted | {accepted} |", *rows])
+def print_counts(directory: Path) -> None:
+    """How many files under a directory are accepted, and how many each key has refused."""
+    counts = Counter(one.refused or "accepted" for one in verdicts(directory))
+    for name, count in counts.most_common():
+        print(f"{count:5} {name}")
 
 
 def between(text: str, name: str, content: str) -> str:
@@ -126,10 +122,10 @@ def main() -> None:
     )
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a tree of JSON files")
     args = parser.parse_args()
-    page = between(PAGE.read_text(), "keys", key_tables())
     if args.examples:
-        page = between(page, "files", file_table(args.examples))
-    PAGE.write_text(page)
+        print_counts(args.examples)
+    else:
+        PAGE.write_text(between(PAGE.read_text(), "keys", key_tables()))
 
 
 if __name__ == "__main__":
