@@ -33,14 +33,7 @@ FOREIGN_FLAGS = {
     "tensorboard": {"--logdir"},
 }
 # Programs of ours that are no sub-command of `alphazero`.
-PROGRAMS = (
-    ROOT / "alphazero" / "training" / "ranks" / "preflight.py",
-    ROOT / "tools" / "draw_architecture.py",
-    ROOT / "tools" / "make_embedded_games.py",
-    ROOT / "tools" / "make_ladder.py",
-    ROOT / "tools" / "gpu_proof.py",
-    ROOT / "tools" / "deepspeed_keys_page.py",
-)
+PROGRAMS = (ROOT / "alphazero" / "training" / "ranks" / "preflight.py", *(ROOT / "tools").glob("*.py"))
 
 
 def page_id(page: Path) -> str:
