@@ -90,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[ExaminedHost]:
-    from alphazero.cluster.launch.remote import SshOptions
     from alphazero.cluster.plan.hostfile import read_hostfile
+    from alphazero.cluster.plan.launch_plan import SshOptions
     from alphazero.measure.doctor import examine_hosts
 
     if args.gpus:

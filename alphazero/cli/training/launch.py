@@ -1,7 +1,4 @@
-"""`alphazero launch`: starts the ranks of a training job; flags it does not know go to the trainer.
-
-Batches, as `alphazero launch` looks at them before ranks start: how many CPU ranks suit, what idles.
-"""
+"""`alphazero launch`: starts the ranks of a training job; flags it does not know go to the trainer."""
 
 from __future__ import annotations
 
@@ -20,15 +17,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.cli.training.launch_flags import ELASTIC_IS_GONE, configure
-from alphazero.cluster.plan.launch_plan import (
-    HEAD,
-    NODE,
-    SLURM,
-    SLURM_TASK,
-    ClusterPlan,
-    HostPlan,
-    LaunchRequest,
-)
+from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest, SshOptions
 from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.find import find_resumed, find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
@@ -38,11 +27,22 @@ from alphazero.show.weights_and_biases import require_package
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
 
 if TYPE_CHECKING:
+    from alphazero.cluster.launch.supervisor import ChosenRun
     from alphazero.cluster.plan.node import CpuRanks
+    from alphazero.machine.machine import Machine
+
+
+__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.command_table looks for
+
+# Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
+PASSES_ON_UNKNOWN_FLAGS = True
+
+TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
+NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
 def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
-    """How many ranks this machine gets where it has no GPU and nobody gave a number."""
+    """How many ranks this machine gets without a GPU and without a number."""
     from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
     from alphazero.machine.memory import HostMemory
     from alphazero.training.ranks.batch import LEAST_MICRO_BATCH, plan_batches
@@ -57,7 +57,7 @@ def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRa
             fixed, _ = fix_batch(config, num_ranks, saved)
             training = fixed.training
             plan = plan_batches(training.batch_size, training.micro_batch_size, [1.0] * num_ranks, "cpu")
-        except ConfigError:  # no such plan; where there is none at all, the trainer says why
+        except ConfigError:  # no such plan; where there is none at all, the trainer reports why
             return 0.0
         return num_ranks * (1 - plan.idle_share)
 
@@ -70,7 +70,7 @@ def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRa
 
 
 def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatch | None]:
-    """For a run that goes on: `config` with what its newest checkpoint says, and the batch of that."""
+    """For a run that continues: `config` with what its newest checkpoint holds, and the batch of that."""
     from alphazero.run.checkpoint_files import STATE, checkpoints_in, read_json
     from alphazero.settings.scope import kept_settings
 
@@ -93,19 +93,16 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatc
 
 
 def check_batches(
-    plan: ClusterPlan, config: Config, places: Mapping[str, str], *, fresh_start: bool
+    plan: LaunchPlan, config: Config, places: Mapping[str, str], *, fresh_start: bool
 ) -> tuple[str, ...]:
-    """Batch arithmetic: a slip is one line here, not one per rank after seconds; a line about idle ranks."""
+    """Batch arithmetic: a mistake is one line here, not one per rank; a line about idle ranks."""
     from alphazero.training.ranks.batch import idle_notice, plan_batches
 
-    ranks = [host.num_processes for host in plan.hosts]
-    if plan.node is not None:
-        ranks = [count or plan.node.num_processes for count in ranks]
-    if None in ranks:
-        return ()  # the hosts will say
+    if not all(plan.ranks):
+        return ()  # known when the hosts have counted their devices
     named = config.training.micro_batch_size
     config, saved = _as_resumed(config, fresh_start=fresh_start)
-    weights = [host.weight for host, count in zip(plan.hosts, ranks, strict=True) for _ in range(count or 0)]
+    weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
     config, _ = fix_batch(config, len(weights), saved, places)
     training = config.training
@@ -118,21 +115,6 @@ def check_batches(
     )
     notice = idle_notice(batches, device, max(named, 0))
     return (notice,) if notice else ()
-
-
-if TYPE_CHECKING:
-    from alphazero.cluster.launch.compare import JobHost
-    from alphazero.cluster.launch.remote import SshOptions
-    from alphazero.cluster.launch.supervisor import ChosenRun
-    from alphazero.machine.machine import Machine
-
-__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.command_table looks for
-
-# Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
-PASSES_ON_UNKNOWN_FLAGS = True
-
-TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
-NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -168,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
         (lambda name: ()) if args.dry_run else addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start="--fresh-start" in trainer_arguments),
         lambda interface: outward_address(machine.addresses, interface),
+        ssh,
     )
     if plan.device == "cuda":
         config, settings = _settings(trainer_arguments, "cuda")
@@ -178,28 +161,27 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
 
-        words = (*_port_notices(plan, port_is_free), *_words_to_others(args, plan))
-        for notice in (*plan.notices, *idle, *words):  # the trainer says what ranks idle itself
+        words = (*_port_notices(plan, port_is_free), *_commands_of_others(args, plan))
+        for notice in (*plan.notices, *idle, *words):  # the trainer itself reports idle ranks
             launch.say(notice)
         job = (sys.executable, _trainer(), trainer_arguments)
-        for line in dry_run_lines(plan, machine, os.environ, *job, ssh):
+        for line in dry_run_lines(plan, os.environ, *job):
             print(line)
         return 0
-    for line in _words_to_others(args, plan):
+    for line in _commands_of_others(args, plan):
         launch.say_of_job(line)
-    hosts = _job_hosts(plan, machine, ssh)
-    return _start(args, machine, plan, hosts, trainer_arguments, config)
+    return _start(args, plan, trainer_arguments, config)
 
 
-def _port_notices(plan: ClusterPlan, port_is_free: Callable[[int], bool]) -> list[str]:
+def _port_notices(plan: LaunchPlan, port_is_free: Callable[[int], bool]) -> list[str]:
     """Of a dry run, where a start would find its port in use."""
-    if plan.node is None or plan.node.node_rank != 0 or port_is_free(plan.master_port):
+    if plan.is_head or plan.node_rank != 0 or port_is_free(plan.master_port):
         return []
     return [f"port {plan.master_port} is in use here now: a start would refuse it, or take another one"]
 
 
-def _words_to_others(args: argparse.Namespace, plan: ClusterPlan) -> list[str]:
-    """What to type on the other nodes, where only node 0 knows its address."""
+def _commands_of_others(args: argparse.Namespace, plan: LaunchPlan) -> list[str]:
+    """Lines with what to type on the other nodes, where only node 0 knows its address."""
     from alphazero.cli.command_table import build_parser
     from alphazero.cluster.plan.commands import other_node_commands
 
@@ -215,47 +197,31 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
     return LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
 
 
-def _check_interface(plan: ClusterPlan, machine: Machine) -> None:
+def _check_interface(plan: LaunchPlan, machine: Machine) -> None:
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
-    if plan.node is not None and plan.interface and plan.interface not in names:
+    if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
 
 
-def _start(
-    args: argparse.Namespace,
-    machine: Machine,
-    plan: ClusterPlan,
-    hosts: tuple[JobHost, ...],
-    trainer_arguments: list[str],
-    config: Config,
-) -> int:
+def _start(args: argparse.Namespace, plan: LaunchPlan, trainer_arguments: list[str], config: Config) -> int:
     """Start the job and see it to its end."""
     from alphazero.cluster.launch import dry_run as launch
     from alphazero.cluster.launch.supervisor import Supervision, Supervisor
     from alphazero.machine.machine import interface_towards
 
     _require_modules()
-    if plan.role in (NODE, SLURM_TASK) and not plan.interface:
-        interface_towards(plan.master_addr, machine.addresses)  # an error where the name does not resolve
+    if plan.is_by_hand and not plan.interface:
+        assert plan.own.machine is not None
+        # An error where the name does not resolve.
+        interface_towards(plan.master_addr, plan.own.machine.addresses)
     job = Supervision(
-        hosts=hosts,
+        plan=dataclasses.replace(plan, directory=str(Path.cwd())),
         trainer=_trainer(),
         choose_run=lambda device: _choose_run(trainer_arguments, device, plan),
-        directory=str(Path.cwd()),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
-        master_addr=plan.master_addr if plan.num_nodes > 1 else "",
-        master_port=plan.master_port,
-        port_is_chosen=plan.port_is_chosen,
-        plan=plan.node,
-        device=plan.device,
-        launcher=plan.launcher,
-        interface=plan.interface,
-        max_restarts=plan.max_restarts,
-        min_nodes=plan.min_nodes if plan.role in (HEAD, SLURM) else 0,
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,
         compared=_config_files(trainer_arguments),
-        limits=plan.limits,
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         quiet=config.run.quiet,
@@ -272,31 +238,9 @@ def _start(
 
 
 def _ssh_options(args: argparse.Namespace) -> SshOptions:
-    from alphazero.cluster.launch.remote import SshOptions
-
     if args.ssh_config is not None and not args.ssh_config.is_file():
         raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
     return SshOptions(args.ssh_port, args.ssh_config)
-
-
-def _job_hosts(plan: ClusterPlan, machine: Machine, ssh: SshOptions) -> tuple[JobHost, ...]:
-    """The hosts that this process starts: all of them, or this machine alone."""
-    from alphazero.cluster.launch.compare import JobHost
-    from alphazero.cluster.launch.remote import Remote
-    from alphazero.cluster.plan.role import LOOPBACK
-
-    if plan.node is not None:
-        return (JobHost(Remote(machine.host_name), LOOPBACK, plan.node.num_processes),)
-
-    def reached(part: HostPlan) -> JobHost:
-        host, by_srun = part.host, plan.role == SLURM
-        target = host.name if by_srun or not part.is_local else ""
-        weight = part.weight if plan.has_weights else None
-        return JobHost(
-            Remote(host.address, target, by_srun, ssh), host.address, part.num_processes, weight, part.slots
-        )
-
-    return tuple(map(reached, plan.hosts))
 
 
 def _trainer() -> tuple[str, ...]:
@@ -317,22 +261,22 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     return build_parser("train").parse_args(arguments)
 
 
-def _choose_run(arguments: list[str], device: str, plan: ClusterPlan) -> ChosenRun:
+def _choose_run(arguments: list[str], device: str, plan: LaunchPlan) -> ChosenRun:
     """The run's directory by name, so that a restart continues what a fresh start began.
 
-    What can be told here of a run that is in use, or of a checkpoint to resume, is told before ranks start.
+    A run that is in use and a checkpoint that cannot be resumed are errors here, before ranks start.
     """
     from alphazero.cluster.launch.supervisor import ChosenRun
     from alphazero.run.directory import choose_run_directory, require_free
 
     fresh_start = "--fresh-start" in arguments
     settings, _ = _settings(arguments, device)
-    # Nodes that are started by hand choose alike, as long as none of them makes the directory.
-    reserve = fresh_start and (plan.node is None or plan.num_nodes == 1)
+    # Nodes that are started by hand choose the same, as long as none of them makes the directory.
+    reserve = fresh_start and not plan.is_by_hand
     run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
     require_free(run)
-    resume, is_alone = _parsed(arguments).resume, plan.node is not None and plan.num_nodes == 1
-    has_rank_0 = plan.node is not None and plan.node.node_rank == 0
+    resume, is_alone = _parsed(arguments).resume, not plan.is_head and plan.num_nodes == 1
+    has_rank_0 = not plan.is_head and plan.node_rank == 0
     if has_rank_0 and settings.training.init_weights and not checkpoints_in(run.checkpoints):
         find_weights(settings.training.init_weights, "--init-weights")
     if resume and is_alone:

@@ -1,6 +1,6 @@
 """One host's part of a job: starts its launcher, passes output and signals on, and leaves nothing behind.
 
-`python -m alphazero.cluster.agent.node_agent` reads the job and then the head's beats and wishes from
+`python -m alphazero.cluster.agent.node_agent` reads the plan and then the head's beats and wishes from
 stdin, and answers on stdout (protocol.py). When the head falls silent, it ends the job; when it dies itself,
 its guard, a second process, does.
 """
@@ -29,9 +29,10 @@ from alphazero.cluster.agent.processes import (
     ranks_of,
     send,
 )
-from alphazero.cluster.agent.protocol import Ended, NodeJob, Output
+from alphazero.cluster.agent.protocol import Ended, Output
 from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
 from alphazero.cluster.agent.rank_watch import RankWatch
+from alphazero.cluster.plan.launch_plan import Command, LaunchPlan
 from alphazero.run.rank import (
     FAILURE_VARIABLE,
     JOB_VARIABLE,
@@ -70,17 +71,17 @@ def start_guard(token: str, grace_s: float) -> int:
         os._exit(0)
 
 
-def read_job() -> tuple[NodeJob, bytes]:
-    """The job in the first line of stdin, and what has come after it."""
+def read_plan() -> tuple[LaunchPlan, int, bytes]:
+    """The plan in the first line of stdin, which of its hosts this one is, and what has come after it."""
     received = b""
     while b"\n" not in received and (data := os.read(0, CHUNK_BYTES)):
         received += data
     line, _, rest = received.partition(b"\n")
-    return protocol.decode_job(line), rest
+    return *protocol.decode_plan(line), rest
 
 
 def ignore_warning() -> None:
-    """SLURM signals every process of a step: a launcher, which would die of this one, does not hear it.
+    """SLURM signals every process of a step: a launcher, which would die of this one, ignores it.
 
     What it starts does not either, but ranks catch it again.
     """
@@ -141,29 +142,32 @@ class NodeAgent:
     inbox: signals to the agent itself, as of a batch system that ends its step: wishes to stop.
     """
 
-    def __init__(self, job: NodeJob, head: Head, inbox: SignalInbox) -> None:
-        self._job = job
+    def __init__(self, plan: LaunchPlan, node_rank: int, head: Head, inbox: SignalInbox) -> None:
+        self._plan = plan
+        self._host = plan.hosts[node_rank]
+        self._first_rank, self._num_ranks = sum(plan.ranks[:node_rank]), plan.ranks[node_rank]
         self._head = head
         self._inbox = inbox
         self._selector = selectors.DefaultSelector()
-        self._outputs = RankOutputs(job.num_ranks)
-        self._logs = Path(job.run_directory, "logs")
+        self._outputs = RankOutputs(self._num_ranks)
+        run = Path(plan.run_directory)
+        self._logs = run / "logs"
         self._ranks: dict[int, OutputStream] = {}
-        self._launcher_output = OutputStream(None, self._logs / f"{job.host}-node.log", True, head.tell)
-        self._watch = RankWatch(Path(job.run_directory), job.first_rank, job.num_ranks, job.token)
+        log = self._logs / f"{self._host.remote.name}-node.log"
+        self._launcher_output = OutputStream(None, log, True, head.tell)
+        self._watch = RankWatch(run, self._first_rank, self._num_ranks, plan.token)
         self._ending: Ending | None = None
         self._stopping = False
-        self._told: set[int] = set()
+        self._signalled: set[int] = set()
         self._failed_at: float | None = None
         self._num_left = 0
 
     def run(self) -> Ended:
         """Start, serve, and end everything."""
-        job = self._job
-        terminal = 0 if job.columns and job.first_rank == 0 else None
-        for local_rank, descriptor in enumerate(self._outputs.open(terminal, job.columns)):
-            rank = job.first_rank + local_rank
-            log = self._logs / f"{job.host}-rank{rank}.log"
+        terminal = 0 if self._plan.columns and self._first_rank == 0 else None
+        for local_rank, descriptor in enumerate(self._outputs.open(terminal, self._plan.columns)):
+            rank = self._first_rank + local_rank
+            log = self._logs / f"{self._host.remote.name}-rank{rank}.log"
             stream = OutputStream(rank, log, local_rank != terminal, self._head.tell)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
@@ -172,23 +176,21 @@ class NodeAgent:
             process = self._start()
         except OSError as error:
             self._close()
-            where = error.filename or job.argv[0]
+            where = error.filename or self._command.argv[0]
             fate = f"could not start the launcher: {where}: {error.strerror}"
             return Ended(2, None, 0.0, fate, "", str(self._launcher_output.log), 0, -1)
         status = self._serve(process)
         return self._account(status)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        job = self._job
-        environment = {name: value for name, value in os.environ.items() if name not in job.removed}
-        environment |= job.variables
-        environment[JOB_VARIABLE] = job.token
+        environment = self._command.environment(os.environ)
+        environment[JOB_VARIABLE] = self._plan.token
         environment[OUTPUT_VARIABLE] = str(self._outputs.directory)
         environment[FAILURE_VARIABLE] = str(self._failure_file)
         process = subprocess.Popen(
-            job.argv,
+            self._command.argv,
             env=environment,
-            cwd=job.directory,
+            cwd=self._plan.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -199,6 +201,11 @@ class NodeAgent:
         os.set_blocking(process.stdout.fileno(), False)
         self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, self._launcher_output)
         return process
+
+    @property
+    def _command(self) -> Command:
+        assert self._host.command is not None
+        return self._host.command
 
     @property
     def _failure_file(self) -> Path:
@@ -213,7 +220,7 @@ class NodeAgent:
                 self._end()
             self._stopping = self._stopping or bool(self._inbox.received)
             if self._stopping and self._ending is None:
-                self._tell_ranks_to_stop(process)
+                self._ask_ranks_to_stop(process)
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
                 self._head.tell(self._watch.look())
@@ -221,7 +228,7 @@ class NodeAgent:
             code = process.poll()
             if code is not None and self._failed_at is None:
                 self._failed_at = now
-                self._num_left = 0 if self._ending else len(processes_of(self._job.token))
+                self._num_left = 0 if self._ending else len(processes_of(self._plan.token))
                 self._end()
             if self._ending is not None and self._ending.advance() and code is not None:
                 return code if code >= 0 else 128 - code
@@ -238,7 +245,7 @@ class NodeAgent:
                 continue
             try:
                 data = os.read(key.fd, CHUNK_BYTES)
-            except OSError:  # BlockingIOError: somebody was faster
+            except OSError:  # BlockingIOError: already read
                 continue
             if data:
                 key.data.write(data)
@@ -254,32 +261,32 @@ class NodeAgent:
             actions[wish]()
 
     def _end(self) -> None:
-        self._ending = self._ending or Ending(self._job.token, self._job.grace_s)
+        self._ending = self._ending or Ending(self._plan.token, self._plan.grace_s)
 
-    def _tell_ranks_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+    def _ask_ranks_to_stop(self, process: subprocess.Popen[bytes]) -> None:
         """SIGTERM to ranks alone: the launcher above them would kill them after 30 s, and they may need
-        longer for their checkpoint. One that appears only now is told as well."""
-        ranks = ranks_of(self._job.token)
-        if not ranks and not self._told:
+        longer for their checkpoint. One that appears only now gets it as well."""
+        ranks = ranks_of(self._plan.token)
+        if not ranks and not self._signalled:
             self._end()  # nothing has begun
-        new = [rank for rank in ranks.values() if rank.pid not in self._told]
+        new = [rank for rank in ranks.values() if rank.pid not in self._signalled]
         send(new, signal.SIGTERM)
-        self._told |= {rank.pid for rank in new}
+        self._signalled |= {rank.pid for rank in new}
 
     def _show_stacks(self) -> None:
         """Every rank prints its stacks; a stopped one is continued for that, as the job ends anyway."""
-        ranks = list(ranks_of(self._job.token).values())
+        ranks = list(ranks_of(self._plan.token).values())
         able = [rank for rank in ranks if handles(rank, STACKS_SIGNAL)]
         send(able, STACKS_SIGNAL)
         send(able, signal.SIGCONT)
 
     def _account(self, status: int) -> Ended:
-        """What is left to say when all is over."""
+        """The account of this host when all is over."""
         while self._read(0.0):
             pass
         failure = read_first_failure(self._failure_file)
         if status and failure is None and self._stopping and self._watch.all_have_ended():
-            status = 0  # the launcher died of the same wish, but it let its ranks finish first
+            status = 0  # the launcher died of the same signal, but it let its ranks finish first
         account = failure or (self._first_account() if 0 < status < 128 else None)
         self._close()
         stream = self._launcher_output
@@ -305,8 +312,8 @@ class NodeAgent:
         )
 
     def _first_account(self) -> RankFailure | None:
-        """What the first of the ranks said, under a launcher that does not say which it was (DeepSpeed's)."""
-        ranks = range(self._job.num_ranks)
+        """The account of the first of the ranks, under a launcher that does not report it (DeepSpeed's)."""
+        ranks = range(self._num_ranks)
         accounts = filter(None, (read_failure(self._outputs.directory, local_rank) for local_rank in ranks))
         return min(accounts, key=lambda one: (order_of_blame(one.kind), one.at_s), default=None)
 
@@ -331,7 +338,7 @@ def _fate_of_launcher(status: int) -> str:
 
 
 def main() -> int:
-    """Read the job, run it, report; 0 whatever became of it."""
+    """Read the plan, run this host's part, report; 0 whatever became of it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of the connection is seen on stdin
     inbox = SignalInbox()
     with inbox.open():
@@ -341,15 +348,15 @@ def main() -> int:
 def serve(inbox: SignalInbox) -> int:
     """main, where signals are wishes."""
     try:
-        job, received = read_job()
+        plan, node_rank, received = read_plan()
     except AlphaZeroError as error:
         print(f"alphazero: error: {error}", file=sys.stderr)
         return error.exit_code
-    guard = start_guard(job.token, job.grace_s)
-    head = Head(job.silence_s, received)
-    head.tell(NodeAgent(job, head, inbox).run())
+    guard = start_guard(plan.token, plan.grace_s)
+    head = Head(plan.limits.silence_s, received)
+    head.tell(NodeAgent(plan, node_rank, head, inbox).run())
     os.write(guard, b"q")
-    deadline = time.monotonic() + job.silence_s
+    deadline = time.monotonic() + plan.limits.silence_s
     while not head.flush() and time.monotonic() < deadline:
         time.sleep(TICK_S)
     return 0

@@ -1,4 +1,4 @@
-"""What the head and the agents of the hosts tell each other: JSON, one object a line, on stdin and stdout.
+"""Messages between the head and the agents of the hosts: JSON, one object per line, on stdin and stdout.
 
 The agent's stdout carries nothing else: output of the job travels inside messages, so that no line of a
 program can be taken for a message.
@@ -6,43 +6,27 @@ program can be taken for a message.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
+from alphazero.base.records import from_table, to_json
+from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import Phase
 
-VERSION = 2
-# Head to agent, after the job: a beat a second, and three wishes.
+VERSION = 3
+# Head to agent, after the plan: a beat a second, and three wishes.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
 
 
 @dataclass(frozen=True)
-class NodeJob:
-    """All that an agent needs to start one host's part of a job, and to watch over it.
+class NodeStart:
+    """What an agent gets first: the plan, and which of its hosts this one is."""
 
-    token: in the environment of every process of the job. host: what messages and log files call this host.
-    argv, variables, removed: the launcher's command and what changes in its environment. directory: where
-    it runs. run_directory: where logs go and heartbeats and checkpoints are looked for.
-    first_rank, num_ranks: the ranks of this host. silence_s: the head is gone when it says nothing for so
-    long. grace_s: from SIGTERM to SIGKILL. columns: width of the head's terminal, 0 where there is none.
-    """
-
-    token: str
-    host: str
-    argv: tuple[str, ...]
-    variables: dict[str, str]
-    removed: tuple[str, ...]
-    directory: str
-    run_directory: str
-    first_rank: int
-    num_ranks: int
-    silence_s: float = 10.0
-    grace_s: float = 5.0
-    columns: int = 0
+    version: int
+    node_rank: int
+    plan: LaunchPlan
 
 
 @dataclass(frozen=True)
@@ -86,8 +70,8 @@ class Ended:
 
     status: 128 + N for a death by signal N. rank: the one that failed first, None where it was the launcher
     or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: why, in its own words.
-    kind: of the failure (rank_failure.py), "" where nobody said. ranks: those at fault, where the rank that
-    failed knows others.
+    kind: of the failure (run/rank.py), "" if unknown. ranks: those at fault, where the rank that failed knows
+    others.
     log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
     asked: the signal by which somebody other than the head (a batch system) asked for the end, 0 for none.
     """
@@ -109,44 +93,40 @@ Message = Output | Beat | Ended
 KINDS: dict[str, type[Output] | type[Beat] | type[Ended]] = {"output": Output, "beat": Beat, "ended": Ended}
 
 
-def encode_job(job: NodeJob) -> bytes:
-    """The first line an agent reads."""
-    return (json.dumps({"version": VERSION, **dataclasses.asdict(job)}) + "\n").encode()
+def encode_plan(plan: LaunchPlan, node_rank: int) -> bytes:
+    """The first line that the agent of a host reads: the plan, with the commands of other hosts left out."""
+    hosts = [
+        host if rank == node_rank else replace(host, machine=None, command=None)
+        for rank, host in enumerate(plan.hosts)
+    ]
+    return (to_json(NodeStart(VERSION, node_rank, replace(plan, hosts=tuple(hosts)))) + "\n").encode()
 
 
-def decode_job(line: bytes) -> NodeJob:
-    """The job in an agent's first line; LaunchError where it is none of this version."""
+def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
+    """The plan in an agent's first line, and its host's node rank; LaunchError for another version."""
     try:
-        table: dict[str, Any] = json.loads(line)
-        version = table.pop("version")
-        table["argv"], table["removed"] = tuple(table["argv"]), tuple(table["removed"])
-        job = NodeJob(**table)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise LaunchError(f"node agent: first line is no job ({error}); started by hand?") from error
-    if version != VERSION:
-        raise LaunchError(f"node agent: protocol {version}; expected {VERSION}: another commit on the head")
-    return job
+        table = json.loads(line)
+        version = table["version"]
+        if version != VERSION:
+            raise LaunchError(
+                f"node agent: protocol {version}; expected {VERSION}: another commit on the head"
+            )
+        start = from_table(NodeStart, table)
+    except (ValueError, TypeError, KeyError) as error:
+        raise LaunchError(f"node agent: first line is no plan ({error}); started by hand?") from error
+    return start.plan, start.node_rank
 
 
 def encode(message: Message) -> bytes:
     """A message of the agent as its line."""
     kind = next(name for name, kind in KINDS.items() if isinstance(message, kind))
-    return (json.dumps({kind: dataclasses.asdict(message)}) + "\n").encode()
+    return (json.dumps({kind: asdict(message)}) + "\n").encode()
 
 
 def decode(line: bytes) -> Message | None:
     """The message in a line of an agent; None for anything else (what a login script of the host prints)."""
     try:
-        table = json.loads(line)
-        (kind, fields), *more = table.items()
-        if kind == "beat":
-            fields["ranks"] = tuple(map(_rank_state, fields["ranks"]))
-        elif kind == "ended":
-            fields["ranks"] = tuple(fields["ranks"])
-        return None if more else KINDS[kind](**fields)
+        ((kind, fields),) = json.loads(line).items()
+        return from_table(KINDS[kind], fields)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-def _rank_state(fields: dict[str, Any]) -> RankState:
-    return RankState(**{**fields, "phase": Phase(fields["phase"])})

@@ -1,6 +1,6 @@
 """One start of a job on its hosts: output, signals, failures and hangs, until nothing of it runs.
 
-When a job stands still, and which rank holds it up.
+`find_hang` decides whether a job stands still, and which rank holds it up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
 # A stopped process, then one that waits for a device or disk that does not answer, then any other.
 STOPPED = "T"
 SUSPICION = {STOPPED: 0, "D": 1}
-# How long a phase may last, or, where its progress is told, stand still. Steps and the end have rules of
+# How long a phase may last, or, where it reports progress, stand still. Steps and the end have rules of
 # their own below.
 LIMITS: dict[Phase, Callable[[Limits], float]] = {
     Phase.START: lambda limits: limits.start_s,
@@ -131,7 +131,7 @@ class Failure:
 class Outcome:
     """How a start ended.
 
-    status: 0, or that of the first failure. lost: hosts that could not be reached any more. advanced: some
+    status: 0, or that of the first failure. lost: hosts that could no longer be reached. advanced: some
     rank finished a step. saved: there is a newer checkpoint than before. asked: the signals by which a batch
     system asked agents for the end of the job.
     """
@@ -145,7 +145,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Report:
+class FailureReport:
     """A failure, and when it came to pass by time.monotonic() of this process."""
 
     at: float
@@ -160,8 +160,8 @@ class Report:
 class Attempt:
     """Watches over the agents of one start.
 
-    take_output: gets what the job prints, in the place of people. tells_of_start: say now and then how long
-    the ranks have been starting, until the first of them speaks.
+    take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
+    long the ranks have been starting, until the first of them prints something.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Attempt:
         limits: Limits,
         say: Say,
         take_output: Callable[[Output], None] | None = None,
-        tells_of_start: bool = False,
+        shows_start: bool = False,
     ) -> None:
         self._links = list(links)
         self._open = list(links)
@@ -179,13 +179,13 @@ class Attempt:
         self._limits = limits
         self._say = say
         self._take_output = take_output
-        has_rank_0 = any(link.job.first_rank == 0 for link in links)
-        self._starting = Work(STARTING) if tells_of_start and has_rank_0 else None
+        has_rank_0 = any(link.node_rank == 0 for link in links)
+        self._starting = Work(STARTING) if shows_start and has_rank_0 else None
         self._next_word_s = FIRST_SILENCE_S
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
-        self._reports: list[Report] = []
+        self._reports: list[FailureReport] = []
         self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
@@ -213,9 +213,9 @@ class Attempt:
                 if now >= next_look:
                     next_look = now + protocol.BEAT_S
                     self._look_for_hangs(now)
-                    self._tell_of_start()
+                    self._show_start()
                 self._pass_signals_on(now)
-                if now - began < HELD_S:  # else what hosts have said meanwhile is still to be read
+                if now - began < HELD_S:  # else messages of the hosts are still to be read
                     self._look_for_lost_hosts(now)
                 self._end_when_due(now)
         finally:
@@ -233,8 +233,8 @@ class Attempt:
             tuple(self._asked),
         )
 
-    def _tell_of_start(self) -> None:
-        """Ranks load for seconds, on a loaded machine for a minute, before they can say anything."""
+    def _show_start(self) -> None:
+        """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
         if self._starting is not None and self._starting.seconds >= self._next_word_s:
             self._next_word_s *= 2
             self._say(self._starting.line())
@@ -276,18 +276,18 @@ class Attempt:
             self._host_ended(link, message)
 
     def _show(self, link: AgentLink, output: Output) -> None:
-        """Rank 0 speaks to people as it is; what others say is marked."""
+        """The output of rank 0 is shown as it is, that of others with its source."""
         if os.environ.get(FORMAT_VARIABLE) == JSON:
             rank = "" if output.rank is None else f" rank {output.rank}"
             show(in_json(output.text, f"{link.remote.name}{rank}"))
         elif output.rank == 0 or (output.rank is None and len(self._links) == 1):
-            show(output.text if link.job.columns else stamped(output.text))
+            show(output.text if link.plan.columns else stamped(output.text))
         else:
             who = link.remote.name if output.rank is None else f"{link.remote.name} rank {output.rank}"
-            clear = "\r\x1b[K" if link.job.columns else ""  # a progress bar may stand there
+            clear = "\r\x1b[K" if link.plan.columns else ""  # a progress bar may stand there
             lines = output.text.splitlines()
-            said = "".join(f"{clear}{who}: {line}\n" for line in lines)
-            show(said if link.job.columns else stamped(said))
+            text = "".join(f"{clear}{who}: {line}\n" for line in lines)
+            show(text if link.plan.columns else stamped(text))
 
     def _note_checkpoint(self, link: AgentLink, step: int) -> None:
         before = self._checkpoints_before.setdefault(link.remote.name, step)
@@ -322,12 +322,12 @@ class Attempt:
         if remote.by_srun or not remote.target:
             self._asked.append(number)
             return
-        fate = f"was told to end by {number.name}"
+        fate = f"was asked to end by {number.name}"
         failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
-        self._reports.append(Report(time.monotonic() - ended.seconds_ago, failure))
+        self._reports.append(FailureReport(time.monotonic() - ended.seconds_ago, failure))
 
     def _report(self, at: float, failure: Failure) -> None:
-        self._reports.append(Report(at, failure))
+        self._reports.append(FailureReport(at, failure))
         if self._end_at is None:
             self._end_at = time.monotonic() + SETTLE_S
 
@@ -384,10 +384,12 @@ class Attempt:
         host = next(name for name, states in self._states.items() if hang.state in states)
         self._say(f"rank {hang.state.rank} on {host} {hang.fate}; stacks of all ranks follow")
         self._send(protocol.STACKS)
-        log = next(f"{link.job.run_directory}/logs" for link in self._links if link.remote.name == host)
+        log = next(f"{link.plan.run_directory}/logs" for link in self._links if link.remote.name == host)
         log += f"/{host}-rank{hang.state.rank}.log"
         self._reports.append(
-            Report(time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG))
+            FailureReport(
+                time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG)
+            )
         )
         self._end_at = time.monotonic() + STACKS_S
 
@@ -406,5 +408,5 @@ class Attempt:
             self._send(protocol.END)
         if self._end_sent_at is not None:
             for link in list(self._open):
-                if now - self._end_sent_at > link.job.grace_s + END_S:
+                if now - self._end_sent_at > link.plan.grace_s + END_S:
                     self._lose(link, "did not end", LOST_STATUS)

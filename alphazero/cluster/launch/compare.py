@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from alphazero.base.records import to_json
 from alphazero.base.text import table as aligned
 from alphazero.cluster.launch import probe as probes
 from alphazero.cluster.launch.probe import Probe, Question
@@ -18,11 +18,11 @@ from alphazero.cluster.launch.remote import (
     NO_INTERPRETER,
     SSH_FAILED,
     Answer,
-    Remote,
     explain_ssh,
     run_everywhere,
 )
-from alphazero.cluster.plan import commands as programs
+from alphazero.cluster.plan import programs
+from alphazero.cluster.plan.launch_plan import HostPlan
 
 PROBE_TIMEOUT_S = 25.0
 GIB = 1 << 30
@@ -30,36 +30,10 @@ MAX_CLOCK_S = 2.0
 
 
 @dataclass(frozen=True)
-class JobHost:
-    """A host of the job: how to reach it, how others reach it, and how many ranks it shall run.
-
-    slots: None for as many as it has GPUs (one rank on a CPU), until it was asked. weight: of its ranks, None
-    where all hosts are alike. chosen: positions of the GPUs to use among those visible there, () for the
-    first ones.
-    """
-
-    remote: Remote
-    address: str
-    slots: int | None
-    weight: float | None = None
-    chosen: tuple[int, ...] = ()
-
-    @property
-    def num_ranks(self) -> int:
-        """Its ranks, once it was asked."""
-        assert self.slots is not None
-        return self.slots
-
-    def devices(self, visible: tuple[str, ...]) -> tuple[str, ...]:
-        """The devices of its ranks, of those `visible` there."""
-        return tuple(visible[place] for place in self.chosen) if self.chosen else visible[: self.num_ranks]
-
-
-@dataclass(frozen=True)
 class Examined:
     """A host with its answer (None: it gave none) and how far its clock is ahead of ours, in seconds."""
 
-    host: JobHost
+    host: HostPlan
     probe: Probe | None
     clock_ahead_s: float = 0.0
 
@@ -79,7 +53,7 @@ class HostIssue:
 
 
 @dataclass(frozen=True)
-class Report:
+class Comparison:
     """What a round of probes found."""
 
     examined: tuple[Examined, ...]
@@ -96,11 +70,13 @@ class Report:
         return tuple(one for one in self.examined if one.probe and one.host.remote.name not in failed)
 
 
-def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout: Path = CHECKOUT) -> Report:
+def examine(
+    hosts: Sequence[HostPlan], question: Question, python: str, checkout: Path = CHECKOUT
+) -> Comparison:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
     asked = [host for host in hosts if host.remote.target]
     questions = [_asked(question, host is hosts[0]) for host in asked]
-    inputs = [json.dumps(asdict(one)) + "\n" for one in questions]
+    inputs = [to_json(one) + "\n" for one in questions]
     remotes = [host.remote for host in asked]
     began = time.time()
     answers = run_everywhere(remotes, python, ["-m", programs.HOST_PROBE], inputs, PROBE_TIMEOUT_S, checkout)
@@ -121,7 +97,7 @@ def examine(hosts: Sequence[JobHost], question: Question, python: str, checkout:
         # The host looked at its clock at some moment while we waited.
         ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         examined.append(Examined(_counted(host, probe), probe, ahead))
-    return Report(tuple(examined), (*findings, *compare(examined, question)))
+    return Comparison(tuple(examined), (*findings, *compare(examined, question)))
 
 
 def _asked(question: Question, is_first: bool) -> Question:
@@ -129,9 +105,9 @@ def _asked(question: Question, is_first: bool) -> Question:
     return replace(question, is_master=question.is_master and is_first)
 
 
-def _counted(host: JobHost, probe: Probe) -> JobHost:
+def _counted(host: HostPlan, probe: Probe) -> HostPlan:
     """The host with its number of ranks."""
-    return replace(host, slots=len(probe.visible) or 1) if host.slots is None else host
+    return replace(host, num_ranks=len(probe.visible) or 1) if host.num_ranks is None else host
 
 
 def explain(answer: Answer, python: str, checkout: Path, timeout_s: float) -> str:
@@ -145,7 +121,7 @@ def explain(answer: Answer, python: str, checkout: Path, timeout_s: float) -> st
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
     lines = answer.errors.strip().splitlines()
-    last = lines[-1] if lines else "it said nothing"
+    last = lines[-1] if lines else "no output"
     return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
 
 
@@ -198,7 +174,7 @@ def _check_host(one: Examined, question: Question) -> Iterator[HostIssue]:
 
 
 def _check_devices(one: Examined, question: Question) -> Iterator[HostIssue]:
-    probe, slots = _probe(one), max((one.host.num_ranks, *(place + 1 for place in one.host.chosen)))
+    probe, slots = _probe(one), max((one.host.num_ranks or 0, *(place + 1 for place in one.host.slots)))
     if question.device == "cuda" and len(probe.visible) < slots and not probe.fault:
         yield _error(
             one, f"slots={slots}, but {len(probe.visible)} GPUs found; expected at most as many slots"
@@ -273,13 +249,13 @@ def _check_clock(one: Examined) -> Iterator[HostIssue]:
         yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s")
 
 
-def table(report: Report) -> list[str]:
+def table(report: Comparison) -> list[str]:
     """The hosts in columns."""
     rows = [("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")]
     failed = {finding.host for finding in report.errors}
     warned = {finding.host for finding in report.findings}
     for one in report.examined:
-        name, slots, probe = one.host.remote.name, str(one.host.slots or "all"), one.probe
+        name, slots, probe = one.host.remote.name, str(one.host.num_ranks or "all"), one.probe
         verdict = "FAILED" if name in failed else "warning" if name in warned else "ok"
         if probe is None:
             rows.append((name, slots, *("-",) * 7, verdict))

@@ -1,6 +1,6 @@
-"""What `--dry-run` prints: every command of every host. Asks no other machine and no name server.
+"""What the launcher prints: lines on stderr, the banner of a start, and every command with `--dry-run`.
 
-What a launcher tells people before it starts: lines on stderr.
+A dry run asks no other machine and no name server.
 """
 
 from __future__ import annotations
@@ -12,113 +12,78 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from alphazero.base.log import program_line
-from alphazero.cluster.launch.remote import Remote, SshOptions, remote_argv
-from alphazero.cluster.plan import commands as programs
+from alphazero.base.text import counted
+from alphazero.cluster.launch.remote import remote_argv
+from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.commands import (
-    Command,
-    Variable,
+    bare_command,
     build_command,
     hand_commands,
-    torchrun_command,
+    interface_variables,
+    weight_variable,
 )
-from alphazero.cluster.plan.commands import deepspeed_node_command as deepspeed_command
-from alphazero.cluster.plan.launch_plan import SLURM, ClusterPlan, HostPlan, LaunchPlan
+from alphazero.cluster.plan.launch_plan import SLURM, Command, LaunchPlan
 from alphazero.cluster.plan.role import is_ip
-from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, Machine, interface_towards
+from alphazero.machine.machine import interface_towards
 
 
 def dry_run_lines(
-    plan: ClusterPlan,
-    machine: Machine,
+    plan: LaunchPlan,
     environment: Mapping[str, str],
     python: str,
     trainer: Sequence[str],
     arguments: Sequence[str],
-    ssh: SshOptions,
 ) -> Iterator[str]:
     """Lines that a shell runs; those that begin with # are for people."""
-    if plan.node is not None:
-        yield from _lines_of_this_node(plan, plan.node, machine, environment, python, trainer, arguments)
+    program = (*trainer, *arguments)
+    if not plan.is_head:
+        yield from _lines_of_this_node(plan, environment, python, program)
         return
-    for part in plan.hosts:
-        yield from _lines_of_host(plan, part, python, trainer, arguments, ssh)
+    for rank in range(plan.num_nodes):
+        yield from _lines_of_host(plan, rank, python, program)
     # Weights and chosen slots need the hostfile on each of them: --hostfile FILE --node-rank auto.
-    plain = all(part.num_processes is not None and not part.slots for part in plan.hosts)
+    plain = all(host.num_ranks is not None and not host.slots for host in plan.hosts)
     if plain and not plan.has_weights and plan.role != SLURM:
         yield "# by hand, on each of them:"
-        for host, line in hand_commands([part.host for part in plan.hosts], plan.master_port, arguments):
-            yield f"#   {line}   # on {host.name}"
+        for host, line in hand_commands(plan, arguments):
+            yield f"#   {line}   # on {host.remote.target or host.address}"
 
 
 def _lines_of_this_node(
-    plan: ClusterPlan,
-    node: LaunchPlan,
-    machine: Machine,
-    environment: Mapping[str, str],
-    python: str,
-    trainer: Sequence[str],
-    arguments: Sequence[str],
+    plan: LaunchPlan, environment: Mapping[str, str], python: str, program: Sequence[str]
 ) -> Iterator[str]:
-    interface = plan.interface
-    if node.num_nodes > 1 and not interface:
-        if is_ip(node.master_addr):  # the kernel's own table says
-            interface = interface_towards(node.master_addr, machine.addresses)
+    own = plan.own
+    assert own.machine is not None
+    if plan.num_nodes > 1 and not plan.interface:
+        if is_ip(plan.master_addr):  # by the kernel's own table
+            interface = interface_towards(plan.master_addr, own.machine.addresses)
+            plan = plan.with_started([replace(own, interface=interface)])
         else:
-            yield f"# interface: the one towards {node.master_addr}, looked up at the start"
-    slots = node.processes_by_node
-    command = build_command(node, machine, interface, environment, python, trainer, arguments, slots)
-    yield command.shown()
+            yield f"# interface: the one towards {plan.master_addr}, looked up at the start"
+    yield build_command(plan, plan.node_rank or 0, environment, python, program).shown()
 
 
-def _lines_of_host(
-    plan: ClusterPlan,
-    part: HostPlan,
-    python: str,
-    trainer: Sequence[str],
-    arguments: Sequence[str],
-    ssh: SshOptions,
-) -> Iterator[str]:
+def _lines_of_host(plan: LaunchPlan, rank: int, python: str, program: Sequence[str]) -> Iterator[str]:
     """One host's transport, and what its agent starts there as far as it is known here."""
-    count = "as many processes as GPUs" if part.num_processes is None else f"{part.num_processes} processes"
-    yield f"# node {part.node_rank} of {plan.num_nodes}: {part.host.name}, {count}"
-    by_srun = plan.role == SLURM
-    target = part.host.name if by_srun or not part.is_local else ""
-    remote = Remote(part.host.address, target, by_srun, ssh)
-    yield Command(tuple(remote_argv(remote, python, ["-m", programs.NODE_AGENT]))).shown()
+    host = plan.hosts[rank]
+    count = "as many processes as GPUs" if host.num_ranks is None else f"{host.num_ranks} processes"
+    yield f"# node {rank} of {plan.num_nodes}: {host.remote.target or host.address}, {count}"
+    yield Command(tuple(remote_argv(host.remote, python, ["-m", programs.NODE_AGENT]))).shown()
     yield "# which starts there, with devices, threads and interface as that host has them:"
-    yield _command_there(plan, part, python, trainer, arguments).shown()
+    yield _command_there(plan, rank, python, program).shown()
 
 
-def _command_there(
-    plan: ClusterPlan, part: HostPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
-) -> Command:
-    device = "cpu" if plan.device == "cpu" else "cuda"
-    node = LaunchPlan(
-        num_nodes=plan.num_nodes,
-        node_rank=part.node_rank,
-        num_processes=part.num_processes or 1,
-        device=device,
-        visible=tuple(map(str, part.slots or range(part.num_processes or 1))),
-        master_addr=plan.master_addr,
-        master_port=plan.master_port,
-        launcher=plan.launcher,
-        port_is_chosen=plan.port_is_chosen,
-        start_s=plan.limits.start_s,
-    )
-    if plan.launcher == "deepspeed":
-        slots = [one.num_processes or 1 for one in plan.hosts]
-        command = deepspeed_command(node, slots, python, trainer, arguments)
-    else:
-        command = torchrun_command(node, python, trainer, arguments)
-    if part.num_processes is None:  # torchrun's own word for it
+def _command_there(plan: LaunchPlan, rank: int, python: str, program: Sequence[str]) -> Command:
+    own, device = plan.hosts[rank], "cpu" if plan.device == "cpu" else "cuda"
+    hosts = [replace(host, num_ranks=host.num_ranks or 1) for host in plan.hosts]
+    hosts[rank] = replace(hosts[rank], devices=tuple(map(str, own.slots or range(own.num_ranks or 1))))
+    command = bare_command(replace(plan, hosts=tuple(hosts), device=device), rank, python, program)
+    if own.num_ranks is None:  # torchrun's own word for it
         words = (f"--nproc_per_node={'gpu' if device == 'cuda' else 1}", *command.argv[4:])
         command = replace(command, argv=(*command.argv[:3], *words))
-    variables = []
-    if plan.has_weights:
-        variables.append(Variable(HOST_WEIGHT_VARIABLE, f"{part.weight:g}", "weight of this host"))
+    variables = [weight_variable(own)] if plan.has_weights else []
     if plan.interface:
-        names = ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if device == "cuda" else ()))
-        variables += [Variable(name, plan.interface, "--interface") for name in names]
+        variables += interface_variables(device, plan.interface, "--interface")
     return replace(command, variables=tuple(variables))
 
 
@@ -136,26 +101,28 @@ def say_of_job(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Text on stderr; where nobody reads it any more (a closed terminal or pipe), the job goes on without."""
+    """Text on stderr; where it is closed (a terminal or pipe that is gone), the job continues without."""
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
-def banner(plan: LaunchPlan, machine: Machine, command: Command) -> list[str]:
-    """What is about to start, for people."""
-    processes = "1 process" if plan.num_processes == 1 else f"{plan.num_processes} processes"
+def banner(plan: LaunchPlan, command: Command) -> list[str]:
+    """What is about to start on this machine, for people."""
+    own = plan.own
+    assert own.machine is not None
+    processes = counted(own.num_ranks or 0, "process", "processes")
     what = "CPU" if plan.device == "cpu" else "NVIDIA"
-    node = f"node {plan.node_rank} of {plan.num_nodes} ({machine.host_name})"
+    node = f"node {plan.node_rank} of {plan.num_nodes} ({own.machine.host_name})"
     lines = [
         *plan.notices,
         f"{node}: {processes}, {what}, {plan.launcher}",
         f"master {plan.master_addr}:{plan.master_port}",
     ]
-    names = {device.uuid: device.name for device in machine.devices}
-    names |= {str(device.index): device.name for device in machine.devices}
+    names = {device.uuid: device.name for device in own.machine.devices}
+    names |= {str(device.index): device.name for device in own.machine.devices}
     lines += [
-        f"local rank {rank}: device {entry} {names.get(entry, '')}" for rank, entry in enumerate(plan.visible)
+        f"local rank {rank}: device {entry} {names.get(entry, '')}" for rank, entry in enumerate(own.devices)
     ]
     lines += [f"{variable.name}={variable.value} ({variable.reason})" for variable in command.variables]
     if plan.device == "cuda":

@@ -1,4 +1,4 @@
-"""The verdict on a preflight: what the head tells that program, and what its report or its end means."""
+"""The preflight as the head sees it: its arguments, and what its report or its end means."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from alphazero.base.errors import ERRORS_BY_KIND
+from alphazero.base.text import counted
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Outcome
-from alphazero.cluster.plan import commands as programs
-from alphazero.cluster.plan.launch_plan import Limits
+from alphazero.cluster.plan import programs
+from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
 from alphazero.machine.findings import Finding, Severity, finding_from_json
 
-PROGRAM = ("--module", programs.PREFLIGHT)
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
 # Stages of the preflight have limits of their own, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
@@ -23,10 +23,10 @@ FAILED = 2
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PreflightVerdict:
     """What the preflight came to.
 
-    lines: for people. status: 0 to go on (warnings are lines), else the exit status. culprits: hosts at
+    lines: for people. status: 0 to continue (warnings are lines), else the exit status. culprits: hosts at
     fault, by the head's names, empty where none can be named.
     """
 
@@ -35,29 +35,30 @@ class Verdict:
     culprits: frozenset[str] = frozenset()
 
 
-def arguments(
-    device: str, hosts: Sequence[str], slots: Sequence[int], files: Sequence[str]
-) -> tuple[str, ...]:
-    """Of the preflight: slots of each host in order, and the configuration files to compare."""
+def program(plan: LaunchPlan, files: Sequence[str]) -> tuple[str, ...]:
+    """The preflight and its arguments: the ranks of each host in order, and the files to compare."""
     compared = ("--config-file", *files) if files else ()
-    places = (f"{host}={number}" for host, number in zip(hosts, slots, strict=True))
-    return ("--device", device, "--json", *compared, "--hosts", *places)
+    places = (f"{host.remote.name}={host.num_ranks}" for host in plan.hosts)
+    return (
+        *("--module", programs.PREFLIGHT, "--device", plan.device, "--json"),
+        *(*compared, "--hosts", *places),
+    )
 
 
 @dataclass
 class Listener:
-    """Collects what rank 0 says; what others say is in their logs."""
+    """Collects the output of rank 0; that of the others is in their logs."""
 
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def take(self, output: Output) -> None:
         """One piece of output."""
         if output.rank == 0:
-            self.said.append(output.text)
+            self.texts.append(output.text)
 
     def report(self) -> Mapping[str, Any] | None:
         """The preflight's report, None where it gave none."""
-        text = "".join(self.said)
+        text = "".join(self.texts)
         for found in re.finditer(r"^\{$", text, re.MULTILINE):
             try:
                 report = json.JSONDecoder().raw_decode(text, found.start())[0]
@@ -67,14 +68,12 @@ class Listener:
         return None
 
 
-def judge(
-    report: Mapping[str, Any] | None, outcome: Outcome, hosts: Sequence[str], slots: Sequence[int]
-) -> Verdict:
-    """The verdict on a preflight that ran on `slots` ranks of each of `hosts`."""
-    host_of = [host for host, number in zip(hosts, slots, strict=True) for _ in range(number)]
+def judge(report: Mapping[str, Any] | None, outcome: Outcome, plan: LaunchPlan) -> PreflightVerdict:
+    """The verdict on a preflight of this plan."""
+    host_of = [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
     if report is None or outcome.lost:
         return _without_report(outcome, host_of)
-    findings = [finding_from_json(told) for told in report["findings"]]
+    findings = [finding_from_json(table) for table in report["findings"]]
     faults = [finding for finding in findings if finding.severity == Severity.FAIL]
     lines = [f"error: preflight: {finding.line()}" for finding in faults]
     lines += [
@@ -82,14 +81,13 @@ def judge(
     ]
     if faults:
         culprits = frozenset(filter(None, (_host(finding, host_of) for finding in faults)))
-        return Verdict(tuple(lines), FAILED, culprits)
-    return Verdict((summary(report, len(hosts)), *lines))
+        return PreflightVerdict(tuple(lines), FAILED, culprits)
+    return PreflightVerdict((summary(report, plan.num_nodes), *lines))
 
 
 def summary(report: Mapping[str, Any], num_hosts: int) -> str:
     """One line: who was there, and how fast they are together."""
-    on = "1 host" if num_hosts == 1 else f"{num_hosts} hosts"
-    line = f"preflight: {len(report['ranks'])} ranks on {on}, {report['backend']}"
+    line = f"preflight: {len(report['ranks'])} ranks on {counted(num_hosts, 'host')}, {report['backend']}"
     figures = report["all_reduce"]
     if figures is None:
         return line
@@ -105,17 +103,17 @@ def _host(finding: Finding, host_of: Sequence[str]) -> str:
     return host_of[int(rank)] if rank.isdecimal() and int(rank) < len(host_of) else ""
 
 
-def _without_report(outcome: Outcome, host_of: Sequence[str]) -> Verdict:
+def _without_report(outcome: Outcome, host_of: Sequence[str]) -> PreflightVerdict:
     """Ranks that died, never came or stood still; hosts that were lost."""
     failure = outcome.failure
     if failure is None:
-        return Verdict(("error: preflight: ended without a report",), FAILED)
+        return PreflightVerdict(("error: preflight: ended without a report",), FAILED)
     status = failure.status or FAILED
     if failure.ranks and not outcome.lost:
-        # The rank that says so is not the one at fault.
+        # The rank that reports it is not the one at fault.
         culprits = frozenset(host_of[rank] for rank in failure.ranks if rank < len(host_of))
-        return Verdict((f"error: preflight: {failure.cause}",), status, culprits)
-    # A rank's word on something it found, such as a closed network, blames no host.
+        return PreflightVerdict((f"error: preflight: {failure.cause}",), status, culprits)
+    # A rank that reports what it found, such as a closed network, blames no host.
     found = failure.rank is not None and failure.kind in ERRORS_BY_KIND
     culprits = outcome.lost or (frozenset() if found else frozenset({failure.host}))
-    return Verdict((f"error: preflight: {failure.line}",), status, culprits)
+    return PreflightVerdict((f"error: preflight: {failure.line}",), status, culprits)

@@ -1,4 +1,4 @@
-"""What a host says of itself before a job starts there: versions, space, limits, devices, addresses.
+"""What a host reports of itself before a job starts there: versions, space, limits, devices, addresses.
 
 `python -m alphazero.cluster.launch.probe` reads a Question as JSON from stdin and prints a Probe as JSON.
 torch is not imported: its version is read from its metadata, so that a probe takes a fraction of a second.
@@ -6,24 +6,23 @@ torch is not imported: its version is read from its metadata, so that a probe ta
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import platform
 import shutil
-import socket
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.records import from_json, to_json
 from alphazero.cluster.launch.sync_data import data_digest
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.machine.findings import Severity, load_thresholds
 from alphazero.machine.health import check_this_host
 from alphazero.machine.machine import (
     Machine,
+    addresses_of,
     find_free_port,
     interface_towards,
     look_at_this_machine,
@@ -31,7 +30,6 @@ from alphazero.machine.machine import (
     port_is_free,
     visible_devices,
 )
-from alphazero.machine.nvml import Device
 
 MARK = "alphazero-probe "  # before the JSON: login scripts may print other things
 PACKAGES = ("torch", "deepspeed")
@@ -43,7 +41,7 @@ class Question:
     """What the head wants to know beside the host itself.
 
     directory: where the job will run. run_directory: its run. master_addr, master_port: "" and 0 where
-    nobody is to be reached. data: the digest on the head of each path that every host needs. is_master:
+    no other host is to be reached. data: the digest on the head of each path that hosts need. is_master:
     whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
     user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
     chose it.
@@ -74,7 +72,7 @@ class Probe:
 
     versions: by package, of Python too; commit: of the checkout, with what differs from it. visible: the
     CUDA_VISIBLE_DEVICES entries a job may use. data: digest by path, "" for none.
-    free_port: one that nobody here listens on. identity: the same for two names of one host. health: faults
+    free_port: one on which nothing listens here. identity: the same for two names of one host. health: faults
     of GPUs and host. fault: what kept the host from answering in full.
     """
 
@@ -123,7 +121,7 @@ def look(question: Question) -> Probe:
         shm_free_bytes=_free_bytes(SHARED_MEMORY),
         visible=visible,
         clock_s=time.time(),
-        master_addresses=_addresses_of(question.master_addr),
+        master_addresses=addresses_of(question.master_addr) if question.master_addr else (),
         interface=_interface(question.master_addr, machine),
         port_is_free=not question.is_master or port_is_free(question.master_port),
         free_port=find_free_port(),
@@ -162,16 +160,6 @@ def _free_bytes(path: Path) -> int:
         return -1
 
 
-def _addresses_of(name: str) -> tuple[str, ...]:
-    if not name:
-        return ()
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return ()
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
 def _interface(master_addr: str, machine: Machine) -> str:
     if not master_addr:
         return ""
@@ -183,33 +171,21 @@ def _interface(master_addr: str, machine: Machine) -> str:
 
 def encode(probe: Probe) -> str:
     """A probe as its line."""
-    return MARK + json.dumps(dataclasses.asdict(probe))
+    return MARK + to_json(probe)
 
 
 def decode(output: str) -> Probe | None:
     """The probe in a host's output; None where there is none of this version."""
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     try:
-        table = json.loads(lines[-1][len(MARK) :])
-        machine = table["machine"]
-        devices = [
-            Device(**{**device, "mig_uuids": tuple(device["mig_uuids"])}) for device in machine["devices"]
-        ]
-        machine["devices"] = tuple(devices)
-        machine["addresses"] = tuple((name, address) for name, address in machine["addresses"])
-        table["machine"] = Machine(**machine)
-        table["health"] = tuple(HealthFault(**fault) for fault in table["health"])
-        table["visible"] = tuple(table["visible"])
-        table["master_addresses"] = tuple(table["master_addresses"])
-        return Probe(**table)
-    except (IndexError, ValueError, TypeError, KeyError):
+        return from_json(Probe, lines[-1][len(MARK) :])
+    except (IndexError, ValueError):
         return None
 
 
 def main() -> int:
     """Answer one question."""
-    table = json.loads(sys.stdin.readline())
-    print(encode(look(Question(**table))))
+    print(encode(look(from_json(Question, sys.stdin.readline()))))
     return 0
 
 

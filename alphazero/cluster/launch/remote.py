@@ -1,6 +1,6 @@
-"""The head's connections: commands on many hosts at once, and an agent on each, by ssh or here.
+"""The head's connections: commands on many hosts at once, and an agent on each.
 
-How a command reaches another host: ssh or srun, as argument lists; no input is ever shell text.
+A command reaches another host by ssh or srun, as an argument list; no input is ever shell text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.cluster.agent import protocol
-from alphazero.cluster.agent.protocol import Message, NodeJob, Output
-from alphazero.cluster.plan import commands as programs
+from alphazero.cluster.agent.protocol import Message, Output
+from alphazero.cluster.plan import programs
+from alphazero.cluster.plan.launch_plan import LaunchPlan, Remote, SshOptions
 
 # Known hosts only, never a question, a dead connection noticed within 9 s.
 SSH = (
@@ -53,20 +54,6 @@ SRUN_REMOVED = (
 )
 
 
-@dataclass(frozen=True)
-class SshOptions:
-    """What a person adds to ssh: the port of all hosts, a file in the place of ~/.ssh/config."""
-
-    port: int | None = None
-    config: Path | None = None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """As arguments."""
-        config = () if self.config is None else ("-F", str(self.config))
-        return (*config, *(() if self.port is None else ("-p", str(self.port))))
-
-
 def ssh_argv(target: str, command: Sequence[str], options: SshOptions) -> list[str]:
     """Run `command` on `target`, [user@]host; IPv6 addresses without brackets.
 
@@ -91,19 +78,6 @@ REMOTE_SCRIPT = (
     'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec "$@"'
 )
 NO_CHECKOUT, NO_INTERPRETER, SSH_FAILED = 91, 92, 255
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A host as the head reaches it.
-
-    name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
-    """
-
-    name: str
-    target: str = ""
-    by_srun: bool = False
-    ssh: SshOptions = field(default_factory=SshOptions)
 
 
 @dataclass(frozen=True)
@@ -185,7 +159,7 @@ def explain_ssh(errors: str) -> str:
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
             return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"
-    return f"ssh failed: {_last_line(errors) or 'it said nothing'}; expected a login without questions"
+    return f"ssh failed: {_last_line(errors) or 'no output'}; expected a login without questions"
 
 
 def _last_line(text: str) -> str:
@@ -196,9 +170,10 @@ def _last_line(text: str) -> str:
 class AgentLink:
     """The agent of one host: started at once, its messages read without blocking, wishes sent to it."""
 
-    def __init__(self, remote: Remote, job: NodeJob, python: str, checkout: Path = CHECKOUT) -> None:
-        self.remote = remote
-        self.job = job
+    def __init__(self, plan: LaunchPlan, node_rank: int, python: str, checkout: Path = CHECKOUT) -> None:
+        self.plan = plan
+        self.node_rank = node_rank
+        self.remote = plan.hosts[node_rank].remote
         self.heard = time.monotonic()
         self.has_answered = False
         self.ended: protocol.Ended | None = None
@@ -206,7 +181,7 @@ class AgentLink:
         self._received = b""
         self._sending = threading.Lock()  # beats come from a thread of their own
         self.process = subprocess.Popen(
-            remote_argv(remote, python, ["-m", programs.NODE_AGENT], checkout),
+            remote_argv(self.remote, python, ["-m", programs.NODE_AGENT], checkout),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,7 +190,7 @@ class AgentLink:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-        self._unsent = bytearray(protocol.encode_job(job))
+        self._unsent = bytearray(protocol.encode_plan(plan, node_rank))
         self.send("")
 
     @property
@@ -273,5 +248,5 @@ class AgentLink:
                     pipe.close()
         if not self.remote.target:  # not ssh: it is the agent itself, which must be let finish
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(self.job.grace_s + 10)
+                self.process.wait(self.plan.grace_s + 10)
         kill_group(self.process)

@@ -22,8 +22,9 @@ from typing import IO, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, fsync_directory, sha256_of
-from alphazero.cluster.launch.remote import CHECKOUT, Remote, kill_group, remote_argv, run_everywhere
-from alphazero.cluster.plan import commands as programs
+from alphazero.cluster.launch.remote import CHECKOUT, kill_group, remote_argv, run_everywhere
+from alphazero.cluster.plan import programs
+from alphazero.cluster.plan.launch_plan import Remote
 
 MARK = "alphazero-sync "
 MANIFEST = "manifest.json"

@@ -1,9 +1,4 @@
-"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell.
-
-The programs of this package that cluster starts with `python -m`, here and on other hosts: their names.
-
-Names and no imports: cluster does without torch, and most of them run on another host.
-"""
+"""Command lines of the launchers: pure functions from a plan to arguments and environment, no shell."""
 
 from __future__ import annotations
 
@@ -11,12 +6,12 @@ import base64
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.hostfile import Host
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
-from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, Machine
+from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, LaunchRequest, Variable
+from alphazero.cluster.plan.programs import TORCHRUN
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
@@ -51,84 +46,45 @@ RANK_VARIABLES = (
 )
 
 
-@dataclass(frozen=True)
-class Variable:
-    """An environment variable the launcher sets, and why."""
-
-    name: str
-    value: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Command:
-    """A process to start: arguments, variables set and variables removed on top of our environment."""
-
-    argv: tuple[str, ...]
-    variables: tuple[Variable, ...] = ()
-    removed: tuple[str, ...] = ()
-
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of the process."""
-        kept = {name: value for name, value in base.items() if name not in self.removed}
-        return kept | {variable.name: variable.value for variable in self.variables}
-
-    def shown(self) -> str:
-        """One line that a shell runs as this launcher would."""
-        words = [f"{variable.name}={variable.value}" for variable in self.variables]
-        for name in self.removed:
-            words[:0] = ["-u", name]
-        return shlex.join([*(["env", *words] if words else []), *self.argv])
-
-
 def build_command(
-    plan: LaunchPlan,
-    machine: Machine,
-    interface: str,
-    environment: Mapping[str, str],
-    python: str,
-    trainer: Sequence[str],
-    arguments: Sequence[str],
-    slots: Sequence[int] = (),
+    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str], python: str, program: Sequence[str]
 ) -> Command:
     """What to start on this node.
 
-    interface: the one on the way to the master, "" where unknown or alone; the plan's own beats it. slots:
-    processes of every node, needed for deepspeed on several.
-    trainer: a script's path, or ("--module", NAME, ...); arguments follow it.
+    program: the trainer and its arguments: a script's path or --module NAME, and what follows it.
     """
-    if plan.launcher == "deepspeed" and plan.num_nodes > 1:
-        command = deepspeed_node_command(plan, slots, python, trainer, arguments)
-    else:
-        build = deepspeed_command if plan.launcher == "deepspeed" else torchrun_command
-        command = build(plan, python, trainer, arguments)
-    chosen = choose_environment(plan, machine, interface, environment)
-    variables = (*chosen, *command.variables)
+    command = bare_command(plan, node_rank, python, program)
+    variables = (*choose_environment(plan, node_rank, environment), *command.variables)
     removed = tuple(name for name in RANK_VARIABLES if name in environment)
     return replace(command, variables=variables, removed=removed)
 
 
-def torchrun_command(
-    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
-) -> Command:
+def bare_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
+    """The launcher's command without the environment that the host chooses."""
+    if plan.launcher != "deepspeed":
+        return _torchrun_command(plan, node_rank, python, program)
+    if plan.num_nodes > 1:
+        return _deepspeed_node_command(plan, node_rank, python, program)
+    return _deepspeed_command(plan, python, program)
+
+
+def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
     """torchrun with static rendezvous: node ranks are the ones given, not the order of arrival."""
     options: tuple[str, ...] = (
-        f"--nproc_per_node={plan.num_processes}",
+        f"--nproc_per_node={plan.hosts[node_rank].num_ranks}",
         f"--nnodes={plan.num_nodes}",
-        f"--node_rank={plan.node_rank}",
+        f"--node_rank={node_rank}",
         f"--master_addr={plan.master_addr}",
         f"--master_port={plan.master_port}",
     )
     if plan.num_nodes > 1:
-        options += (f"--start_timeout={plan.start_s:g}",)
+        options += (f"--start_timeout={plan.limits.start_s:g}",)
     elif not plan.port_is_chosen:
         options += ("--any_port",)
-    return Command((python, "-m", TORCHRUN, *options, *trainer, *arguments))
+    return Command((python, "-m", TORCHRUN, *options, *program))
 
 
-def deepspeed_command(
-    plan: LaunchPlan, python: str, trainer: Sequence[str], arguments: Sequence[str]
-) -> Command:
+def _deepspeed_command(plan: LaunchPlan, python: str, program: Sequence[str]) -> Command:
     """DeepSpeed's own launcher on this machine alone.
 
     It ignores CUDA_VISIBLE_DEVICES beside --num_gpus and turns it into --include otherwise, which takes
@@ -136,73 +92,80 @@ def deepspeed_command(
     """
     options = ["--hostfile=/dev/null", f"--master_port={plan.master_port}"]
     variables: tuple[Variable, ...] = ()
+    (host,) = plan.hosts
     if plan.device == "cuda":
-        for entry in plan.visible:
+        for entry in host.devices:
             if not entry.isdecimal():
                 raise LaunchError(
                     f"--launcher deepspeed: takes device indices, not {entry}; expected --launcher torchrun"
                 )
         reason = "the devices of this job"
-        variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(plan.visible), reason),)
+        variables = (Variable("CUDA_VISIBLE_DEVICES", ",".join(host.devices), reason),)
     else:
-        options.append(f"--num_gpus={plan.num_processes}")
-    return Command((python, "-m", "deepspeed.launcher.runner", *options, *trainer, *arguments), variables)
+        options.append(f"--num_gpus={host.num_ranks}")
+    return Command((python, "-m", "deepspeed.launcher.runner", *options, *program), variables)
 
 
-def deepspeed_node_command(
-    plan: LaunchPlan, slots: Sequence[int], python: str, trainer: Sequence[str], arguments: Sequence[str]
-) -> Command:
+def _deepspeed_node_command(plan: LaunchPlan, node_rank: int, python: str, program: Sequence[str]) -> Command:
     """DeepSpeed's launcher of one node among several, started on each host by us.
 
     Its runner would start them too, but ends a job with `pkill -f`, which hits others' jobs on the hosts.
-    slots: processes of every node, in order of node rank.
     """
     # It writes the entries of its own node into CUDA_VISIBLE_DEVICES; of the others it counts them.
-    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(slots)}
+    world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(plan.ranks)}
     if plan.device == "cuda":
-        world[f"node{plan.node_rank}"] = list(plan.visible)
+        world[f"node{node_rank}"] = list(plan.hosts[node_rank].devices)
     options = (
         f"--world_info={base64.urlsafe_b64encode(json.dumps(world).encode()).decode()}",
-        f"--node_rank={plan.node_rank}",
+        f"--node_rank={node_rank}",
         f"--master_addr={plan.master_addr}",
         f"--master_port={plan.master_port}",
         "--no_local_rank",
     )
-    return Command((python, "-m", "deepspeed.launcher.launch", *options, *trainer, *arguments))
+    return Command((python, "-m", "deepspeed.launcher.launch", *options, *program))
 
 
 def choose_environment(
-    plan: LaunchPlan, machine: Machine, interface: str, environment: Mapping[str, str]
+    plan: LaunchPlan, node_rank: int, environment: Mapping[str, str]
 ) -> tuple[Variable, ...]:
-    """Variables that ranks want and the user has not set."""
-    chosen = []
-    threads = max(1, machine.num_cores // plan.num_processes)
-    cores = f"{machine.num_cores} cores, processes: {plan.num_processes}"
-    chosen.append(Variable("OMP_NUM_THREADS", str(threads), cores))
+    """Variables that the ranks of a node need and the user has not set."""
+    host = plan.hosts[node_rank]
+    assert host.machine is not None
+    assert host.num_ranks is not None
+    cores = host.machine.num_cores
+    threads = str(max(1, cores // host.num_ranks))
+    chosen = [Variable("OMP_NUM_THREADS", threads, f"{cores} cores, processes: {host.num_ranks}")]
     if plan.device == "cpu":
         chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
-    if plan.weight is not None:
-        chosen.append(Variable(HOST_WEIGHT_VARIABLE, f"{plan.weight:g}", "weight of this host"))
+    if plan.has_weights:
+        chosen.append(weight_variable(host))
     if plan.device == "cuda" and plan.launcher != "deepspeed":
-        chosen += _device_variables(plan, environment)
+        chosen += _device_variables(host, environment)
     if plan.num_nodes == 1:
-        chosen.append(Variable("GLOO_SOCKET_IFNAME", "lo", "one node"))
-        if plan.device == "cuda":
-            chosen.append(Variable("NCCL_SOCKET_IFNAME", "lo", "one node"))
-    elif interface := plan.interface or interface:
+        chosen += interface_variables(plan.device, "lo", "one node")
+    elif interface := plan.interface or host.interface:
         route = "--interface" if plan.interface else f"the route to {plan.master_addr}"
-        chosen.append(Variable("GLOO_SOCKET_IFNAME", interface, route))
-        if plan.device == "cuda":
-            chosen.append(Variable("NCCL_SOCKET_IFNAME", interface, route))
-    if plan.device == "cuda" and plan.num_nodes > 1 and not machine.has_infiniband:
+        chosen += interface_variables(plan.device, interface, route)
+    if plan.device == "cuda" and plan.num_nodes > 1 and not host.machine.has_infiniband:
         chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
     ours = (HOST_WEIGHT_VARIABLE, "CUDA_VISIBLE_DEVICES")
     return tuple(one for one in chosen if one.name in ours or one.name not in environment)
 
 
-def _device_variables(plan: LaunchPlan, environment: Mapping[str, str]) -> list[Variable]:
+def weight_variable(host: HostPlan) -> Variable:
+    """What gives the ranks of a host its weight."""
+    return Variable(HOST_WEIGHT_VARIABLE, f"{host.weight:g}", "weight of this host")
+
+
+def interface_variables(device: str, interface: str, reason: str) -> list[Variable]:
+    """The interface of gloo, and of NCCL on GPUs."""
+    names = ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if device == "cuda" else ()))
+    return [Variable(name, interface, reason) for name in names]
+
+
+def _device_variables(host: HostPlan, environment: Mapping[str, str]) -> list[Variable]:
     """The devices of this node's processes, and only them, counted as NVML and nvidia-smi do."""
-    value = ",".join(plan.visible)
+    value = ",".join(host.devices)
     if not value or environment.get("CUDA_VISIBLE_DEVICES") == value:
         return []
     found = [Variable("CUDA_VISIBLE_DEVICES", value, "the devices of this job")]
@@ -211,7 +174,7 @@ def _device_variables(plan: LaunchPlan, environment: Mapping[str, str]) -> list[
     return found
 
 
-# Of the launcher's own flags: what each node has to itself, or is told besides.
+# Of the launcher's own flags: what each node has to itself, or gets in another way.
 NOT_OF_OTHER_NODES = ("node_rank", "master_addr", "master_port", "interface")
 
 
@@ -232,25 +195,12 @@ def other_node_commands(
     return tuple(lines)
 
 
-def hand_commands(
-    hosts: Sequence[Host], master_port: int, arguments: Sequence[str]
-) -> tuple[tuple[Host, str], ...]:
+def hand_commands(plan: LaunchPlan, arguments: Sequence[str]) -> tuple[tuple[HostPlan, str], ...]:
     """What a person types on each host; the first one's address is the master's."""
     lines = []
-    for rank, host in enumerate(hosts):
-        words = ["./launch_distributed_training.sh", "--gpus", str(host.slots)]
-        words += ["--nodes", str(len(hosts)), "--node-rank", str(rank)]
-        words += ["--master-addr", hosts[0].address, "--master-port", str(master_port)]
+    for rank, host in enumerate(plan.hosts):
+        words = ["./launch_distributed_training.sh", "--gpus", str(host.num_ranks)]
+        words += ["--nodes", str(plan.num_nodes), "--node-rank", str(rank)]
+        words += ["--master-addr", plan.hosts[0].address, "--master-port", str(plan.master_port)]
         lines.append((host, shlex.join([*words, *arguments])))
     return tuple(lines)
-
-
-NODE_AGENT = "alphazero.cluster.agent.node_agent"  # one host's part of a job
-HOST_PROBE = "alphazero.cluster.launch.probe"  # what a host says of itself
-DATA_RECEIVER = "alphazero.cluster.launch.sync_data"  # the host's side of --sync-data
-TORCHRUN = "alphazero.training.ranks.torchrun"  # torchrun with an account of the rank that failed first
-PREFLIGHT = "alphazero.training.ranks.preflight"  # all ranks together for a moment, before the trainer
-
-DOCTOR = "alphazero.measure.doctor"  # what a host can do, measured
-
-PROGRAMS = (NODE_AGENT, HOST_PROBE, DATA_RECEIVER, TORCHRUN, PREFLIGHT, DOCTOR)

@@ -1,11 +1,17 @@
-"""The request for a launch and the plan made of it: frozen data, no decisions (see resolve.py)."""
+"""What the user asks for and what is launched: one plan of hosts, from the request to the agents.
+
+resolve.py makes the plan, the supervisor completes its hosts by what they report, and each host's agent gets
+it as JSON (agent/protocol.py). Frozen data, no decisions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from alphazero.cluster.plan.hostfile import Host
+from alphazero.machine.machine import Machine
 
 # What this process does in a job.
 LOCAL = "local"  # the whole job, on this machine alone
@@ -23,7 +29,7 @@ class Limits:
     been timed (imports, compilation, another plan). pause_s: validation, checkpoint, data made or brought
     together. games_s: between two batches of self-play or of the gate's games. shutdown_s: from a rank's last
     message to the end of its process. exit_s: from there to the end of the launcher above it, which waits for
-    other hosts. silence_s: until a host or head that says nothing counts as lost.
+    other hosts. silence_s: until a silent host or head counts as lost.
     """
 
     step_s: float = 10.0
@@ -66,74 +72,114 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
-    """One node's part of a job with everything decided; made on that node, or from what it reports of itself.
+class SshOptions:
+    """What a person adds to ssh: the port of all hosts, a file in the place of ~/.ssh/config."""
 
-    device: cuda or cpu. visible: the CUDA_VISIBLE_DEVICES entries of this node's processes, one each,
-    empty on cpu. launcher: torchrun or deepspeed. notices: what people must be told. weight: this host's
-    share of the work beside others, None where all are alike. interface: of the network, "" where the user
-    chose none. processes: of every node, () where all run as many as this one. port_is_chosen: by the user,
-    so that another one will not do. start_s: for all nodes to come.
-    """
-
-    num_nodes: int
-    node_rank: int
-    num_processes: int
-    device: str
-    visible: tuple[str, ...]
-    master_addr: str
-    master_port: int
-    launcher: str
-    notices: tuple[str, ...] = ()
-    weight: float | None = None
-    interface: str = ""
-    processes: tuple[int, ...] = ()
-    port_is_chosen: bool = False
-    start_s: float = Limits().start_s
+    port: int | None = None
+    config: Path | None = None
 
     @property
-    def processes_by_node(self) -> tuple[int, ...]:
-        """Processes of every node, in order of node rank."""
-        return self.processes or (self.num_processes,) * self.num_nodes
+    def words(self) -> tuple[str, ...]:
+        """As arguments."""
+        config = () if self.config is None else ("-F", str(self.config))
+        return (*config, *(() if self.port is None else ("-p", str(self.port))))
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A host as the head reaches it.
+
+    name: in messages. target: [user@]host for ssh, SLURM's name of the node for srun, "" for this machine.
+    """
+
+    name: str
+    target: str = ""
+    by_srun: bool = False
+    ssh: SshOptions = field(default_factory=SshOptions)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that the launcher sets, and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A process to start: arguments, variables set and variables removed on top of our environment."""
+
+    argv: tuple[str, ...]
+    variables: tuple[Variable, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of the process."""
+        kept = {name: value for name, value in base.items() if name not in self.removed}
+        return kept | {variable.name: variable.value for variable in self.variables}
+
+    def shown(self) -> str:
+        """One line that a shell runs as this launcher would."""
+        words = [f"{variable.name}={variable.value}" for variable in self.variables]
+        for name in self.removed:
+            words[:0] = ["-u", name]
+        return shlex.join([*(["env", *words] if words else []), *self.argv])
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """A host of the job and its part.
+    """A host and its part of the job.
 
-    host: its address is "" where it is not known here (the other nodes of a job started by hand).
-    num_processes: None where the host itself counts its devices (--gpus -1, or no number given).
-    slots: which of the host's visible devices, by position, --include or --exclude left; empty for the first
-    num_processes. weight: its share of the work per rank, 1 unless the hostfile says otherwise.
+    address: by which the other hosts reach it, "" where it is not known here (the other nodes of a job
+    started by hand). num_ranks: None until the host has counted its devices (--gpus -1, or no number given).
+    weight: its share of the work per rank, 1 unless the hostfile gives another. slots: which of the host's
+    visible devices, by position, --include or --exclude left; empty for the first num_ranks.
+
+    What the host reports and what follows from it: machine; devices, the CUDA_VISIBLE_DEVICES entries of its
+    ranks, one each, empty on a CPU; interface, on its route to the master; command, what its agent starts.
     """
 
-    host: Host
-    node_rank: int
-    num_processes: int | None
-    weight: float
-    is_local: bool
+    remote: Remote
+    address: str
+    num_ranks: int | None
+    weight: float = 1.0
     slots: tuple[int, ...] = ()
+    machine: Machine | None = None
+    devices: tuple[str, ...] = ()
+    interface: str = ""
+    command: Command | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """True for this machine, except where srun starts its part as well."""
+        return not self.remote.target
 
 
 @dataclass(frozen=True)
-class ClusterPlan:
-    """The whole job as it can be known here, before any other host has been asked.
+class LaunchPlan:
+    """The job: its hosts in order of node rank, and everything that its processes must agree on.
 
-    hosts: in order of node rank. device: auto (head and slurm only: the hosts decide), cuda or cpu.
+    device: auto (until the hosts of a head have been asked), cuda or cpu. launcher: torchrun or deepspeed.
     role: LOCAL, NODE, HEAD, SLURM or SLURM_TASK. node_rank: this machine's, None where it takes no part.
-    port_is_chosen: by the user, so that another one will not do. interface: "" where each host takes the one
-    on its route to the master. min_nodes: fewest hosts to go on with. chose_address: this is node 0 by hand
-    and nobody named the master, so that the other nodes are still to be told where it is. node: this
-    machine's part (LOCAL, NODE, SLURM_TASK).
+    notices: what people must know. port_is_chosen: by the user, so that another one will not do. interface:
+    "" where each host takes the one on its route to the master. min_nodes: fewest hosts to continue with.
+    chose_address: this is node 0 by hand and no master was named, so that the other nodes must be given its
+    address.
+
+    Of one start: token, in the environment of every process of the job; directory, where it runs;
+    run_directory, where logs go and heartbeats and checkpoints are looked for; columns, width of the head's
+    terminal, 0 where there is none; grace_s, from SIGTERM to SIGKILL.
     """
 
     hosts: tuple[HostPlan, ...]
     device: str
     master_addr: str
     master_port: int
-    launcher: str
-    role: str
-    node_rank: int | None
+    launcher: str = "torchrun"
+    role: str = LOCAL
+    node_rank: int | None = 0
     notices: tuple[str, ...] = ()
     port_is_chosen: bool = False
     interface: str = ""
@@ -141,7 +187,11 @@ class ClusterPlan:
     min_nodes: int = 0
     limits: Limits = field(default_factory=Limits)
     chose_address: bool = False
-    node: LaunchPlan | None = None
+    token: str = ""
+    directory: str = ""
+    run_directory: str = ""
+    columns: int = 0
+    grace_s: float = 5.0
 
     @property
     def num_nodes(self) -> int:
@@ -149,6 +199,44 @@ class ClusterPlan:
         return len(self.hosts)
 
     @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks of every host, once they are known."""
+        return tuple(host.num_ranks or 0 for host in self.hosts)
+
+    @property
     def has_weights(self) -> bool:
-        """True where hosts share the work unequally: each rank is then told its host's weight."""
+        """True where hosts share the work unequally: each rank then gets its host's weight."""
         return any(host.weight != 1.0 for host in self.hosts)
+
+    @property
+    def is_head(self) -> bool:
+        """True where this process starts all hosts; else it starts its own machine's part alone."""
+        return self.role in (HEAD, SLURM)
+
+    @property
+    def is_by_hand(self) -> bool:
+        """True where every machine of several has a launcher of its own."""
+        return not self.is_head and self.num_nodes > 1
+
+    @property
+    def own(self) -> HostPlan:
+        """This machine's part."""
+        assert self.node_rank is not None
+        return self.hosts[self.node_rank]
+
+    @property
+    def started(self) -> dict[int, HostPlan]:
+        """The hosts that this process starts, by node rank."""
+        if self.is_head:
+            return dict(enumerate(self.hosts))
+        assert self.node_rank is not None
+        return {self.node_rank: self.own}
+
+    def with_started(self, hosts: Sequence[HostPlan]) -> LaunchPlan:
+        """The plan with these as the hosts that this process starts; a head may leave some out."""
+        if self.is_head:
+            return replace(self, hosts=tuple(hosts))
+        (own,) = hosts
+        return replace(
+            self, hosts=tuple(own if rank == self.node_rank else one for rank, one in enumerate(self.hosts))
+        )

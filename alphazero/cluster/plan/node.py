@@ -1,24 +1,23 @@
-"""This machine's part of a job: its devices, how many processes, the port; CUDA_VISIBLE_DEVICES respected.
+"""This machine's part of a job: its devices within CUDA_VISIBLE_DEVICES, how many ranks, the port.
 
-How many CPU ranks a machine gets where nobody gave a number, and which bound decided.
-
-One rank per core: beside other work, threads of one rank wait for the slowest of them in every layer, ranks
-of one thread once per step (docs/performance.md).
+Without GPUs and without a number it is one rank per core: beside other work, threads of one rank wait for the
+slowest of them in every layer, ranks of one thread once per step (docs/performance.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
+from alphazero.cluster.plan.launch_plan import HostPlan
 from alphazero.machine.machine import Machine, visible_devices
 from alphazero.settings.sections import NetworkConfig
 
 # Resident memory of a rank beside activations and weights: Python, torch, DeepSpeed, the loader. A rank of
 # chess_cpu held 692 MiB at its most with a micro-batch of 256 and 617 with 128 (VmHWM of 60 steps with
-# validation and checkpoints, torch 2.13); activations and weights as reckoned below are 300 and 160 of them.
+# validation and checkpoints, torch 2.13); activations and weights as computed below are 300 and 160 of them.
 BASE_BYTES = 512 << 20
 # Tensors of the tower's size kept for backward per convolution: 3.5 to 7.0 were measured by
 # memory_probe.bytes_per_position for 20x256, 10x128, 6x64 and 2x32.
@@ -50,7 +49,7 @@ def choose_cpu_ranks(
     available_bytes: int,
     ranks_at_work: Callable[[int], float],
 ) -> CpuRanks:
-    """One rank per core, fewer where the batch or the memory does not do for so many; at least 1.
+    """One rank per core, fewer where batch or memory do not suffice for so many; at least 1.
 
     least_share: positions that each rank must get per step. ranks_at_work: of so many ranks, how many are at
     work on the mean of a step; a number of ranks must gain something over each smaller one.
@@ -90,41 +89,19 @@ DEFAULT_PORT = 12355
 ChooseCpuRanks = Callable[[int], CpuRanks]
 
 
-@dataclass(frozen=True)
-class Share:
-    """What this machine is to run.
-
-    num_processes: None for as many as there are devices (on a CPU see resolve_devices). source: who said so,
-    "" for nobody. slots: positions among the visible devices that --include or --exclude left, () for no
-    filter.
-    """
-
-    num_processes: int | None
-    source: str = ""
-    slots: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class NodeDevices:
-    """The outcome: cuda or cpu, and one CUDA_VISIBLE_DEVICES entry per process on cuda."""
-
-    device: str
-    num_processes: int
-    visible: tuple[str, ...]
-    notices: tuple[str, ...]
-
-
 def resolve_devices(
     device: str,
-    share: Share,
+    own: HostPlan,
+    source: str,
     machine: Machine,
     environment: Mapping[str, str],
     cpu_ranks: ChooseCpuRanks | None = None,
-) -> NodeDevices:
-    """The devices and processes of this machine; `device` is auto, cuda or cpu.
+) -> tuple[str, HostPlan, tuple[str, ...]]:
+    """cuda or cpu, this machine's part with its ranks and their devices, and notices.
 
-    cpu_ranks: chooses the number of CPU ranks where the share has none; None for 1.
-    Raises LaunchError where the machine has fewer devices than asked for.
+    device: auto, cuda or cpu. source: what set the number of ranks of `own`, "" for nothing. cpu_ranks:
+    chooses the number of CPU ranks where `own` has none; None for 1. Raises LaunchError where the machine has
+    fewer devices than asked for.
     """
     setting = environment.get("CUDA_VISIBLE_DEVICES")
     notices: list[str] = []
@@ -136,22 +113,28 @@ def resolve_devices(
     if device == "cuda" and not visible:
         reason = f"CUDA_VISIBLE_DEVICES={setting} hides all" if machine.devices else "there is none"
         raise LaunchError(f"--device cuda: expected an NVIDIA device, {reason} on {machine.host_name}")
+    own = replace(own, machine=machine)
     if not visible:
-        num_processes, source = len(share.slots) or share.num_processes or 1, share.source
-        if cpu_ranks is not None and not share.slots and share.num_processes is None:
+        num_ranks = own.num_ranks or 1
+        if cpu_ranks is not None and own.num_ranks is None:
             choice = cpu_ranks(machine.num_cores)
-            num_processes, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
-        notices.append(_cpu_notice(device, machine, num_processes, source))
-        return NodeDevices("cpu", num_processes, (), tuple(notices))
-    needed = max(share.slots) + 1 if share.slots else share.num_processes
+            num_ranks, source = choice.num_ranks, f"{choice.bound}; --gpus N changes it"
+        notices.append(_cpu_notice(device, machine, num_ranks, source))
+        return "cpu", replace(own, num_ranks=num_ranks), tuple(notices)
+    needed = max(own.slots) + 1 if own.slots else own.num_ranks
     if needed is not None and needed > len(visible):
         limit = f" (CUDA_VISIBLE_DEVICES={setting})" if setting is not None else ""
         raise LaunchError(
-            f"{share.source}: this machine has {len(visible)} NVIDIA devices{limit}; "
+            f"{source}: this machine has {len(visible)} NVIDIA devices{limit}; "
             "expected at most as many, or --device cpu"
         )
-    chosen = tuple(visible[slot] for slot in share.slots) if share.slots else visible[:needed]
-    return NodeDevices("cuda", len(chosen), chosen, tuple(notices))
+    devices = devices_of(own, visible)
+    return "cuda", replace(own, num_ranks=len(devices), devices=devices), tuple(notices)
+
+
+def devices_of(host: HostPlan, visible: tuple[str, ...]) -> tuple[str, ...]:
+    """The devices of a host's ranks, of those `visible` there; all where it counts them itself."""
+    return tuple(visible[slot] for slot in host.slots) if host.slots else visible[: host.num_ranks]
 
 
 def _cpu_notice(device: str, machine: Machine, num_processes: int, source: str) -> str:
@@ -173,9 +156,9 @@ def resolve_port(
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
 ) -> tuple[int, tuple[str, ...]]:
-    """The port that node 0 listens on, and what to say of it; asked on node 0 alone.
+    """The port that node 0 listens on, and notices about it; called on node 0 alone.
 
-    chosen_by: who said which port, "" for nobody: then another one is taken where it is in use, unless other
+    chosen_by: what set the port, "" for nothing: then another one is taken where it is in use, unless other
     nodes have been started with it (others_know). Raises LaunchError with a free one elsewhere.
     """
     if port_is_free(port):

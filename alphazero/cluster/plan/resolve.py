@@ -23,30 +23,19 @@ from alphazero.cluster.plan.claims import (
     numbers_of,
     read_sources,
 )
-from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import (
     HEAD,
     NODE,
     SLURM,
     SLURM_TASK,
-    ClusterPlan,
     HostPlan,
     LaunchPlan,
     LaunchRequest,
+    Remote,
+    SshOptions,
 )
-from alphazero.cluster.plan.node import (
-    DEFAULT_PORT,
-    ChooseCpuRanks,
-    Share,
-    resolve_devices,
-    resolve_port,
-)
-from alphazero.cluster.plan.role import (
-    LOOPBACK,
-    choose_role,
-    is_loopback_name,
-    refuse_loopback,
-)
+from alphazero.cluster.plan.node import DEFAULT_PORT, ChooseCpuRanks, resolve_devices, resolve_port
+from alphazero.cluster.plan.role import LOOPBACK, choose_role, is_loopback_name, refuse_loopback
 from alphazero.machine.machine import Machine
 from alphazero.settings.cluster import ClusterFile
 
@@ -63,19 +52,19 @@ def resolve(
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
     outward_address: Callable[[str], str] = lambda interface: "",
-) -> ClusterPlan:
+    ssh: SshOptions | None = None,
+) -> LaunchPlan:
     """What to start, and from where.
 
     file: the [cluster] section of --config. addresses_of: IP addresses behind a name, () where it does not
-    resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where nobody
-    gave one. outward_address: of this machine, on the interface named or, for "", on any; "" where it has
-    none. Raises LaunchError for what cannot be, and for sources that
-    contradict each other, naming both.
+    resolve or no name server may be asked. cpu_ranks: the number for one machine without GPUs, where none is
+    given. outward_address: of this machine, on the interface named or, for "", on any; "" where it has none.
+    Raises LaunchError for what cannot be, and for sources that contradict each other, naming both.
     """
     sources = read_sources(request, machine, environment, file)
     nodes = _count_nodes(sources)
     role, node_rank = choose_role(sources, nodes)
-    hosts = _plan_hosts(sources, nodes.value, node_rank)
+    hosts = _plan_hosts(sources, nodes.value, role, node_rank, ssh or SshOptions())
     master_addr = _choose_master(sources, nodes, hosts)
     chose_address = not master_addr
     interface = str(choice(sources, "interface") or "")
@@ -85,10 +74,10 @@ def resolve(
     elif len(hosts) > 1 and _is_on_one_machine(sources, role, master_addr):
         notices = (f"master {master_addr} is the loopback: all {nodes.value} nodes are on this machine",)
     elif len(hosts) > 1:
-        is_here = role in (NODE, SLURM_TASK) or hosts[0].is_local
+        is_here = role in (NODE, SLURM_TASK) or node_rank == 0
         refuse_loopback(master_addr, machine, addresses_of if is_here else lambda name: ())
     port = _choose_port(sources, nodes)
-    plan = ClusterPlan(
+    plan = LaunchPlan(
         hosts=hosts,
         device=request.device,
         master_addr=master_addr,
@@ -100,11 +89,11 @@ def resolve(
         notices=notices,
         interface=interface,
         max_restarts=_choose_restarts(sources, role),
-        min_nodes=_choose_min_nodes(sources, len(hosts)),
+        min_nodes=_choose_min_nodes(sources, role, len(hosts)),
         limits=choose_limits(sources),
         chose_address=chose_address,
     )
-    if role in (HEAD, SLURM):
+    if plan.is_head:
         return plan
     return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port, cpu_ranks)
 
@@ -123,21 +112,27 @@ def _count_nodes(sources: Sources) -> Claim[int]:
     return agreed(claims) or Claim(1, "")
 
 
-def _plan_hosts(sources: Sources, num_nodes: int, node_rank: int | None) -> tuple[HostPlan, ...]:
+def _plan_hosts(
+    sources: Sources, num_nodes: int, role: str, node_rank: int | None, ssh: SshOptions
+) -> tuple[HostPlan, ...]:
     """All hosts, in order of node rank."""
-    processes = _count_processes(sources, num_nodes)
+    counts = _count_processes(sources, num_nodes)
+    if sources.chosen:
+        lines = [chosen.host for chosen in sources.chosen]
+        names = [(line.address, line.name) for line in lines]
+    elif sources.slurm is not None:
+        names = [(name, name) for name in sources.slurm.hosts]
+    else:
+        names = [("", "")] * num_nodes
     plans = []
-    for rank in range(num_nodes):
-        slots: tuple[int, ...] = ()
+    for rank, (address, target) in enumerate(names):
+        here = rank == node_rank and role != SLURM
+        remote = Remote(address, "" if here else target, role == SLURM, ssh)
+        plan = HostPlan(remote, address, counts[rank])
         if sources.chosen:
-            host = sources.chosen[rank].host
-            slots = () if sources.chosen[rank].is_whole else sources.chosen[rank].slots
-        elif sources.slurm is not None:
-            host = Host(sources.slurm.hosts[rank], max(1, processes[rank] or 1))
-        else:
-            is_alone = num_nodes == 1
-            host = Host(sources.machine.host_name if is_alone else "", max(1, processes[rank] or 1))
-        plans.append(HostPlan(host, rank, processes[rank], host.weight, rank == node_rank, slots))
+            chosen = sources.chosen[rank]
+            plan = replace(plan, weight=chosen.host.weight, slots=() if chosen.is_whole else chosen.slots)
+        plans.append(plan)
     return tuple(plans)
 
 
@@ -172,7 +167,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
 
 
 def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, ...]) -> str:
-    """The master's address; "" where nobody named one."""
+    """The master's address; "" where none is named."""
     claims = [Claim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")]
     outer = sources.outer
     if outer.master_addr and nodes.value > 1:
@@ -180,11 +175,11 @@ def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, .
     found = agreed(claims)
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
-    if nodes.value == 1:  # nobody outside is to reach it
+    if nodes.value == 1:  # no other machine is to reach it
         return found.value if found is not None and is_loopback_name(found.value) else LOOPBACK
     if found is not None:
         return found.value
-    return hosts[0].host.address
+    return hosts[0].address
 
 
 def _own_address(
@@ -194,7 +189,7 @@ def _own_address(
     interface: str,
     outward_address: Callable[[str], str],
 ) -> str:
-    """Of node 0, which tells the others; LaunchError on the others."""
+    """The address of node 0, which the others need; LaunchError on them."""
     if role != NODE or node_rank != 0:
         raise LaunchError(f"{nodes.text}: expected --master-addr beside it, the address of node 0")
     if address := outward_address(interface):
@@ -207,13 +202,13 @@ def _own_address(
 
 
 def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
-    """True where a person started the nodes by hand and named the loopback, which says just that."""
+    """True where a person started the nodes by hand and named the loopback, which means just that."""
     by_person = role == NODE and not sources.chosen and sources.outer.num_nodes == 1
     return by_person and is_loopback_name(master_addr)
 
 
 def _choose_port(sources: Sources, nodes: Claim[int]) -> Claim[int]:
-    """The port; its text is "" where nobody asked for one."""
+    """The port; its text is "" where none was asked for."""
     for claim in sources.claim("--master-port", "master_port"):
         assert isinstance(claim.value, int)
         if not 1 <= claim.value <= 65535:
@@ -247,68 +242,56 @@ def _choose_restarts(sources: Sources, role: str) -> int:
     return 0 if by_hand else number
 
 
-def _choose_min_nodes(sources: Sources, num_nodes: int) -> int:
-    """0 for all."""
+def _choose_min_nodes(sources: Sources, role: str, num_nodes: int) -> int:
+    """0 for all, and where each machine has a launcher of its own."""
     claims = numbers_of(sources.claim("--min-nodes", "min_nodes"), 0)
     if claims and claims[0].value > num_nodes:
         raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")
-    return claims[0].value if claims else 0
+    return claims[0].value if claims and role in (HEAD, SLURM) else 0
 
 
 def _with_this_node(
-    plan: ClusterPlan,
+    plan: LaunchPlan,
     sources: Sources,
     environment: Mapping[str, str],
     port: Claim[int],
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
     cpu_ranks: ChooseCpuRanks | None,
-) -> ClusterPlan:
+) -> LaunchPlan:
     """The plan with this machine's part decided."""
-    assert plan.node_rank is not None
-    own = plan.hosts[plan.node_rank]
     # Machines that were started one by one do not know each other's cores: there a number must be given.
     choose = cpu_ranks if plan.num_nodes == 1 else None
-    devices = resolve_devices(plan.device, _share(sources, own), sources.machine, environment, choose)
-    notices = plan.notices + devices.notices
+    source = _source_of_ranks(plan.own, sources)
+    device, own, notices = resolve_devices(
+        plan.device, plan.own, source, sources.machine, environment, choose
+    )
+    own = replace(own, remote=Remote(sources.machine.host_name), address=own.address or plan.master_addr)
     number = plan.master_port
     if plan.node_rank == 0:
         others_know = plan.num_nodes > 1 and not plan.chose_address
-        number, said = resolve_port(number, port.text, others_know, port_is_free, find_free_port)
-        notices += said
-    node = LaunchPlan(
-        num_nodes=plan.num_nodes,
-        node_rank=plan.node_rank,
-        num_processes=devices.num_processes,
-        device=devices.device,
-        visible=devices.visible,
-        master_addr=plan.master_addr,
-        master_port=number,
-        launcher=plan.launcher,
-        notices=notices,
-        weight=own.weight if plan.has_weights else None,
-        interface=plan.interface,
-        processes=tuple(part.num_processes or devices.num_processes for part in plan.hosts),
-        port_is_chosen=plan.port_is_chosen,
-        start_s=plan.limits.start_s,
+        number, of_port = resolve_port(number, port.text, others_know, port_is_free, find_free_port)
+        notices += of_port
+    # Other nodes that count their devices themselves are taken to have as many as this one.
+    hosts = [replace(host, num_ranks=host.num_ranks or own.num_ranks) for host in plan.hosts]
+    plan = replace(
+        plan, hosts=tuple(hosts), device=device, master_port=number, notices=plan.notices + notices
     )
-    return replace(plan, device=node.device, master_port=number, notices=notices, node=node)
+    return plan.with_started([own])
 
 
-def _share(sources: Sources, own: HostPlan) -> Share:
-    """What this machine is to run, and who says so."""
-    slurm = sources.slurm
+def _source_of_ranks(own: HostPlan, sources: Sources) -> str:
+    """What sets the number of ranks of this machine, "" for nothing."""
     claims = sources.claim("--gpus", "gpus")
-    if own.num_processes is None:
-        return Share(None)
+    if own.num_ranks is None:
+        return ""
     if sources.chosen:
-        return Share(own.num_processes, f"{sources.origin}: slots={own.num_processes}", own.slots)
-    if claims:
-        asked = Share(own.num_processes, claims[0].text)
-        limit = slurm.gpus_on_node if slurm is not None else None
-        if limit and own.num_processes > limit and sources.request.device != "cpu":
-            raise LaunchError(
-                f"{asked.source} contradicts SLURM_GPUS_ON_NODE={limit}: expected at most as many"
-            )
-        return asked
-    return Share(own.num_processes, f"{own.num_processes} tasks per node from SLURM")
+        return f"{sources.origin}: slots={own.num_ranks}"
+    if not claims:
+        return f"{own.num_ranks} tasks per node from SLURM"
+    limit = sources.slurm.gpus_on_node if sources.slurm is not None else None
+    if limit and own.num_ranks > limit and sources.request.device != "cpu":
+        raise LaunchError(
+            f"{claims[0].text} contradicts SLURM_GPUS_ON_NODE={limit}: expected at most as many"
+        )
+    return claims[0].text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import processes_of
+from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Limits, Remote
 from tests.support.paths import REPOSITORY, SUPPORT
 
 SIGNALLED_AGENT = SUPPORT / "cluster" / "signalled_agent.py"
@@ -16,7 +17,10 @@ SIGNALLED_AGENT = SUPPORT / "cluster" / "signalled_agent.py"
 def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_path: Path):
     """There are no ranks to save anything: the launcher is ended as after any other wish to stop."""
     launcher = ("sleep", "300")
-    job = protocol.NodeJob("warned", "here", launcher, {}, (), str(tmp_path), str(tmp_path), 0, 1, 60.0, 5.0)
+    host = HostPlan(Remote("here"), "127.0.0.1", 1, command=Command(launcher))
+    place = {"directory": str(tmp_path), "run_directory": str(tmp_path)}
+    limits = Limits(silence_s=60.0)
+    plan = LaunchPlan((host,), "cpu", "127.0.0.1", 12355, token="warned", limits=limits, **place)
     agent = subprocess.Popen(
         [sys.executable, str(SIGNALLED_AGENT)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -24,7 +28,7 @@ def test_a_warning_while_the_launcher_starts_is_heard_and_does_not_kill_it(tmp_p
         stdout=subprocess.PIPE,
     )
     try:
-        agent.stdin.write(protocol.encode_job(job))
+        agent.stdin.write(protocol.encode_plan(plan, 0))
         agent.stdin.flush()  # and is left open: a head that is gone would end the job, too
         lines = agent.stdout.read().splitlines()
         assert agent.wait(30) == 0

@@ -1,19 +1,23 @@
 """Messages of agents: whole, and not to be mistaken for what a job prints."""
 
+from pathlib import Path
+
 import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.cluster.agent.protocol import (
     Beat,
     Ended,
-    NodeJob,
     Output,
     RankState,
     decode,
-    decode_job,
+    decode_plan,
     encode,
-    encode_job,
+    encode_plan,
 )
+from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote, SshOptions, Variable
+from alphazero.machine.machine import Machine
+from alphazero.machine.nvml import Device
 from alphazero.run.rank import Phase
 
 MESSAGES = [
@@ -44,11 +48,18 @@ def test_a_job_that_prints_a_message_only_prints_it():
     assert decode(encode(Output(0, forged))) == Output(0, forged)
 
 
-def test_a_job_arrives_as_it_was_and_another_version_is_refused():
-    job = NodeJob("token", "b", ("python", "a b"), {"A": "1"}, ("RANK",), "/srv/az", "/srv/az/runs/x", 2, 2)
-    line = encode_job(job)
-    assert decode_job(line) == job
-    with pytest.raises(LaunchError, match="protocol 1; expected 2"):
-        decode_job(line.replace(b'"version": 2', b'"version": 1'))
-    with pytest.raises(LaunchError, match="first line is no job"):
-        decode_job(b"hello\n")
+def test_a_plan_arrives_as_it_was_and_another_version_is_refused():
+    machine = Machine("b", (Device(0, "GPU-aa", "H200"),), 8, (("eth0", "10.0.0.5"),), has_infiniband=True)
+    command = Command(("python", "a b"), (Variable("A", "1", "why"),), ("RANK",))
+    ssh = SshOptions(2222, Path("/etc/ssh"))
+    own = HostPlan(Remote("b", "me@b", ssh=ssh), "b", 2, 0.5, (0,), machine, ("0",), "eth0", command)
+    plan = LaunchPlan(
+        (HostPlan(Remote("a"), "a", 2), own), "cuda", "a", 12355, token="t", directory="/srv/az"
+    )
+    line = encode_plan(plan, 1)
+    assert decode_plan(line) == (plan, 1)
+    assert decode_plan(encode_plan(plan, 0))[0].hosts[1].command is None  # what is another host's
+    with pytest.raises(LaunchError, match="protocol 1; expected 3"):
+        decode_plan(line.replace(b'"version": 3', b'"version": 1'))
+    with pytest.raises(LaunchError, match="first line is no plan"):
+        decode_plan(b"hello\n")

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.cluster.launch.compare import Examined, JobHost, Report, compare, table
+from alphazero.cluster.launch.compare import Comparison, Examined, compare, table
 from alphazero.cluster.launch.probe import HealthFault, Probe, Question, decode, encode, look
-from alphazero.cluster.launch.remote import Remote, explain_ssh
+from alphazero.cluster.launch.remote import explain_ssh
+from alphazero.cluster.plan.launch_plan import HostPlan, Remote
 from alphazero.machine.machine import Machine
 from alphazero.machine.nvml import Device
 
@@ -38,8 +39,8 @@ def probe(**changed) -> Probe:
 
 def found(second: Probe, question: Question = QUESTION, clock_ahead_s: float = 0.0) -> list[str]:
     """Lines about two hosts of which the first is well, errors marked."""
-    first = Examined(JobHost(Remote("a"), "a", 2), probe())
-    other = Examined(JobHost(Remote("b", "b"), "b", 2), second, clock_ahead_s)
+    first = Examined(HostPlan(Remote("a"), "a", 2), probe())
+    other = Examined(HostPlan(Remote("b", "b"), "b", 2), second, clock_ahead_s)
     return [("E " if one.is_error else "W ") + one.line for one in compare([first, other], question)]
 
 
@@ -75,9 +76,9 @@ def test_each_difference_is_one_line_that_names_host_found_and_wanted(changed: d
 
 
 def test_a_host_under_two_names_is_an_error_that_names_both():
-    first = Examined(JobHost(Remote("a"), "a", 2), probe(identity="boot net:[1]"))
-    alias = Examined(JobHost(Remote("10.0.0.1", "10.0.0.1"), "10.0.0.1", 2), probe(identity="boot net:[1]"))
-    other = Examined(JobHost(Remote("c", "c"), "c", 2), probe(identity="boot net:[2]"))
+    first = Examined(HostPlan(Remote("a"), "a", 2), probe(identity="boot net:[1]"))
+    alias = Examined(HostPlan(Remote("10.0.0.1", "10.0.0.1"), "10.0.0.1", 2), probe(identity="boot net:[1]"))
+    other = Examined(HostPlan(Remote("c", "c"), "c", 2), probe(identity="boot net:[2]"))
     lines = [one.line for one in compare([first, alias, other], QUESTION)]
     assert lines == ["10.0.0.1: is the same machine as a; expected each machine once, with all its slots"]
 
@@ -121,10 +122,10 @@ def test_this_machine_answers():
 
 def test_the_table_has_a_verdict_for_each_host():
     examined = (
-        Examined(JobHost(Remote("a"), "a", 2), probe()),
-        Examined(JobHost(Remote("b", "b"), "b", 2), None),
+        Examined(HostPlan(Remote("a"), "a", 2), probe()),
+        Examined(HostPlan(Remote("b", "b"), "b", 2), None),
     )
-    lines = table(Report(examined, tuple(compare(examined, QUESTION))))
+    lines = table(Comparison(examined, tuple(compare(examined, QUESTION))))
     assert lines[1].endswith("ok")
     assert lines[2].startswith("b")
 
@@ -138,7 +139,7 @@ def test_the_table_has_a_verdict_for_each_host():
         ("ssh: connect to host b port 22: Connection timed out", "no answer"),
         ("ssh: connect to host b port 22: Connection refused", "no ssh server answers"),
         ("client_loop: send disconnect: Broken pipe", "the connection broke"),
-        ("", "ssh failed: it said nothing"),
+        ("", "ssh failed: no output"),
     ],
 )
 def test_what_ssh_says_becomes_one_phrase(said: str, phrase: str):

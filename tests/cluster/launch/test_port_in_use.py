@@ -2,17 +2,13 @@
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from alphazero.cluster.launch import supervisor
-from alphazero.cluster.launch.compare import JobHost
-from alphazero.cluster.launch.remote import Remote
 from alphazero.cluster.launch.supervisor import MOST_PORT_CHANGES, ChosenRun, Supervision, Supervisor
-from alphazero.cluster.plan.commands import Command
-from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.cluster.plan.launch_plan import LOCAL, NODE, Command, HostPlan, LaunchPlan, Remote
 from alphazero.machine.machine import ANY_PORT, listen_on
 
 PORT = 12355
@@ -47,19 +43,18 @@ def run(
     monkeypatch.setattr(supervisor, "build_command", build)
     monkeypatch.setattr(supervisor, "banner", lambda *rest: [])
     said: list[str] = []
-    job = Supervision(
-        (JobHost(Remote("here"), "127.0.0.1", 1),),
-        (),
-        lambda device: ChosenRun(str(directory), ()),
-        str(directory),
-        str(directory),
-        "",
+    plan = LaunchPlan(
+        (HostPlan(Remote("here"), "127.0.0.1", 1),) * num_nodes,
+        "cpu",
+        "127.0.0.1",
         port,
-        plan=LaunchPlan(num_nodes, node_rank, 1, "cpu", (), "127.0.0.1", port, "torchrun"),
-        device="cpu",
+        role=NODE if num_nodes > 1 else LOCAL,
+        node_rank=node_rank,
+        port_is_chosen=port_is_chosen,
+        directory=str(directory),
         grace_s=1.0,
     )
-    job = replace(job, port_is_chosen=port_is_chosen)
+    job = Supervision(plan, (), lambda device: ChosenRun(str(directory), ()), str(directory))
     status = Supervisor(job, sys.executable, os.environ, said.append).run()
     return status, said, [int(word) for word in notes.read_text().split()] if notes.exists() else []
 

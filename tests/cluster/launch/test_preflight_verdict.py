@@ -6,9 +6,11 @@ import pytest
 
 from alphazero.cluster.agent.protocol import Output
 from alphazero.cluster.launch.attempt import Failure, Outcome
-from alphazero.cluster.launch.preflight_verdict import Listener, arguments, judge
+from alphazero.cluster.launch.preflight_verdict import Listener, judge, program
+from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, Remote
 
-HOSTS, SLOTS = ("gpu-1", "gpu-2"), (2, 1)
+HOSTS = (HostPlan(Remote("gpu-1"), "gpu-1", 2), HostPlan(Remote("gpu-2"), "gpu-2", 1))
+PLAN = LaunchPlan(HOSTS, "cuda", "gpu-1", 12355)
 
 
 def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> Outcome:
@@ -37,14 +39,14 @@ def failure(
 
 
 def test_a_healthy_job_is_one_line():
-    verdict = judge(report(), outcome(), HOSTS, SLOTS)
+    verdict = judge(report(), outcome(), PLAN)
     assert verdict.lines == ("preflight: 3 ranks on 2 hosts, nccl: all-reduce 31 us, 42.10 GB/s for 64 MiB",)
     assert (verdict.status, verdict.culprits) == (0, frozenset())
 
 
 def test_a_warning_is_shown_and_the_job_goes_on_whatever_rank_0_ended_with():
     ended = outcome(failure("gpu-1", 1, "ended with exit status 1"))
-    verdict = judge(report(finding("warn", 2, "compute_ms")), ended, HOSTS, SLOTS)
+    verdict = judge(report(finding("warn", 2, "compute_ms")), ended, PLAN)
     assert (verdict.status, verdict.culprits) == (0, frozenset())
     assert verdict.lines[1].startswith(
         "warning: preflight: health warn: as-it-calls-itself rank2: compute_ms"
@@ -53,7 +55,7 @@ def test_a_warning_is_shown_and_the_job_goes_on_whatever_rank_0_ended_with():
 
 @pytest.mark.parametrize(("rank", "host"), [(0, "gpu-1"), (1, "gpu-1"), (2, "gpu-2")])
 def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host: str):
-    verdict = judge(report(finding("fail", rank, "torch")), outcome(), HOSTS, SLOTS)
+    verdict = judge(report(finding("fail", rank, "torch")), outcome(), PLAN)
     assert (verdict.status, verdict.culprits) == (2, {host})
     assert len(verdict.lines) == 1
 
@@ -61,7 +63,7 @@ def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host:
 def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
     cause = "rank 2 (gpu-2) did not come to step 'start' within 120 s"
     told = failure("gpu-1", 2, "ended with exit status 2", cause, "launch", (2,))
-    verdict = judge(None, outcome(told), HOSTS, SLOTS)
+    verdict = judge(None, outcome(told), PLAN)
     assert (verdict.status, verdict.culprits) == (2, {"gpu-2"})
     assert verdict.lines == ("error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s",)
 
@@ -69,7 +71,7 @@ def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
 def test_a_closed_network_is_no_hosts_fault():
     cause = "all ranks came to step 'process group' and none came through"
     told = failure("gpu-1", 2, "ended with exit status 2", cause, "launch")
-    verdict = judge(None, outcome(told), HOSTS, SLOTS)
+    verdict = judge(None, outcome(told), PLAN)
     assert (verdict.status, verdict.culprits) == (2, frozenset())
 
 
@@ -86,15 +88,15 @@ def test_a_closed_network_is_no_hosts_fault():
 )
 def test_culprits_are_read_from_kind_and_ranks_whatever_is_said(cause, kind, ranks, culprits):
     told = failure("gpu-1", 1, "ended with exit status 1", cause, kind, ranks)
-    assert judge(None, outcome(told), HOSTS, SLOTS).culprits == culprits
+    assert judge(None, outcome(told), PLAN).culprits == culprits
 
 
 def test_a_killed_rank_and_a_lost_host_are_blamed():
-    killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL", kind="signal")), HOSTS, SLOTS)
+    killed = judge(None, outcome(failure("gpu-2", 137, "was killed by SIGKILL", kind="signal")), PLAN)
     assert (killed.status, killed.culprits) == (137, {"gpu-2"})
     lost = outcome(failure("gpu-2", 1, "is lost"), frozenset({"gpu-2"}))
     # Even with a report: who is gone cannot train.
-    assert judge(report(), lost, HOSTS, SLOTS).culprits == {"gpu-2"}
+    assert judge(report(), lost, PLAN).culprits == {"gpu-2"}
 
 
 def test_the_report_is_found_among_what_else_rank_0_says():
@@ -108,8 +110,8 @@ def test_the_report_is_found_among_what_else_rank_0_says():
 
 
 def test_the_program_is_told_hosts_slots_and_files():
-    assert arguments("cuda", HOSTS, SLOTS, ["own.toml"]) == (
+    assert program(PLAN, ["own.toml"])[2:] == (
         *("--device", "cuda", "--json", "--config-file", "own.toml"),
         *("--hosts", "gpu-1=2", "gpu-2=1"),
     )
-    assert "--config-file" not in arguments("cpu", HOSTS, SLOTS, [])
+    assert "--config-file" not in program(PLAN, [])

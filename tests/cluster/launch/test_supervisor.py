@@ -25,18 +25,15 @@ class Launch:
         self.num_ranks = len(modes)
         program = (
             "import os, sys; from alphazero.cluster.launch import supervisor; "
-            "from alphazero.cluster.plan.commands import Command; "
-            "from alphazero.cluster.launch.remote import Remote; "
             "from alphazero.cluster.launch.dry_run import say; "
-            "from alphazero.cluster.launch.compare import JobHost; "
-            "from alphazero.cluster.plan.launch_plan import LaunchPlan; "
+            "from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Remote; "
             "ranks, directory, *argv = sys.argv[1:]; "
             "supervisor.build_command = lambda *arguments: Command(tuple(argv)); "
             "supervisor.banner = lambda *arguments: []; "
-            "plan = LaunchPlan(1, 0, int(ranks), 'cpu', (), '127.0.0.1', 12355, 'torchrun'); "
-            "job = supervisor.Supervision((JobHost(Remote('here'), '127.0.0.1', int(ranks)),), (), "
-            "lambda device: supervisor.ChosenRun(directory, ()), directory, directory, '', 12355, "
-            "plan=plan, device='cpu', grace_s=1.0); "
+            "host = HostPlan(Remote('here'), '127.0.0.1', int(ranks)); "
+            "plan = LaunchPlan((host,), 'cpu', '127.0.0.1', 12355, directory=directory, grace_s=1.0); "
+            "choose = lambda device: supervisor.ChosenRun(directory, ()); "
+            "job = supervisor.Supervision(plan, (), choose, directory); "
             "sys.exit(supervisor.Supervisor(job, sys.executable, os.environ, say).run())"
         )
         agent = [*AGENT, str(directory), *modes]

@@ -9,12 +9,11 @@ import pytest
 from alphazero.cluster.launch.remote import (
     SRUN_REMOVED,
     SSH,
-    Remote,
-    SshOptions,
     remote_argv,
     srun_argv,
     ssh_argv,
 )
+from alphazero.cluster.plan.launch_plan import Remote, SshOptions
 
 HOSTILE = [
     "a b",

@@ -14,22 +14,30 @@ from alphazero.cluster.plan.commands import (
     hand_commands,
     other_node_commands,
 )
-from alphazero.cluster.plan.hostfile import Host
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, LaunchRequest, Remote
 from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)
-CPU = LaunchPlan(1, 0, 2, "cpu", (), "127.0.0.1", 12355, "torchrun")
-GPU = replace(CPU, device="cuda", visible=("2", "3"))
+HOST = HostPlan(Remote("box"), "127.0.0.1", 2, machine=MACHINE)
+CPU = LaunchPlan((HOST,), "cpu", "127.0.0.1", 12355)
+GPU = LaunchPlan((replace(HOST, devices=("2", "3")),), "cuda", "127.0.0.1", 12355)
 TRAINER = ("/repo/train_distributed.py",)
 
 
-def build(
-    plan: LaunchPlan, *arguments: str, interface: str = "", machine: Machine = MACHINE, **environment: str
-):
+def two(plan: LaunchPlan, node_rank: int = 0, master_addr: str = "10.0.0.5", **changes) -> LaunchPlan:
+    """The plan on two hosts alike, with changes to each of them."""
+    host = replace(plan.hosts[0], **changes)
+    return replace(plan, hosts=(host, host), node_rank=node_rank, master_addr=master_addr)
+
+
+def one(plan: LaunchPlan, **changes) -> LaunchPlan:
+    """The plan with changes to its host."""
+    return replace(plan, hosts=(replace(plan.hosts[0], **changes),))
+
+
+def build(plan: LaunchPlan, *arguments: str, **environment: str):
     """build_command with the trainer of a checkout."""
-    slots = (plan.num_processes,) * plan.num_nodes
-    return build_command(plan, machine, interface, environment, "/venv/bin/python", TRAINER, arguments, slots)
+    return build_command(plan, plan.node_rank or 0, environment, "/venv/bin/python", (*TRAINER, *arguments))
 
 
 def variables(command) -> dict[str, str]:
@@ -38,7 +46,7 @@ def variables(command) -> dict[str, str]:
 
 
 def test_torchrun_by_hand_has_the_arguments_of_the_manual():
-    plan = replace(CPU, num_nodes=2, node_rank=1, num_processes=8, master_addr="192.168.1.100")
+    plan = two(CPU, 1, "192.168.1.100", num_ranks=8)
     assert build(plan, "--batch-size", "2048").argv == (
         "/venv/bin/python",
         "-m",
@@ -76,7 +84,7 @@ def test_deepspeed_on_gpus_gets_them_through_the_environment_alone():
     assert not any(word.startswith("--num_gpus") for word in command.argv)
     assert command.environment({"CUDA_VISIBLE_DEVICES": "2,3,4"})["CUDA_VISIBLE_DEVICES"] == "2,3"
     with pytest.raises(LaunchError, match="takes device indices, not GPU-aa; expected --launcher torchrun"):
-        build(replace(GPU, launcher="deepspeed", visible=("GPU-aa",)))
+        build(one(replace(GPU, launcher="deepspeed"), devices=("GPU-aa",)))
 
 
 def test_the_environment_of_cpu_ranks_on_one_node():
@@ -85,20 +93,20 @@ def test_the_environment_of_cpu_ranks_on_one_node():
         "DS_ACCELERATOR": "cpu",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    assert variables(build(replace(CPU, num_processes=16)))["OMP_NUM_THREADS"] == "1"
+    assert variables(build(one(CPU, num_ranks=16)))["OMP_NUM_THREADS"] == "1"
 
 
 def test_one_machine_stays_on_the_loopback_and_takes_another_port_unless_the_user_chose_it():
     assert "--any_port" in build(CPU).argv
     assert "--any_port" not in build(replace(CPU, port_is_chosen=True)).argv
-    assert "--any_port" not in build(replace(CPU, num_nodes=2, master_addr="10.0.0.5")).argv
+    assert "--any_port" not in build(two(CPU)).argv
     assert variables(build(GPU))["GLOO_SOCKET_IFNAME"] == "lo"
     assert variables(build(GPU))["NCCL_SOCKET_IFNAME"] == "lo"
 
 
 def test_the_environment_of_gpus_on_several_nodes():
-    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
-    assert variables(build(plan, interface="eth0")) == {
+    plan = two(GPU, interface="eth0")
+    assert variables(build(plan)) == {
         "OMP_NUM_THREADS": "4",
         "CUDA_VISIBLE_DEVICES": "2,3",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -106,9 +114,9 @@ def test_the_environment_of_gpus_on_several_nodes():
         "NCCL_SOCKET_IFNAME": "eth0",
         "NCCL_IB_DISABLE": "1",
     }
-    with_infiniband = build(plan, interface="eth0", machine=replace(MACHINE, has_infiniband=True))
+    with_infiniband = build(two(plan, machine=replace(MACHINE, has_infiniband=True)))
     assert "NCCL_IB_DISABLE" not in variables(with_infiniband)
-    assert "GLOO_SOCKET_IFNAME" not in variables(build(plan))
+    assert "GLOO_SOCKET_IFNAME" not in variables(build(two(GPU)))
 
 
 def test_ranks_see_the_devices_of_the_job_alone_in_the_order_the_user_gave():
@@ -118,24 +126,23 @@ def test_ranks_see_the_devices_of_the_job_alone_in_the_order_the_user_gave():
 
 
 def test_a_weight_reaches_the_ranks_of_its_host_alone_and_beats_a_leftover():
-    weighted = build(replace(CPU, weight=0.5), ALPHAZERO_HOST_WEIGHT="3")
+    weighted = build(one(CPU, weight=0.5), ALPHAZERO_HOST_WEIGHT="3")
     assert variables(weighted)["ALPHAZERO_HOST_WEIGHT"] == "0.5"
     assert "ALPHAZERO_HOST_WEIGHT" not in variables(build(CPU))
 
 
 def test_the_interface_a_user_chose_says_so():
-    plan = replace(CPU, num_nodes=2, master_addr="10.0.0.5")
-    chosen = choose_environment(replace(plan, interface="ib0"), MACHINE, "eth0", {})
-    assert [one.reason for one in chosen if one.value == "ib0"] == ["--interface"]
-    by_route = choose_environment(plan, MACHINE, "ib0", {})
-    assert [one.reason for one in by_route if one.value == "ib0"] == ["the route to 10.0.0.5"]
+    chosen = choose_environment(replace(two(CPU, interface="eth0"), interface="ib0"), 0, {})
+    assert [variable.reason for variable in chosen if variable.value == "ib0"] == ["--interface"]
+    by_route = choose_environment(two(CPU, interface="ib0"), 0, {})
+    assert [variable.reason for variable in by_route if variable.value == "ib0"] == ["the route to 10.0.0.5"]
 
 
 def test_torchrun_takes_the_arguments():
     """torchrun's own parser reads what we build."""
     run = pytest.importorskip("torch.distributed.run")
     torchrun = pytest.importorskip("alphazero.training.ranks.torchrun")
-    built = build(replace(CPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5"), "--steps", "3").argv[3:]
+    built = build(two(CPU, 1), "--steps", "3").argv[3:]
     read = torchrun.read_arguments(built)
     assert read.job == ("/repo/train_distributed.py", "--steps", "3")
     static = run.parse_args(read.for_torchrun())
@@ -143,8 +150,8 @@ def test_torchrun_takes_the_arguments():
 
 
 def test_deepspeed_on_several_nodes_runs_its_part_of_a_node_with_that_node_s_devices():
-    plan = replace(GPU, num_nodes=2, node_rank=1, master_addr="10.0.0.5", launcher="deepspeed")
-    command = build(replace(plan, visible=("3", "GPU-aa")), "--epochs", "1")
+    plan = replace(two(GPU, 1, devices=("3", "GPU-aa")), launcher="deepspeed")
+    command = build(plan, "--epochs", "1")
     assert command.argv[1:3] == ("-m", "deepspeed.launcher.launch")
     world, *rest = (word.partition("=")[2] for word in command.argv[3:7])
     assert json.loads(base64.urlsafe_b64decode(world)) == {"node0": ["0", "1"], "node1": ["3", "GPU-aa"]}
@@ -153,7 +160,7 @@ def test_deepspeed_on_several_nodes_runs_its_part_of_a_node_with_that_node_s_dev
 
 
 def test_what_the_user_has_set_stays():
-    plan = replace(GPU, num_nodes=2, master_addr="10.0.0.5")
+    plan = two(GPU, interface="eth0")
     own = {
         "CUDA_VISIBLE_DEVICES": "2,3",
         "OMP_NUM_THREADS": "7",
@@ -161,7 +168,7 @@ def test_what_the_user_has_set_stays():
         "GLOO_SOCKET_IFNAME": "ib0",
         "NCCL_IB_DISABLE": "0",
     }
-    command = build(plan, interface="eth0", **own)
+    command = build(plan, **own)
     assert variables(command) == {}
     assert command.environment(own) == own
 
@@ -199,9 +206,9 @@ def test_the_other_nodes_type_the_same_but_for_rank_and_master():
 
 
 def test_each_host_of_a_hostfile_gets_its_own_command():
-    hosts = (Host("gpu1", 8), Host("gpu2", 4, "me"))
-    lines = hand_commands(hosts, 12355, ["--run-name", "a b"])
-    assert [host.name for host, _ in lines] == ["gpu1", "me@gpu2"]
+    hosts = (HostPlan(Remote("gpu1"), "gpu1", 8), HostPlan(Remote("gpu2", "me@gpu2"), "gpu2", 4))
+    lines = hand_commands(replace(CPU, hosts=hosts), ["--run-name", "a b"])
+    assert [host.address for host, _ in lines] == ["gpu1", "gpu2"]
     assert lines[1][1] == (
         "./launch_distributed_training.sh --gpus 4 --nodes 2 --node-rank 1 --master-addr gpu1 "
         "--master-port 12355 --run-name 'a b'"

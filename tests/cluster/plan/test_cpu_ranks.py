@@ -61,7 +61,7 @@ def test_the_plan_reckons_with_the_micro_batch_that_the_trainer_takes():
 @pytest.mark.parametrize("gpus", [None, -1])
 def test_the_launcher_takes_the_choice_where_no_number_was_given_and_says_why(gpus):
     found = plan(LaunchRequest(gpus=gpus), cpu_ranks=lambda num_cores: CpuRanks(num_cores - 1, "a bound"))
-    assert found.num_processes == CPU.num_cores - 1
+    assert found.own.num_ranks == CPU.num_cores - 1
     assert found.notices == (
         "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 3 ranks "
         "(a bound; --gpus N changes it; 4 cores here)",
@@ -81,4 +81,4 @@ def test_the_choice_is_not_asked_for_where_something_else_decides(request_, mach
     def refuse(num_cores: int) -> CpuRanks:
         raise AssertionError(num_cores)
 
-    assert plan(request_, machine, cpu_ranks=refuse).num_processes == processes
+    assert plan(request_, machine, cpu_ranks=refuse).own.num_ranks == processes

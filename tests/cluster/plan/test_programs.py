@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.cluster.plan import commands as programs
+from alphazero.cluster.plan import programs
 from tests.support.paths import REPOSITORY
 
 

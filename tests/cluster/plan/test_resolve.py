@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, LaunchRequest, Remote
 from alphazero.machine.machine import Machine
 from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 
@@ -16,29 +16,30 @@ def test_no_flags_on_a_machine_without_gpus_is_one_cpu_rank_said_loudly():
     notice = (
         "NO NVIDIA DEVICE ON THIS MACHINE: training on the CPU with 1 rank (more with --gpus N; 4 cores here)"
     )
-    assert found == LaunchPlan(1, 0, 1, "cpu", (), "127.0.0.1", 12355, "torchrun", (notice,), processes=(1,))
+    own = HostPlan(Remote("box"), "127.0.0.1", 1, machine=CPU)
+    assert found == LaunchPlan((own,), "cpu", "127.0.0.1", 12355, notices=(notice,))
 
 
 def test_no_flags_on_a_machine_with_gpus_is_a_rank_for_each():
     found = plan(LaunchRequest(), GPUS)
-    visible = ("0", "1", "2", "3")
-    assert found == LaunchPlan(1, 0, 4, "cuda", visible, "127.0.0.1", 12355, "torchrun", processes=(4,))
+    own = HostPlan(Remote("box"), "127.0.0.1", 4, machine=GPUS, devices=("0", "1", "2", "3"))
+    assert found == LaunchPlan((own,), "cuda", "127.0.0.1", 12355)
     assert plan(LaunchRequest(gpus=-1), GPUS) == found
 
 
 def test_gpus_n_takes_the_first_n_visible_devices():
     found = plan(LaunchRequest(gpus=2), GPUS, CUDA_VISIBLE_DEVICES="3,1,0")
-    assert (found.num_processes, found.visible) == (2, ("3", "1"))
+    assert (found.own.num_ranks, found.own.devices) == (2, ("3", "1"))
 
 
 @pytest.mark.parametrize(("gpus", "processes"), [(None, 1), (-1, 1), (1, 1), (8, 8)])
 def test_without_gpus_the_number_means_cpu_ranks(gpus: int | None, processes: int):
-    assert plan(LaunchRequest(gpus=gpus)).num_processes == processes
+    assert plan(LaunchRequest(gpus=gpus)).own.num_ranks == processes
 
 
 def test_the_cpu_can_be_asked_for_and_hidden_devices_are_respected():
     asked = plan(LaunchRequest(device="cpu", gpus=2), GPUS)
-    assert (asked.device, asked.num_processes, asked.visible) == ("cpu", 2, ())
+    assert (asked.device, asked.own.num_ranks, asked.own.devices) == ("cpu", 2, ())
     assert asked.notices[0].startswith("--device cpu: training on the CPU with 2 ranks (--gpus 2;")
     hidden = plan(LaunchRequest(), GPUS, CUDA_VISIBLE_DEVICES="")
     assert hidden.device == "cpu"
@@ -48,7 +49,7 @@ def test_the_cpu_can_be_asked_for_and_hidden_devices_are_respected():
 def test_by_hand_each_node_has_its_rank_and_the_same_master():
     request = LaunchRequest(gpus=8, nodes=2, node_rank=1, master_addr="192.168.1.100")
     found = plan(request, taken=(12355,))  # only the master's machine must have the port free
-    assert (found.num_nodes, found.node_rank, found.num_processes) == (2, 1, 8)
+    assert (found.num_nodes, found.node_rank, found.own.num_ranks) == (2, 1, 8)
     assert (found.master_addr, found.master_port) == ("192.168.1.100", 12355)
 
 
@@ -126,14 +127,17 @@ def test_a_taken_port_that_was_asked_for_is_an_error_with_another_one():
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "BOX", "10.0.0.5", "me@localhost"])
 def test_a_hostfile_that_names_this_machine_alone_runs_here_with_its_slots(hostfile, name: str):
     found = plan(LaunchRequest(hostfile=hostfile(f"{name} slots=2\n")))
-    assert (found.num_nodes, found.num_processes) == (1, 2)
+    assert (found.num_nodes, found.own.num_ranks) == (1, 2)
 
 
 def test_a_hostfile_with_other_hosts_is_started_from_here(hostfile):
     path = hostfile("box slots=2\nme@other slots=4 weight=0.5\n")
     found = cluster(LaunchRequest(hostfile=path, max_restarts=2, min_nodes=1, interface="ib0"))
-    assert (found.role, found.node_rank, found.node, found.device) == ("head", 0, None, "auto")
-    assert [(part.host.name, part.num_processes, part.weight, part.is_local) for part in found.hosts] == [
+    assert (found.role, found.node_rank, found.device) == ("head", 0, "auto")
+    assert [
+        (part.remote.target or part.remote.name, part.num_ranks, part.weight, part.is_local)
+        for part in found.hosts
+    ] == [
         ("box", 2, 1.0, True),
         ("me@other", 4, 0.5, False),
     ]
@@ -152,18 +156,18 @@ def test_the_head_need_not_be_one_of_the_hosts(hostfile):
 
 def test_all_gpus_of_every_host_are_counted_there(hostfile):
     found = cluster(LaunchRequest(hostfile=hostfile("a slots=4\nb slots=4\n"), gpus=-1))
-    assert [part.num_processes for part in found.hosts] == [None, None]
+    assert [part.num_ranks for part in found.hosts] == [None, None]
 
 
 def test_include_and_exclude_choose_hosts_and_devices(hostfile):
     path = hostfile("a slots=4\nbox slots=4\nc slots=1\n")
     found = cluster(LaunchRequest(hostfile=path, include="a@box:1,3"))
-    assert [(part.host.address, part.num_processes, part.slots) for part in found.hosts] == [
+    assert [(part.address, part.num_ranks, part.slots) for part in found.hosts] == [
         ("a", 4, ()),
         ("box", 2, (1, 3)),
     ]
     here = plan(LaunchRequest(hostfile=path, include="box:1,3"), GPUS, CUDA_VISIBLE_DEVICES="3,2,1,0")
-    assert (here.num_processes, here.visible) == (2, ("2", "0"))
+    assert (here.own.num_ranks, here.own.devices) == (2, ("2", "0"))
     with pytest.raises(LaunchError, match="--gpus -1 contradicts --include or --exclude"):
         cluster(LaunchRequest(hostfile=path, include="box:1,3", gpus=-1))
 
@@ -173,9 +177,8 @@ def test_by_hand_with_a_hostfile_each_machine_finds_its_own_line(hostfile):
     for rank in ("auto", 1):
         found = cluster(LaunchRequest(hostfile=path, node_rank=rank))
         assert (found.role, found.node_rank, found.num_nodes) == ("node", 1, 2)
-        assert found.node is not None
-        assert (found.node.num_processes, found.node.master_addr, found.node.weight) == (3, "a", 1.0)
-        assert found.node.processes_by_node == (4, 3)
+        assert (found.own.num_ranks, found.master_addr, found.own.weight) == (3, "a", 1.0)
+        assert found.ranks == (4, 3)
     with pytest.raises(LaunchError, match=r"does not name this machine \(box, 10.0.0.5\)"):
         cluster(LaunchRequest(hostfile=hostfile("a slots=1\nb slots=1\n"), node_rank="auto"))
     with pytest.raises(LaunchError, match="names 2 times this machine"):
@@ -289,24 +292,23 @@ TASK = {
 def test_in_an_allocation_srun_starts_the_nodes():
     found = cluster(LaunchRequest(), **TWO)
     assert (found.role, found.node_rank, found.device) == ("slurm", 0, "auto")
-    assert [(part.host.address, part.num_processes) for part in found.hosts] == [
+    assert [(part.address, part.num_ranks) for part in found.hosts] == [
         ("gpu1", None),
         ("gpu2", None),
     ]
     assert (found.master_addr, found.master_port) == ("gpu1", 15077)
     tasks = cluster(LaunchRequest(), **TWO, SLURM_NTASKS="12", SLURM_TASKS_PER_NODE="8,4")
-    assert [part.num_processes for part in tasks.hosts] == [8, 4]
+    assert [part.num_ranks for part in tasks.hosts] == [8, 4]
     # One task per node is one launcher per node, not one process.
     launchers = cluster(LaunchRequest(), **TWO, SLURM_NTASKS_PER_NODE="1")
-    assert [part.num_processes for part in launchers.hosts] == [None, None]
+    assert [part.num_ranks for part in launchers.hosts] == [None, None]
 
 
 def test_a_task_of_srun_starts_its_node_s_part():
     found = cluster(LaunchRequest(), GPUS, **TASK)
-    assert found.node is not None
-    assert (found.role, found.node_rank, found.node.num_processes) == ("slurm-task", 1, 4)
-    assert (found.node.master_addr, found.node.master_port) == ("gpu1", 15077)
-    assert cluster(LaunchRequest(gpus=2), GPUS, **TASK).node.num_processes == 2
+    assert (found.role, found.node_rank, found.own.num_ranks) == ("slurm-task", 1, 4)
+    assert (found.master_addr, found.master_port) == ("gpu1", 15077)
+    assert cluster(LaunchRequest(gpus=2), GPUS, **TASK).own.num_ranks == 2
 
 
 def test_an_allocation_of_this_one_node_needs_no_srun():

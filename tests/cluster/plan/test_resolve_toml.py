@@ -28,9 +28,12 @@ def test_a_cluster_is_described_once_in_the_toml(toml):
         'host_weights = ["other=0.5"]\nexclude = "other:0"'
     )
     found = cluster(LaunchRequest(), config=config)
-    assert [(part.host.name, part.num_processes, part.weight, part.slots) for part in found.hosts] == [
+    assert [
+        (part.remote.target or part.remote.name, part.num_ranks, part.weight, part.slots)
+        for part in found.hosts
+    ] == [
         ("box", 2, 1.0, ()),
-        ("me@other", 3, 0.5, (1, 2, 3)),
+        ("other", 3, 0.5, (1, 2, 3)),
     ]
     assert (found.role, found.master_addr, found.master_port) == ("head", "10.0.0.5", 6000)
     assert (found.launcher, found.interface) == ("deepspeed", "eth0")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.cluster.plan.launch_plan import ClusterPlan, LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
 from alphazero.cluster.plan.node import CpuRanks
 from alphazero.cluster.plan.resolve import resolve
 from alphazero.machine.machine import Machine, outward_address
@@ -25,7 +25,7 @@ def cluster(
     names: dict[str, tuple[str, ...]] | None = None,
     cpu_ranks: Callable[[int], CpuRanks] | None = None,
     **environment: str,
-) -> ClusterPlan:
+) -> LaunchPlan:
     """resolve() where all ports but `taken` are free and `names` resolve."""
     file = read_cluster(str(config)) if config else None
     known = names or {}
@@ -43,7 +43,7 @@ def cluster(
 
 
 def plan(request: LaunchRequest, machine: Machine = CPU, **rest) -> LaunchPlan:
-    """This machine's part."""
+    """Of a job in which this machine has a part."""
     found = cluster(request, machine, **rest)
-    assert found.node is not None
-    return found.node
+    assert not found.is_head
+    return found

@@ -1,0 +1,72 @@
+"""Frozen dataclasses as JSON and back: what processes write for each other, checked against its types."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def to_json(record: Any) -> str:  # noqa: ANN401 - any dataclass
+    """A record as one line of JSON."""
+    return json.dumps(dataclasses.asdict(record), default=str)
+
+
+def from_json(kind: type[T], text: str | bytes) -> T:
+    """The record of this kind in a text of `to_json`; ValueError for any other text."""
+    try:
+        return from_table(kind, json.loads(text))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def from_table(kind: type[T], table: object) -> T:
+    """The record of this kind in a table of JSON; ValueError where the table holds something else."""
+    found: T = _value(kind, table)
+    return found
+
+
+def _value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, value)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        (kind,) = (one for one in arguments if one is not type(None))
+        return _value(kind, value)
+    if origin is tuple and isinstance(value, list):
+        if arguments[-1] is Ellipsis:
+            return tuple(_value(arguments[0], one) for one in value)
+        return tuple(_value(one, item) for one, item in zip(arguments, value, strict=True))
+    if origin is dict and isinstance(value, dict):
+        return {name: _value(arguments[1], one) for name, one in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Enum | Path) and isinstance(value, str):
+        return kind(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{value!r}: expected {kind}")
+    return value
+
+
+def _record(kind: Any, table: object) -> Any:  # noqa: ANN401 - a dataclass
+    hints = _hints(kind)
+    if not isinstance(table, dict) or not table.keys() <= hints.keys():
+        raise ValueError(f"{table!r}: expected the fields of {kind.__name__}")
+    try:
+        return kind(**{name: _value(hints[name], value) for name, value in table.items()})
+    except TypeError as error:  # a field is missing
+        raise ValueError(f"{kind.__name__}: {error}") from error
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
