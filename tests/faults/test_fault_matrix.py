@@ -174,7 +174,7 @@ def test_a_host_that_is_told_to_end_saves_and_the_job_starts_again(start):
     job.wait_for_output("restart 1 of 1")
     status, said = job.end()
     assert status == 0, said
-    assert "error: host2 was told to end by SIGTERM" in said
+    assert "error: host2 was asked to end by SIGTERM" in said
     stopped = re.search(r"rank 0 stopped after step (\d+)", said)
     assert stopped, said
     assert f"rank 0 begins at step {stopped[1]} of 60" in said

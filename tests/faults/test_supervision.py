@@ -54,7 +54,7 @@ def test_a_host_that_is_gone_is_left_out_and_taken_back_at_the_next_restart(star
     job = start(num_hosts=3, num_steps=num_steps, step_s=0.05, max_restarts=2, min_nodes=2)
     job.wait_for_step(7)
     job.hosts[2].cut_off()
-    job.wait_for_output("going on with 2 of 3 hosts, without host3", limit_s=60)
+    job.wait_for_output("continuing with 2 of 3 hosts, without host3", limit_s=60)
     job.wait_for_output(r"rank 0 begins at step \d+ of 400 on 4 ranks")
     job.hosts[2].wait_until_idle(limit_s=30)  # nothing goes on there by itself
     job.hosts[2].reconnect()
@@ -84,7 +84,7 @@ def test_the_master_itself_may_be_the_host_that_is_gone(start):
     job = start(num_hosts=3, num_steps=100, hosts=hosts, max_restarts=1, min_nodes=2)
     job.wait_for_step(7)
     job.hosts[1].cut_off()
-    job.wait_for_output("going on with 2 of 3 hosts, without host2", limit_s=60)
+    job.wait_for_output("continuing with 2 of 3 hosts, without host2", limit_s=60)
     begun = time.monotonic()
     status, said = job.end(limit_s=60)
     assert status == 0, said

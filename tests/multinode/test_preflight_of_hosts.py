@@ -58,7 +58,7 @@ def test_with_min_nodes_the_job_goes_on_without_it(network, tmp_path, random_sto
     status, said = start(hosts, tmp_path, random_store, *flags)
     assert status == 0, said
     assert "health fail: host2 rank1: " in said
-    assert "going on with 1 of 2 hosts, without host2" in said
+    assert "continuing with 1 of 2 hosts, without host2" in said
 
 
 def test_no_preflight_starts_at_once(network, tmp_path, random_store):

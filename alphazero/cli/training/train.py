@@ -36,7 +36,7 @@ from alphazero.show.weights_and_biases import require_package
 MOST_RANKS = 2**20
 LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
-MUSTER_LIMIT_S = 1800.0  # as --start-timeout of the launcher
+MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 
@@ -288,19 +288,16 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 def _meet(environment: Mapping[str, str]) -> None:
     """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
     from alphazero.machine.machine import listen_on
-    from alphazero.training.ranks import meeting as muster
+    from alphazero.training.ranks.meeting import MeetingPlace, Member, meet
 
     rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
     if count == 1 or rank >= count:
         return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    place = muster.Place(address, port, "rank", one_machine=True)
-    own = muster.Member(rank, count, socket.gethostname())
-    if rank == 0:
-        with listen_on(address, port) as listener:
-            muster.receive_all(listener, own, place, MUSTER_LIMIT_S, _say)
-    else:
-        muster.report_to(own, place, MUSTER_LIMIT_S, _say)
+    place = MeetingPlace(address, port, "rank", one_machine=True)
+    own = Member(rank, count, socket.gethostname())
+    with listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
+        meet(own, place, MEETING_LIMIT_S, _say, listener)
 
 
 def _say(text: str) -> None:

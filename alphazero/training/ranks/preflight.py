@@ -8,11 +8,11 @@ missing.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError, LostConnectionError
 from alphazero.base.files import sha256_of
+from alphazero.base.records import from_json, to_json
 from alphazero.machine.findings import Severity, load_thresholds, worst
 from alphazero.run.directory import describe_environment
 from alphazero.run.rank import begin, kind_of, note_failure
@@ -31,20 +32,23 @@ from alphazero.training.ranks.preflight_report import (
     judge_network,
     judge_records,
     judge_times,
-    to_json,
-    to_table,
+    report_table,
+    report_text,
 )
 
 if TYPE_CHECKING:
     import torch
+    from torch._C._distributed_c10d import Store
 
-    from alphazero.training.ranks.meeting import RollCall
     from alphazero.training.ranks.preflight_measure import LocalWork
     from alphazero.training.ranks.runtime import Runtime
 
 
 LEAVING_S = 1.0
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
+STEP_TICK_S = 0.05
+GRACE_S = 2.0  # ranks that do not report wait so long, so that no agent ends the one that does
+FAILED = 2
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -79,9 +83,9 @@ def main(
     describe: Callable[[Runtime, Sequence[Path]], RankRecord] | None = None,
     work: Callable[[torch.device], LocalWork] | None = None,
 ) -> int:
-    """This rank's part; returns its exit status. `describe` and `work` replace what a rank tells and does."""
+    """This rank's part; returns its exit status. `describe`, `work`: what it reports and does."""
     args = build_parser().parse_args(arguments)
-    # Retries while rank 0 is not there yet are no news.
+    # Retries while rank 0 is not there yet are not worth a line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         return _run(args, describe or describe_rank, work)
@@ -99,7 +103,7 @@ def _run(
     describe: Callable[[Runtime, Sequence[Path]], RankRecord],
     work: Callable[[torch.device], LocalWork] | None,
 ) -> int:
-    from alphazero.training.ranks.meeting import RollCall, open_store, served_store
+    from alphazero.training.ranks.meeting import open_store, served_store
     from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
 
     thresholds = load_thresholds(args.thresholds).collective
@@ -118,8 +122,8 @@ def _run(
             lambda rank: place_of(rank) or f"node {rank // runtime.local_world_size}",
         )
     roll_call.start()
-    own = json.dumps(dataclasses.asdict(describe(runtime, args.config_file)))
-    records = tuple(map(_record, roll_call.gather("versions", own)))
+    own = to_json(describe(runtime, args.config_file))
+    records = tuple(from_json(RankRecord, text) for text in roll_call.gather("versions", own))
     findings = judge_records(records)
     times: tuple[RankTimes, ...] = ()
     if worst(findings) < Severity.FAIL:  # unlike versions of NCCL or torch would hang or crash
@@ -129,7 +133,7 @@ def _run(
     status = 0
     if runtime.is_main:
         report = PreflightReport(runtime.backend, _bandwidth_bytes(runtime), records, times, tuple(findings))
-        print(json.dumps(to_json(report), indent=1) if args.json else to_table(report), flush=True)
+        print(json.dumps(report_table(report), indent=1) if args.json else report_text(report), flush=True)
         status = report.exit_status
     roll_call.finish()
     if status:
@@ -161,12 +165,12 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
 
     import torch
 
-    told = describe_environment([])
-    packages = told["packages"]
+    environment = describe_environment([])
+    packages = environment["packages"]
     assert isinstance(packages, dict)
     nccl: Any = torch.cuda.nccl  # its functions have no types
     nccl_version = ".".join(map(str, nccl.version())) if runtime.device.type == "cuda" else "not used"
-    changes = str(told["diff"])
+    changes = str(environment["diff"])
     versions = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -174,7 +178,7 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
         "NCCL": nccl_version,
         "deepspeed": packages["deepspeed"],
         "alphazero": packages["alphazero"],
-        "commit": str(told["commit"]),
+        "commit": str(environment["commit"]),
         "local changes": hashlib.sha256(changes.encode()).hexdigest()[:12] if changes else "none",
         "backend": runtime.backend,
     }
@@ -187,13 +191,6 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
         tuple(versions.items()),
         digests,
     )
-
-
-def _record(text: str) -> RankRecord:
-    told = json.loads(text)
-    for name in ("versions", "files"):
-        told[name] = tuple((key, value) for key, value in told[name])
-    return RankRecord(**told)
 
 
 def _measure(
@@ -230,14 +227,135 @@ def _measure(
             device_id=runtime.device if runtime.device.type == "cuda" else None,
         )
         measured = measure(runtime.device, (work or make_work)(runtime.device), peers, roll_call.enter)
-        told = roll_call.gather("times", json.dumps(dataclasses.asdict(measured)))
+        texts = roll_call.gather("times", to_json(measured))
         dist.destroy_process_group()
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         text = f"rank {runtime.rank} on {runtime.host}: {runtime.backend}: {first}"
         lost = kind_of(error) == LostConnectionError.kind
         raise (LostConnectionError if lost else LaunchError)(text) from error
-    return tuple(RankTimes(**json.loads(text)) for text in told)
+    return tuple(from_json(RankTimes, text) for text in texts)
+
+
+class RollCall:
+    """Steps of all ranks in the store, and a limit on each step.
+
+    Before each step that waits for others a rank notes it (`enter`). A thread with a connection of its own
+    looks at the clock: past the limit, the ranks that entered fewer steps are named and the process ends
+    with status 2, whatever the main thread hangs in.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Store],
+        rank: int,
+        world_size: int,
+        limit_s: float,
+        place_of: Callable[[int], str],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._store = connect()
+        self._connect = connect
+        self._rank = rank
+        self._world_size = world_size
+        self._limit_s = limit_s
+        self._place_of = place_of
+        self._end = end
+        self._steps = 0
+        self._step = "start"
+        self._deadline = time.monotonic() + limit_s
+        self._finished = threading.Event()
+        self._watch = threading.Thread(target=self._watch_clock, name="roll call", daemon=True)
+
+    def start(self) -> None:
+        """Note that this rank is there, and return when all are."""
+        self.enter("start")
+        self._watch.start()
+        self._wait_for(self._key)
+
+    def enter(self, step: str) -> None:
+        """This rank comes to `step`, where it will wait for the others; the clock starts anew."""
+        self._step = step
+        self._steps += 1
+        self._deadline = time.monotonic() + self._limit_s
+        self._store.set(self._key(self._rank), str(self._steps))
+
+    def gather(self, name: str, text: str) -> list[str]:
+        """Every rank's `text`, by rank, through the store alone."""
+        self.enter(name)
+        self._store.set(f"preflight/{name}/{self._rank}", text)
+        keys = self._wait_for(lambda rank: f"preflight/{name}/{rank}")
+        return [self._store.get(key).decode() for key in keys]
+
+    def finish(self) -> None:
+        """The end: rank 0, which may serve the store, leaves last."""
+        self.enter("end")
+        self._store.set(f"preflight/left/{self._rank}", "")
+        if self._rank == 0:
+            self._wait_for(lambda rank: f"preflight/left/{rank}")
+        self._finished.set()
+
+    def _wait_for(self, key_of: Callable[[int], str]) -> list[str]:
+        """The keys of all ranks, when all are set. Raises LaunchError where the store ends before."""
+        keys = [key_of(rank) for rank in range(self._world_size)]
+        try:
+            while not self._store.check(keys):
+                time.sleep(STEP_TICK_S)
+        except RuntimeError as error:
+            raise LostConnectionError(self._lost()) from error
+        return keys
+
+    def _lost(self) -> str:
+        return f"rank {self._rank} at step {self._step!r}: what served the store, on node 0, has ended"
+
+    def _key(self, rank: int) -> str:
+        return f"preflight/steps/{rank}"
+
+    def _watch_clock(self) -> None:
+        try:
+            store = self._connect()  # the main thread may wait in its own connection, lock held
+            while not self._finished.wait(STEP_TICK_S):
+                if time.monotonic() > self._deadline:
+                    self._report(self._behind(store))
+                    break
+            else:
+                return
+        except (RuntimeError, LaunchError):
+            if self._finished.wait(GRACE_S):  # the main thread sees it too, unless it hangs
+                return
+            self._say(LostConnectionError(self._lost()))
+        self._end(FAILED)
+
+    def _behind(self, store: Store) -> list[int]:
+        """The ranks that entered fewer steps than this one."""
+        behind = []
+        for rank in range(self._world_size):
+            key = self._key(rank)
+            if not store.check([key]) or int(store.get(key)) < self._steps:
+                behind.append(rank)
+        return behind
+
+    def _report(self, behind: Sequence[int]) -> None:
+        """One rank reports: the lowest that is not behind."""
+        speaker = next(rank for rank in range(self._world_size) if rank not in behind)
+        if speaker != self._rank:
+            self._finished.wait(GRACE_S)
+            return
+        if behind:
+            named = ", ".join(f"rank {rank} ({self._place_of(rank)})" for rank in behind)
+            what = f"{named} did not come to step {self._step!r} within {self._limit_s:g} s"
+        else:
+            what = (
+                f"all ranks came to step {self._step!r} and none came through within {self._limit_s:g} s: "
+                "is the network between them open on all ports (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)?"
+            )
+        self._say(LaunchError(what, ranks=behind))
+
+    @staticmethod
+    def _say(error: LaunchError) -> None:
+        """To the terminal, and to the agent of this host: the process ends without raising it."""
+        note_failure(error, FAILED)
+        print(f"alphazero: error: preflight: {error}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from alphazero.machine.machine import tcp_segments
+from alphazero.training.ranks.preflight_report import RankTimes
 
 MIB = 1 << 20
 WARM_UPS = 2
@@ -24,23 +25,6 @@ LINK_BYTES = 4 * MIB
 LINK_ROUNDS = 3
 
 Work = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Medians on one rank, ms. link_ms: best exchange of LINK_BYTES with a partner, None without one.
-
-    compute_ms: the device's work alone; arrival_ms: that and the host's, from barrier to barrier.
-    segments, retransmitted: TCP segments that the host sent meanwhile, and those it had to send again.
-    """
-
-    compute_ms: float
-    arrival_ms: float
-    latency_ms: float
-    bandwidth_ms: float
-    link_ms: float | None
-    segments: int = 0
-    retransmitted: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,8 +64,8 @@ def synchronise(device: torch.device) -> None:
 
 def measure(
     device: torch.device, work: LocalWork, peers: Sequence[int], enter: Callable[[str], None]
-) -> Measured:
-    """Measure on this rank, all ranks together. `enter` is told each step that waits for others.
+) -> RankTimes:
+    """Measure on this rank, all ranks together. `enter` gets each step that waits for others.
 
     peers: ranks, this one among them, whose links are alike (link_peers).
     """
@@ -93,7 +77,7 @@ def measure(
     bandwidth_ms = _all_reduce_ms(device, BANDWIDTH_BYTES[device.type], BANDWIDTH_REPEATS)
     link_ms = _best_link_ms(device, peers, enter)
     now_sent, now_again = tcp_segments()
-    return Measured(
+    return RankTimes(
         compute_ms,
         arrival_ms,
         latency_ms,
@@ -136,8 +120,8 @@ def _all_reduce_ms(device: torch.device, num_bytes: int, repeats: int) -> float:
 def link_peers(rank: int, places: Sequence[tuple[str, int]]) -> list[int]:
     """Ranks whose links to `rank` are alike, itself included; `places` is (host, local rank) by rank.
 
-    Over three hosts and more: the same local rank on each. On one host: all. Two hosts have one link, and
-    nobody can tell which end of it is slow: none.
+    Over three hosts and more: the same local rank on each. On one host: all. Two hosts have one link,
+    of which it cannot be known which end is slow: none.
     """
     hosts = {host for host, _ in places}
     if len(hosts) == 2:

@@ -1,4 +1,4 @@
-"""What ranks told of themselves and measured, judged: versions that disagree, stragglers; table and JSON."""
+"""What the ranks of a preflight report and measure, judged: versions, stragglers; as text and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class RankRecord:
-    """What one rank tells of itself, before any collective. versions: (name, version) pairs.
+    """What one rank reports of itself, before any collective. versions: (name, version) pairs.
 
     files: (name, sha256 or "missing") of the configuration files this rank sees.
     """
@@ -32,7 +32,11 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class RankTimes:
-    """What one rank measured, ms; see measurement.Measured."""
+    """Medians on one rank, ms. link_ms: best exchange with a partner, None without one.
+
+    compute_ms: the device's work alone; arrival_ms: that and the host's, from barrier to barrier.
+    segments, retransmitted: TCP segments that the host sent meanwhile, and those it had to send again.
+    """
 
     compute_ms: float
     arrival_ms: float
@@ -75,7 +79,7 @@ def judge_records(records: Sequence[RankRecord]) -> list[Finding]:
         severity = Severity.WARN if name in TOLERATED else Severity.FAIL
         for record, value in zip(records, values, strict=True):
             if value != usual:
-                most = [other.rank for other, told in zip(records, values, strict=True) if told == usual]
+                most = [other.rank for other, its in zip(records, values, strict=True) if its == usual]
                 advice = f"most, {_ranges(most)}, have {usual}: install or copy the same on all hosts"
                 findings.append(_of(record, severity, name, value, usual, advice))
     if not findings:
@@ -117,8 +121,8 @@ def judge_times(
             if name != "link_ms" and record.rank in slow:
                 continue  # who computes slowly arrives late: one finding
             slow.add(record.rank)
-            said = f"straggler, {value / usual:.1f} times the median of {usual:.2f} ms: {advice}"
-            findings.append(_of(record, Severity.WARN, name, round(value, 3), round(ratio * usual, 3), said))
+            text = f"straggler, {value / usual:.1f} times the median of {usual:.2f} ms: {advice}"
+            findings.append(_of(record, Severity.WARN, name, round(value, 3), round(ratio * usual, 3), text))
     if not findings:
         findings.append(Finding(Severity.OK, records[0].host, "", "", "stragglers", "none", ratio, ""))
     return findings
@@ -204,14 +208,14 @@ def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:
     }
 
 
-def to_json(report: PreflightReport) -> dict[str, object]:
+def report_table(report: PreflightReport) -> dict[str, object]:
     """The schema of docs/health.md."""
     ranks: list[dict[str, object]] = []
     for number, record in enumerate(report.records):
-        told: dict[str, object] = dataclasses.asdict(record)
-        told["versions"], told["files"] = dict(record.versions), dict(record.files)
-        told["times"] = dataclasses.asdict(report.times[number]) if report.times else None
-        ranks.append(told)
+        row: dict[str, object] = dataclasses.asdict(record)
+        row["versions"], row["files"] = dict(record.versions), dict(record.files)
+        row["times"] = dataclasses.asdict(report.times[number]) if report.times else None
+        ranks.append(row)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -224,7 +228,7 @@ def to_json(report: PreflightReport) -> dict[str, object]:
     }
 
 
-def to_table(report: PreflightReport) -> str:
+def report_text(report: PreflightReport) -> str:
     """For people: a line a rank, the all-reduce, what is wrong."""
     head = ("rank", "host", "device", "compute ms", "arrival ms", "link ms")
     rows = [head]

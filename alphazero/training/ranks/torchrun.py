@@ -1,4 +1,4 @@
-"""torchrun with a muster of the nodes before it, and one line about the rank that failed first after it.
+"""torchrun with a meeting of the nodes before it, and one line about the rank that failed first after it.
 
 `python -m alphazero.training.ranks.torchrun ARGS` takes the arguments of torchrun's static rendezvous.
 torchrun ends every failed job with status 1 and a page of its own stack; here 128 + N is the death of a rank
@@ -15,7 +15,6 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,8 @@ from alphazero.run.rank import (
     first_failure,
     write_first_failure,
 )
-from alphazero.training.ranks import meeting as muster
+from alphazero.training.ranks.meeting import MeetingPlace, Member, serve_store
+from alphazero.training.ranks.meeting import meet as meet_nodes
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 1800.0
 AGENT_LOGGER = "torch.distributed.elastic.agent.server.api"
 PROCESS_LOGGER = "torch.distributed.elastic.multiprocessing.api"
-# What torchrun says of every job in which a rank ends early; `report` says it with the reason.
-SAID_BY_REPORT = ("failed (exitcode: ", "Sending process ", "Closing process ")
+# What torchrun prints of every job in which a rank ends early; `report` prints it with the reason.
+LEFT_TO_REPORT = ("failed (exitcode: ", "Sending process ", "Closing process ")
 
 
 class ExitBarrierFilter(logging.Filter):
@@ -64,39 +64,11 @@ class FailureFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """False for those records."""
-        return not str(record.msg).startswith(SAID_BY_REPORT)
+        return not str(record.msg).startswith(LEFT_TO_REPORT)
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What this program is told. start_timeout_s: for all nodes to come. any_port: another port will do.
-
-    job: the trainer and its arguments, preceded by --module where it is one.
-    """
-
-    num_processes: str
-    num_nodes: int
-    node_rank: int
-    master_addr: str
-    master_port: int
-    start_timeout_s: float
-    any_port: bool
-    job: tuple[str, ...]
-
-    def for_torchrun(self) -> list[str]:
-        """torchrun's own arguments."""
-        return [
-            f"--nproc_per_node={self.num_processes}",
-            f"--nnodes={self.num_nodes}",
-            f"--node_rank={self.node_rank}",
-            f"--master_addr={self.master_addr}",
-            f"--master_port={self.master_port}",
-            *self.job,
-        ]
-
-
-def read_arguments(arguments: Sequence[str]) -> Arguments:
-    """The arguments as commands.torchrun_command writes them."""
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments as plan/commands.py writes them; job: the trainer, with --module where it is one."""
     parser = argparse.ArgumentParser(prog="python -m alphazero.training.ranks.torchrun", allow_abbrev=False)
     parser.add_argument("--nproc_per_node", default="1")
     parser.add_argument("--nnodes", type=int, default=1)
@@ -108,38 +80,34 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
     parser.add_argument("--module", action="store_true")
     parser.add_argument("job", nargs=argparse.REMAINDER)
     args = parser.parse_args(list(arguments))
-    return Arguments(
-        args.nproc_per_node,
-        args.nnodes,
-        args.node_rank,
-        args.master_addr,
-        args.master_port,
-        args.start_timeout,
-        args.any_port,
-        (*(("--module",) if args.module else ()), *args.job),
-    )
+    args.job = (*(("--module",) if args.module else ()), *args.job)
+    return args
+
+
+def for_torchrun(args: argparse.Namespace) -> list[str]:
+    """torchrun's own arguments."""
+    names = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port")
+    return [*(f"--{name}={getattr(args, name)}" for name in names), *args.job]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns 0, or the exit status of the rank that failed first."""
-    told = read_arguments(arguments)
+    args = read_arguments(arguments)
     # torch reads it when it is imported: its retries and their C++ stacks are no news to people.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        told, listener = meet(told)
+        listener = meet(args)
     except LaunchError as error:
         return refuse(error)
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    from alphazero.training.ranks.meeting import serve_store
-
     logging.getLogger(AGENT_LOGGER).addFilter(ExitBarrierFilter())
     logging.getLogger(PROCESS_LOGGER).addFilter(FailureFilter())
     store = serve_store(listener) if listener else None  # torchrun's own finds its server and shares it
     try:
-        torchrun.main(told.for_torchrun())
+        torchrun.main(for_torchrun(args))
     except ChildFailedError as error:
         return report(error.failures)
     except SignalException as error:
@@ -150,36 +118,33 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def meet(told: Arguments) -> tuple[Arguments, socket.socket | None]:
-    """Until all nodes are there; on node 0 the socket for the store, and the port that it has got.
+def meet(args: argparse.Namespace) -> socket.socket | None:
+    """Return when all nodes are there; on node 0 with the socket for the store, its port in `args`.
 
     Raises LaunchError where nodes do not come or do not fit, PortInUseError where the port is taken.
     """
-    own = muster.Member(told.node_rank, told.num_nodes, socket.gethostname(), machine_identity())
-    listener = None
-    if told.node_rank == 0:
-        listener, told = _listen(told)
-    place = muster.Place(told.master_addr, told.master_port, one_machine=names_loopback(told.master_addr))
-    if told.num_nodes > 1 and listener is not None:
-        muster.receive_all(listener, own, place, told.start_timeout_s, _say)
-    elif told.num_nodes > 1:
-        muster.report_to(own, place, told.start_timeout_s, _say)
-    return told, listener
+    listener = _listen(args) if args.node_rank == 0 else None
+    own = Member(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
+    is_local = names_loopback(args.master_addr)
+    place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local)
+    meet_nodes(own, place, args.start_timeout, _say, listener)
+    return listener
 
 
-def _listen(told: Arguments) -> tuple[socket.socket, Arguments]:
+def _listen(args: argparse.Namespace) -> socket.socket:
     try:
-        listener = listen_on(told.master_addr, told.master_port)
+        listener = listen_on(args.master_addr, args.master_port)
     except PortInUseError:
-        if not told.any_port:
+        if not args.any_port:
             raise
-        listener = listen_on(told.master_addr, ANY_PORT)
+        listener = listen_on(args.master_addr, ANY_PORT)
         port = int(listener.getsockname()[1])
-        _say(f"port {told.master_port} is in use here: taking {port}")
-        return listener, replace(told, master_port=port)
+        _say(f"port {args.master_port} is in use here: taking {port}")
+        args.master_port = port
+        return listener
     if is_everywhere(listener):
-        _say(f"{told.master_addr} is no address of this machine: listening on all of them")
-    return listener, told
+        _say(f"{args.master_addr} is no address of this machine: listening on all of them")
+    return listener
 
 
 def _say(text: str) -> None:

@@ -54,7 +54,7 @@ def run(
         directory=str(directory),
         grace_s=1.0,
     )
-    job = Supervision(plan, (), lambda device: ChosenRun(str(directory), ()), str(directory))
+    job = Supervision(plan, (), lambda device: ChosenRun(str(directory), ()), str(directory), quiet=True)
     status = Supervisor(job, sys.executable, os.environ, said.append).run()
     return status, said, [int(word) for word in notes.read_text().split()] if notes.exists() else []
 

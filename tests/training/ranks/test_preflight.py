@@ -15,7 +15,7 @@ from torch.distributed import HashStore
 
 from alphazero.machine.findings import load_thresholds
 from alphazero.machine.machine import tcp_segments
-from alphazero.training.ranks.meeting import RollCall
+from alphazero.training.ranks.preflight import RollCall
 from alphazero.training.ranks.preflight_measure import link_peers, partner_in_round
 from alphazero.training.ranks.preflight_report import (
     RankRecord,

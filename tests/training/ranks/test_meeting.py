@@ -1,4 +1,4 @@
-"""The muster of nodes: who waits for whom, what it says, and what it refuses; strangers do no harm."""
+"""The meeting of nodes: who waits for whom, which lines appear, what is refused; strangers do no harm."""
 
 import contextlib
 import json
@@ -11,14 +11,13 @@ import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.machine.machine import ANY_PORT, listen_on
-from alphazero.training.ranks import meeting as muster
+from alphazero.training.ranks import meeting as meetings
 from alphazero.training.ranks.meeting import (
+    MeetingPlace,
     Member,
-    Place,
     decode_member,
     encode_member,
-    receive_all,
-    report_to,
+    meet,
 )
 from tests.support.jobs.jobs import free_port
 
@@ -57,18 +56,18 @@ class Node(threading.Thread):
 def meeting():
     """A listener and its place."""
     listener = listen_on("127.0.0.1", ANY_PORT)
-    yield listener, Place("127.0.0.1", listener.getsockname()[1])
+    yield listener, MeetingPlace("127.0.0.1", listener.getsockname()[1])
     listener.close()
 
 
 def first(meeting, count: int, limit_s: float = 20.0, machine: str = "m0") -> Node:
     listener, place = meeting
-    return Node(lambda say: receive_all(listener, Member(0, count, "host0", machine), place, limit_s, say))
+    return Node(lambda say: meet(Member(0, count, "host0", machine), place, limit_s, say, listener))
 
 
 def other(meeting, rank: int, count: int, limit_s: float = 20.0, machine: str | None = None) -> Node:
     member = Member(rank, count, f"host{rank}", machine or f"m{rank}")
-    return Node(lambda say: report_to(member, meeting[1], limit_s, say))
+    return Node(lambda say: meet(member, meeting[1], limit_s, say))
 
 
 def test_all_nodes_go_when_the_last_one_has_come(meeting):
@@ -80,7 +79,7 @@ def test_all_nodes_go_when_the_last_one_has_come(meeting):
 
 
 def test_who_waits_says_for_whom_and_where(meeting, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(muster, "TELL_S", 0.4)
+    monkeypatch.setattr(meetings, "REPORT_S", 0.4)
     line = f"waiting for nodes 1 and 3 of 4 at 127.0.0.1:{meeting[1].port}, "
     nodes = [first(meeting, 4), other(meeting, 2, 4)]
     for node in nodes:
@@ -97,22 +96,22 @@ def test_a_node_that_does_not_come_is_named_to_all_after_the_limit(meeting):
 
 
 def test_a_node_0_that_cannot_be_reached_is_told_apart(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(muster, "TELL_S", 0.3)
+    monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     port = free_port()
-    node = other((None, Place("127.0.0.1", port)), 1, 2, limit_s=1.0)
+    node = other((None, MeetingPlace("127.0.0.1", port)), 1, 2, limit_s=1.0)
     assert node.end() == (
         f"node 1: node 0 did not answer at 127.0.0.1:{port} within 1 s: the connection is refused (nothing "
         "listens there yet, or another port); expected it to be started there"
     )
     assert node.said[0].startswith(f"waiting for node 0 of 2 at 127.0.0.1:{port}, ")
-    node = other((None, Place("no.such.host.invalid", port)), 1, 2, limit_s=1.0)
+    node = other((None, MeetingPlace("no.such.host.invalid", port)), 1, 2, limit_s=1.0)
     assert "its name is not known here" in node.end()
 
 
 def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(muster, "TELL_S", 0.3)
+    monkeypatch.setattr(meetings, "REPORT_S", 0.3)
     with listen_on("127.0.0.1", ANY_PORT) as listener:  # the kernel accepts connections for it
-        node = other((None, Place("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=3.0)
+        node = other((None, MeetingPlace("127.0.0.1", listener.getsockname()[1])), 1, 2, limit_s=3.0)
         trouble = "it accepts the connection and says nothing"
         assert trouble in node.end()
     assert node.said
@@ -121,7 +120,7 @@ def test_a_server_that_says_nothing_is_no_node_0_and_that_is_said(monkeypatch: p
 
 def test_a_node_that_comes_before_node_0_waits_for_it():
     port = free_port()
-    place = Place("127.0.0.1", port)
+    place = MeetingPlace("127.0.0.1", port)
     early = other((None, place), 1, 2)
     time.sleep(0.7)
     with listen_on("127.0.0.1", port) as listener:
@@ -147,17 +146,17 @@ def test_a_node_that_comes_before_node_0_waits_for_it():
 def test_nodes_that_cannot_be_of_one_job_are_named_on_all_of_them(
     meeting, monkeypatch: pytest.MonkeyPatch, intruder: Member, message: str
 ):
-    monkeypatch.setattr(muster, "TELL_S", 0.2)
+    monkeypatch.setattr(meetings, "REPORT_S", 0.2)
     nodes = [first(meeting, 3), other(meeting, 1, 3)]
     nodes[1].wait_until_said("waiting for node 2 of 3 at ")  # so that it is the first one with its number
-    nodes.append(Node(lambda say: report_to(intruder, meeting[1], 10.0, say)))
+    nodes.append(Node(lambda say: meet(intruder, meeting[1], 10.0, say)))
     for node in nodes:
         assert node.end().startswith(message)
 
 
 def test_one_machine_may_play_all_nodes_where_it_was_asked_to(meeting):
     listener, place = meeting
-    place = Place(place.address, place.port, one_machine=True)
+    place = MeetingPlace(place.address, place.port, one_machine=True)
     nodes = [first((listener, place), 2, machine="m"), other((None, place), 1, 2, machine="m")]
     assert [node.end() for node in nodes] == ["", ""]
 
@@ -204,4 +203,4 @@ def test_an_introduction_is_of_this_version_and_sound_or_none(line: bytes):
     assert decode_member(line) is None
     sound = Member(1, 2, "a", "m")
     assert decode_member(encode_member(sound).strip()) == sound
-    assert json.loads(encode_member(sound))["alphazero"] == muster.VERSION
+    assert json.loads(encode_member(sound))["alphazero"] == meetings.VERSION
