@@ -4,7 +4,7 @@ A preset is measured by two commands that people use as well. `alphazero launch`
 after some seconds; its metrics.jsonl has the speed of training. `alphazero selfplay`, one process for each
 rank, then plays with the untrained network of that run.
 
-`python -m alphazero.measure.doctor` examines a host of a hostfile (cluster/plan/commands.py): a request as
+`python -m alphazero.measure.doctor` examines a host of a hostfile (cluster/plan/programs.py): a request as
 JSON on stdin, the examined host as a marked line of JSON on stdout.
 """
 
@@ -24,9 +24,10 @@ from typing import Any
 
 from alphazero.base.errors import TrainingError
 from alphazero.cluster.launch.compare import explain
-from alphazero.cluster.launch.remote import CHECKOUT, Remote, SshOptions, run_everywhere
-from alphazero.cluster.plan import commands
+from alphazero.cluster.launch.remote import CHECKOUT, run_everywhere
+from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.hostfile import Host
+from alphazero.cluster.plan.launch_plan import Remote, SshOptions
 from alphazero.machine.environment import environment
 from alphazero.machine.memory import count_cores
 from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
@@ -182,7 +183,7 @@ def examine_hosts(
     requests = [dataclasses.replace(asked, ranks=host.slots) for host in hosts]
     lines = [json.dumps(dataclasses.asdict(request)) + "\n" for request in requests]
     found = []
-    for answer in run_everywhere(remotes, python, ["-m", commands.DOCTOR], lines, limit_s):
+    for answer in run_everywhere(remotes, python, ["-m", programs.DOCTOR], lines, limit_s):
         host = decode(answer.output) if answer.status == 0 else None
         fault = explain(answer, python, CHECKOUT, limit_s)
         found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))
