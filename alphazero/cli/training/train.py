@@ -288,14 +288,14 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 def _meet(environment: Mapping[str, str]) -> None:
     """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
     from alphazero.machine.machine import listen_on
-    from alphazero.training.ranks.meeting import MeetingPlace, Member, meet
+    from alphazero.training.ranks.meeting import MeetingPlace, Participant, meet
 
     rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
     if count == 1 or rank >= count:
         return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     place = MeetingPlace(address, port, "rank", one_machine=True)
-    own = Member(rank, count, socket.gethostname())
+    own = Participant(rank, count, socket.gethostname())
     with listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
         meet(own, place, MEETING_LIMIT_S, _say, listener)
 

@@ -21,7 +21,7 @@ from alphazero.base.errors import AlphaZeroError
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import (
     STOP_SIGNALS,
-    Ending,
+    JobEnding,
     SignalInbox,
     end_all,
     handles,
@@ -156,7 +156,7 @@ class NodeAgent:
         log = self._logs / f"{self._host.remote.name}-node.log"
         self._launcher_output = OutputStream(None, log, True, head.tell)
         self._watch = RankWatch(run, self._first_rank, self._num_ranks, plan.token)
-        self._ending: Ending | None = None
+        self._ending: JobEnding | None = None
         self._stopping = False
         self._signalled: set[int] = set()
         self._failed_at: float | None = None
@@ -261,7 +261,7 @@ class NodeAgent:
             actions[wish]()
 
     def _end(self) -> None:
-        self._ending = self._ending or Ending(self._plan.token, self._plan.grace_s)
+        self._ending = self._ending or JobEnding(self._plan.token, self._plan.grace_s)
 
     def _ask_ranks_to_stop(self, process: subprocess.Popen[bytes]) -> None:
         """SIGTERM to ranks alone: the launcher above them would kill them after 30 s, and they may need

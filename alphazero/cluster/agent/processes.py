@@ -82,7 +82,7 @@ def handles(process: psutil.Process, number: signal.Signals) -> bool:
     return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
 
 
-class Ending:
+class JobEnding:
     """Ends every process of a job without blocking: call advance() until it says True.
 
     SIGTERM first, SIGKILL after grace_s. It gives up KILL_LIMIT_S later: a process in an uninterruptible
@@ -112,7 +112,7 @@ class Ending:
 
 def end_all(token: str, grace_s: float) -> None:
     """End every process of the job and wait for that."""
-    ending = Ending(token, grace_s)
+    ending = JobEnding(token, grace_s)
     while not ending.advance():
         time.sleep(POLL_S)
 

@@ -128,7 +128,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StartOutcome:
     """How a start ended.
 
     status: 0, or that of the first failure. lost: hosts that could no longer be reached. advanced: some
@@ -196,7 +196,7 @@ class Attempt:
         self._end_sent_at: float | None = None
         self._all_well_since: float | None = None  # the first host that ended well
 
-    def run(self) -> Outcome:
+    def run(self) -> StartOutcome:
         """Until every host has ended or is lost."""
         for link in self._links:
             for descriptor in link.descriptors:
@@ -224,7 +224,7 @@ class Attempt:
             for link in self._links:
                 link.close()
         failure = min(self._reports, key=lambda report: report.key).failure if self._reports else None
-        return Outcome(
+        return StartOutcome(
             failure.status if failure else 0,
             failure,
             frozenset(self._lost),

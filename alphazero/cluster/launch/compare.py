@@ -53,7 +53,7 @@ class HostIssue:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class HostComparison:
     """What a round of probes found."""
 
     examined: tuple[Examined, ...]
@@ -72,7 +72,7 @@ class Comparison:
 
 def examine(
     hosts: Sequence[HostPlan], question: Question, python: str, checkout: Path = CHECKOUT
-) -> Comparison:
+) -> HostComparison:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
     asked = [host for host in hosts if host.remote.target]
     questions = [_asked(question, host is hosts[0]) for host in asked]
@@ -97,7 +97,7 @@ def examine(
         # The host looked at its clock at some moment while we waited.
         ahead = max(probe.clock_s - ended, 0.0) or min(probe.clock_s - began, 0.0)
         examined.append(Examined(_counted(host, probe), probe, ahead))
-    return Comparison(tuple(examined), (*findings, *compare(examined, question)))
+    return HostComparison(tuple(examined), (*findings, *compare(examined, question)))
 
 
 def _asked(question: Question, is_first: bool) -> Question:
@@ -249,7 +249,7 @@ def _check_clock(one: Examined) -> Iterator[HostIssue]:
         yield _warning(one, f"clock is {one.clock_ahead_s:+.1f} s off; expected within {MAX_CLOCK_S:.0f} s")
 
 
-def table(report: Comparison) -> list[str]:
+def table(report: HostComparison) -> list[str]:
     """The hosts in columns."""
     rows = [("host", "slots", "GPUs", "cores", "torch", "deepspeed", "commit", "free", "shm", "verdict")]
     failed = {finding.host for finding in report.errors}

@@ -11,7 +11,7 @@ from typing import Any
 from alphazero.base.errors import ERRORS_BY_KIND
 from alphazero.base.text import counted
 from alphazero.cluster.agent.protocol import Output
-from alphazero.cluster.launch.attempt import Outcome
+from alphazero.cluster.launch.attempt import StartOutcome
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
 from alphazero.machine.findings import Finding, Severity, finding_from_json
@@ -68,7 +68,7 @@ class Listener:
         return None
 
 
-def judge(report: Mapping[str, Any] | None, outcome: Outcome, plan: LaunchPlan) -> PreflightVerdict:
+def judge(report: Mapping[str, Any] | None, outcome: StartOutcome, plan: LaunchPlan) -> PreflightVerdict:
     """The verdict on a preflight of this plan."""
     host_of = [host.remote.name for host in plan.hosts for _ in range(host.num_ranks or 0)]
     if report is None or outcome.lost:
@@ -103,7 +103,7 @@ def _host(finding: Finding, host_of: Sequence[str]) -> str:
     return host_of[int(rank)] if rank.isdecimal() and int(rank) < len(host_of) else ""
 
 
-def _without_report(outcome: Outcome, host_of: Sequence[str]) -> PreflightVerdict:
+def _without_report(outcome: StartOutcome, host_of: Sequence[str]) -> PreflightVerdict:
     """Ranks that died, never came or stood still; hosts that were lost."""
     failure = outcome.failure
     if failure is None:

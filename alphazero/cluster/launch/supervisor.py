@@ -15,8 +15,8 @@ from alphazero.base.errors import LaunchError, PortInUseError
 from alphazero.base.text import counted
 from alphazero.cluster.agent.processes import SignalInbox
 from alphazero.cluster.launch import preflight_verdict
-from alphazero.cluster.launch.attempt import Attempt, Outcome, Say
-from alphazero.cluster.launch.compare import Comparison, Examined, examine, job_device, lacks_data, table
+from alphazero.cluster.launch.attempt import Attempt, Say, StartOutcome
+from alphazero.cluster.launch.compare import Examined, HostComparison, examine, job_device, lacks_data, table
 from alphazero.cluster.launch.dry_run import banner
 from alphazero.cluster.launch.preflight_verdict import PreflightVerdict
 from alphazero.cluster.launch.probe import Question
@@ -123,7 +123,7 @@ class Supervisor:
         """The wishes to stop, those of this process first."""
         return self._inbox.received + self._asked
 
-    def _last_word(self, outcome: Outcome) -> int:
+    def _last_word(self, outcome: StartOutcome) -> int:
         if not self._signals:
             return 0
         if not self._inbox.received:
@@ -133,7 +133,7 @@ class Supervisor:
             self._say("the newest complete checkpoint remains")
         return 128 + int(self._signals[0])
 
-    def _takes_another_port(self, outcome: Outcome, is_restart: bool) -> bool:
+    def _takes_another_port(self, outcome: StartOutcome, is_restart: bool) -> bool:
         """True where the port was taken between our look at it and the start, and another one will do."""
         failure, plan = outcome.failure, self._job.plan
         if failure is None or failure.kind != PortInUseError.kind:
@@ -145,7 +145,7 @@ class Supervisor:
         self._say(f"{failure.host}: {failure.cause or failure.fate}: starting with another one")
         return True
 
-    def _may_restart(self, outcome: Outcome) -> bool:
+    def _may_restart(self, outcome: StartOutcome) -> bool:
         self._idle_starts = 0 if outcome.advanced or outcome.saved else self._idle_starts + 1
         self._vain = 0 if self._idle_starts == 0 else self._vain + 1
         if outcome.saved:
@@ -264,7 +264,7 @@ class Supervisor:
             master_port=first.free_port if is_fresh and not plan.is_by_hand else plan.master_port,
         )
 
-    def _send_data(self, report: Comparison, question: Question) -> bool:
+    def _send_data(self, report: HostComparison, question: Question) -> bool:
         """Send data to hosts that lack it; True if any did."""
         lacking = [one.host.remote for one in report.examined if lacks_data(one, question)]
         for remote in lacking:
@@ -276,7 +276,7 @@ class Supervisor:
                 self._say(f"{remote.name}: sent {size / (1 << 20):.1f} MiB of data")
         return bool(lacking)
 
-    def _judge(self, report: Comparison, is_restart: bool) -> tuple[Examined, ...] | None:
+    def _judge(self, report: HostComparison, is_restart: bool) -> tuple[Examined, ...] | None:
         """The hosts to use, None where they are too few; prints what was found."""
         job, num_hosts = self._job, len(self._job.plan.started)
         if len(report.examined) > 1 and not is_restart:
@@ -300,7 +300,7 @@ class Supervisor:
         of = len(self._job.plan.started)
         self._say(f"continuing with {num_left} of {of} hosts, without {', '.join(names)}")
 
-    def _start(self, ready: LaunchPlan) -> Outcome:
+    def _start(self, ready: LaunchPlan) -> StartOutcome:
         # Chosen once: a fresh start begins anew only the first time.
         run = self._run = self._run or self._job.choose_run(ready.device)
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
@@ -314,7 +314,7 @@ class Supervisor:
         self.has_saved = self.has_saved or outcome.saved
         return outcome
 
-    def _attempt(self, plan: LaunchPlan, listener: preflight_verdict.Listener | None = None) -> Outcome:
+    def _attempt(self, plan: LaunchPlan, listener: preflight_verdict.Listener | None = None) -> StartOutcome:
         """Start the agents and see their part to its end."""
         links = [AgentLink(plan, rank, self._python) for rank in plan.started]
         take = listener.take if listener else None

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Claim(Generic[T]):
+class SettingClaim(Generic[T]):
     """A value and its source as people should read it: `--nodes 3`, `SLURM_NNODES=2`; "" for a default."""
 
     value: T
@@ -45,13 +45,13 @@ class Sources:
     outer: OuterLauncher
     machine: Machine
 
-    def claim(self, flag: str, key: str) -> list[Claim[object]]:
+    def claim(self, flag: str, key: str) -> list[SettingClaim[object]]:
         """What the flag and [cluster] claim about a setting, in this order."""
-        claims: list[Claim[object]] = []
+        claims: list[SettingClaim[object]] = []
         if (value := getattr(self.request, key)) is not None:
-            claims.append(Claim(value, f"{flag} {value}"))
+            claims.append(SettingClaim(value, f"{flag} {value}"))
         if self.file is not None and key in self.file.places:
-            claims.append(Claim(getattr(self.file.config, key), self.file.said(key)))
+            claims.append(SettingClaim(getattr(self.file.config, key), self.file.said(key)))
         return claims
 
 
@@ -61,14 +61,14 @@ def choice(sources: Sources, key: str) -> object:
     return claims[0].value if claims else None
 
 
-def numbers_of(claims: Sequence[Claim[object]], least: int) -> list[Claim[int]]:
+def numbers_of(claims: Sequence[SettingClaim[object]], least: int) -> list[SettingClaim[int]]:
     """Claims of whole numbers, each of at least `least`; LaunchError for one below it."""
     checked = []
     for claim in claims:
         assert isinstance(claim.value, int)
         if claim.value < least:
             raise LaunchError(f"{claim.text}: expected at least {least}")
-        checked.append(Claim(claim.value, claim.text))
+        checked.append(SettingClaim(claim.value, claim.text))
     return checked
 
 
@@ -164,7 +164,7 @@ def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile | None) ->
     return tuple(weighted)
 
 
-def agreed(claims: Sequence[Claim[T]]) -> Claim[T] | None:
+def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
     """The first claim, None where there is none; LaunchError where another one differs from it."""
     for other in claims[1:]:
         if other.value != claims[0].value:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
 from alphazero.cluster.plan.claims import (
-    Claim,
+    SettingClaim,
     Sources,
     agreed,
     choice,
@@ -98,18 +98,18 @@ def resolve(
     return _with_this_node(plan, sources, environment, port, port_is_free, find_free_port, cpu_ranks)
 
 
-def _count_nodes(sources: Sources) -> Claim[int]:
+def _count_nodes(sources: Sources) -> SettingClaim[int]:
     claims = numbers_of(sources.claim("--nodes", "nodes"), 1)
     if sources.chosen:
         count = len(sources.chosen)
-        claims.append(Claim(count, f"{sources.origin} ({counted(count, 'host')})"))
+        claims.append(SettingClaim(count, f"{sources.origin} ({counted(count, 'host')})"))
     if sources.slurm is not None:
         count = len(sources.slurm.hosts)
-        claims.append(Claim(count, f"SLURM_NNODES={count} ({sources.slurm.source})"))
+        claims.append(SettingClaim(count, f"SLURM_NNODES={count} ({sources.slurm.source})"))
     if sources.outer.num_nodes > 1:
         outer = sources.outer
-        claims.append(Claim(outer.num_nodes, f"{outer.size_variable}={outer.num_nodes}"))
-    return agreed(claims) or Claim(1, "")
+        claims.append(SettingClaim(outer.num_nodes, f"{outer.size_variable}={outer.num_nodes}"))
+    return agreed(claims) or SettingClaim(1, "")
 
 
 def _plan_hosts(
@@ -138,12 +138,12 @@ def _plan_hosts(
 
 def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]:
     """Processes of every node, None where it counts its devices."""
-    asked: list[Claim[int]] = []
+    asked: list[SettingClaim[int]] = []
     for claim in sources.claim("--gpus", "gpus"):
         assert isinstance(claim.value, int)
         if claim.value != ALL_GPUS and claim.value < 1:
             raise LaunchError(f"{claim.text}: expected a number of processes from 1, or -1 for all devices")
-        asked.append(Claim(claim.value, claim.text))
+        asked.append(SettingClaim(claim.value, claim.text))
     requested = agreed(asked)
     slurm = sources.slurm
     counts: list[int | None] = []
@@ -157,21 +157,25 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
                 )
             if requested is None or requested.value != ALL_GPUS:
                 count = len(chosen.slots)
-                claims.append(Claim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}"))
+                claims.append(
+                    SettingClaim(count, f"slots={count} of {sources.origin}, line {chosen.host.line}")
+                )
         elif slurm is not None and not slurm.in_step and slurm.tasks_per_node[rank : rank + 1] > (1,):
             count = slurm.tasks_per_node[rank]
-            claims.append(Claim(count, f"{count} tasks per node from SLURM"))
+            claims.append(SettingClaim(count, f"{count} tasks per node from SLURM"))
         found = agreed(claims)
         counts.append(found.value if found else None)
     return tuple(counts)
 
 
-def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, ...]) -> str:
+def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
     """The master's address; "" where none is named."""
-    claims = [Claim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")]
+    claims = [
+        SettingClaim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")
+    ]
     outer = sources.outer
     if outer.master_addr and nodes.value > 1:
-        claims.append(Claim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
+        claims.append(SettingClaim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
     found = agreed(claims)
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
@@ -183,7 +187,7 @@ def _choose_master(sources: Sources, nodes: Claim[int], hosts: tuple[HostPlan, .
 
 
 def _own_address(
-    nodes: Claim[int],
+    nodes: SettingClaim[int],
     role: str,
     node_rank: int | None,
     interface: str,
@@ -207,18 +211,18 @@ def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
     return by_person and is_loopback_name(master_addr)
 
 
-def _choose_port(sources: Sources, nodes: Claim[int]) -> Claim[int]:
+def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:
     """The port; its text is "" where none was asked for."""
     for claim in sources.claim("--master-port", "master_port"):
         assert isinstance(claim.value, int)
         if not 1 <= claim.value <= 65535:
             raise LaunchError(f"{claim.text}: expected 1 to 65535")
-        return Claim(claim.value, claim.text)
+        return SettingClaim(claim.value, claim.text)
     if sources.outer.master_port is not None and nodes.value > 1:
-        return Claim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
+        return SettingClaim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
     if sources.slurm is not None:
-        return Claim(sources.slurm.port, "")
-    return Claim(DEFAULT_PORT, "")
+        return SettingClaim(sources.slurm.port, "")
+    return SettingClaim(DEFAULT_PORT, "")
 
 
 def _choose_launcher(sources: Sources) -> str:
@@ -254,7 +258,7 @@ def _with_this_node(
     plan: LaunchPlan,
     sources: Sources,
     environment: Mapping[str, str],
-    port: Claim[int],
+    port: SettingClaim[int],
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
     cpu_ranks: ChooseCpuRanks | None,

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Callable
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.claims import Claim, Sources, agreed
+from alphazero.cluster.plan.claims import SettingClaim, Sources, agreed
 from alphazero.cluster.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_TASK
 from alphazero.cluster.plan.outer import SlurmJob
 from alphazero.machine.machine import Machine, names_loopback
@@ -73,7 +73,7 @@ def refuse_loopback(
 AUTO_RANK = "auto"
 
 
-def choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
+def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | None]:
     """What this process does, and which node of the job this machine is (None: no part of it)."""
     request, slurm = sources.request, sources.slurm
     if request.launcher == "slurm" and slurm is None:
@@ -82,16 +82,16 @@ def choose_role(sources: Sources, nodes: Claim[int]) -> tuple[str, int | None]:
         )
     if request.launcher == "slurm" and sources.chosen:
         raise LaunchError(f"--launcher slurm contradicts {sources.origin}: expected one of the two")
-    claims: list[Claim[int]] = []
+    claims: list[SettingClaim[int]] = []
     if request.node_rank == AUTO_RANK:
-        claims.append(Claim(_own_line(sources), "--node-rank auto"))
+        claims.append(SettingClaim(_own_line(sources), "--node-rank auto"))
     elif isinstance(request.node_rank, int):
-        claims.append(Claim(request.node_rank, f"--node-rank {request.node_rank}"))
+        claims.append(SettingClaim(request.node_rank, f"--node-rank {request.node_rank}"))
     if slurm is not None and slurm.node_rank is not None:
-        claims.append(Claim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
+        claims.append(SettingClaim(slurm.node_rank, f"SLURM_NODEID={slurm.node_rank}"))
     if sources.outer.node_rank is not None:
         outer = sources.outer
-        claims.append(Claim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
+        claims.append(SettingClaim(sources.outer.node_rank, f"{outer.rank_variable}={outer.node_rank}"))
     rank = agreed(claims)
     if rank is not None and not 0 <= rank.value < nodes.value:
         raise LaunchError(f"{rank.text}: expected 0 to {nodes.value - 1} ({nodes.text or '--nodes 1'})")

@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Member:
+class Participant:
     """A node as it introduces itself. machine: which boot and network it runs in, "" where unknown."""
 
     rank: int
@@ -87,11 +87,11 @@ class _Connection:
     socket: socket.socket
     since: float
     received: bytes = b""
-    member: Member | None = None
+    member: Participant | None = None
 
 
 def meet(
-    own: Member, place: MeetingPlace, limit_s: float, say: Say, listener: socket.socket | None = None
+    own: Participant, place: MeetingPlace, limit_s: float, say: Say, listener: socket.socket | None = None
 ) -> None:
     """Return when all are there.
 
@@ -111,7 +111,7 @@ def meet(
 class _Meeting:
     """What both sides know, and the lines of one that waits."""
 
-    def __init__(self, own: Member, place: MeetingPlace, limit_s: float, say: Say) -> None:
+    def __init__(self, own: Participant, place: MeetingPlace, limit_s: float, say: Say) -> None:
         self._own = own
         self._place = place
         self._limit_s = limit_s
@@ -198,13 +198,13 @@ class _Reception(_Meeting):
         if not data or len(connection.received) > MAX_LINE_BYTES:
             self._drop(connection)
         elif connection.member is None and b"\n" in connection.received:
-            connection.member = decode_member(connection.received.partition(b"\n")[0])
+            connection.member = decode_participant(connection.received.partition(b"\n")[0])
             if connection.member is None:
                 self._drop(connection)
             else:
                 self._check(connection.member)
 
-    def _check(self, new: Member) -> None:
+    def _check(self, new: Participant) -> None:
         """LaunchError where it cannot be one of this job's nodes, or is one already."""
         own, noun = self._own, self._place.noun
         flag = "--nodes" if noun == "node" else "--world-size"
@@ -246,16 +246,16 @@ class _Reception(_Meeting):
                     connection.socket.send(line)
 
 
-def decode_member(line: bytes) -> Member | None:
+def decode_participant(line: bytes) -> Participant | None:
     """A node's introduction; None for anything else that connects."""
     try:
-        member = from_json(Member, line)
+        member = from_json(Participant, line)
     except ValueError:
         return None
     return member if member.is_sound else None
 
 
-def encode_member(member: Member) -> bytes:
+def encode_participant(member: Participant) -> bytes:
     """A node's introduction as its line."""
     return (to_json(member) + "\n").encode()
 
@@ -292,7 +292,7 @@ class _Caller(_Meeting):
                     # TCP's simultaneous open: while nothing listens, a port of the range for clients may be
                     # given to this very connection.
                     raise ConnectionRefusedError
-                connected.sendall(encode_member(self._own))
+                connected.sendall(encode_participant(self._own))
                 return self._listen(connected)
         except (OSError, UnicodeError) as error:
             return self._failed(explain(error))

@@ -34,7 +34,7 @@ from alphazero.run.rank import (
     first_failure,
     write_first_failure,
 )
-from alphazero.training.ranks.meeting import MeetingPlace, Member, serve_store
+from alphazero.training.ranks.meeting import MeetingPlace, Participant, serve_store
 from alphazero.training.ranks.meeting import meet as meet_nodes
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def meet(args: argparse.Namespace) -> socket.socket | None:
     Raises LaunchError where nodes do not come or do not fit, PortInUseError where the port is taken.
     """
     listener = _listen(args) if args.node_rank == 0 else None
-    own = Member(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
+    own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
     place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local)
     meet_nodes(own, place, args.start_timeout, _say, listener)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphazero.cluster.launch.compare import Comparison, Examined, compare, table
+from alphazero.cluster.launch.compare import Examined, HostComparison, compare, table
 from alphazero.cluster.launch.probe import HealthFault, Probe, Question, decode, encode, look
 from alphazero.cluster.launch.remote import explain_ssh
 from alphazero.cluster.plan.launch_plan import HostPlan, Remote
@@ -125,7 +125,7 @@ def test_the_table_has_a_verdict_for_each_host():
         Examined(HostPlan(Remote("a"), "a", 2), probe()),
         Examined(HostPlan(Remote("b", "b"), "b", 2), None),
     )
-    lines = table(Comparison(examined, tuple(compare(examined, QUESTION))))
+    lines = table(HostComparison(examined, tuple(compare(examined, QUESTION))))
     assert lines[1].endswith("ok")
     assert lines[2].startswith("b")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from alphazero.cluster.agent.protocol import Output
-from alphazero.cluster.launch.attempt import Failure, Outcome
+from alphazero.cluster.launch.attempt import Failure, StartOutcome
 from alphazero.cluster.launch.preflight_verdict import Listener, judge, program
 from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, Remote
 
@@ -13,8 +13,8 @@ HOSTS = (HostPlan(Remote("gpu-1"), "gpu-1", 2), HostPlan(Remote("gpu-2"), "gpu-2
 PLAN = LaunchPlan(HOSTS, "cuda", "gpu-1", 12355)
 
 
-def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> Outcome:
-    return Outcome(failure.status if failure else 0, failure, lost, False, False)
+def outcome(failure: Failure | None = None, lost: frozenset[str] = frozenset()) -> StartOutcome:
+    return StartOutcome(failure.status if failure else 0, failure, lost, False, False)
 
 
 def finding(severity: str, rank: int, name: str) -> dict[str, object]:

@@ -28,10 +28,7 @@ def test_a_cluster_is_described_once_in_the_toml(toml):
         'host_weights = ["other=0.5"]\nexclude = "other:0"'
     )
     found = cluster(LaunchRequest(), config=config)
-    assert [
-        (part.remote.target or part.remote.name, part.num_ranks, part.weight, part.slots)
-        for part in found.hosts
-    ] == [
+    assert [(part.address, part.num_ranks, part.weight, part.slots) for part in found.hosts] == [
         ("box", 2, 1.0, ()),
         ("other", 3, 0.5, (1, 2, 3)),
     ]

@@ -14,9 +14,9 @@ from alphazero.machine.machine import ANY_PORT, listen_on
 from alphazero.training.ranks import meeting as meetings
 from alphazero.training.ranks.meeting import (
     MeetingPlace,
-    Member,
-    decode_member,
-    encode_member,
+    Participant,
+    decode_participant,
+    encode_participant,
     meet,
 )
 from tests.support.jobs.jobs import free_port
@@ -62,11 +62,11 @@ def meeting():
 
 def first(meeting, count: int, limit_s: float = 20.0, machine: str = "m0") -> Node:
     listener, place = meeting
-    return Node(lambda say: meet(Member(0, count, "host0", machine), place, limit_s, say, listener))
+    return Node(lambda say: meet(Participant(0, count, "host0", machine), place, limit_s, say, listener))
 
 
 def other(meeting, rank: int, count: int, limit_s: float = 20.0, machine: str | None = None) -> Node:
-    member = Member(rank, count, f"host{rank}", machine or f"m{rank}")
+    member = Participant(rank, count, f"host{rank}", machine or f"m{rank}")
     return Node(lambda say: meet(member, meeting[1], limit_s, say))
 
 
@@ -132,19 +132,22 @@ def test_a_node_that_comes_before_node_0_waits_for_it():
     ("intruder", "message"),
     [
         (
-            Member(1, 3, "elsewhere", "m9"),
+            Participant(1, 3, "elsewhere", "m9"),
             "node 1 was started twice, on host1 and on elsewhere; expected",
         ),
-        (Member(0, 3, "elsewhere", "m9"), "node 0 was started twice, on host0 and on elsewhere"),
+        (Participant(0, 3, "elsewhere", "m9"), "node 0 was started twice, on host0 and on elsewhere"),
         (
-            Member(2, 4, "elsewhere", "m9"),
+            Participant(2, 4, "elsewhere", "m9"),
             "node 2 (elsewhere) was started with --nodes 4, node 0 (host0)",
         ),
-        (Member(2, 3, "alias", "m1"), "node 2 (alias) is on the same machine as node 1 (host1); expected"),
+        (
+            Participant(2, 3, "alias", "m1"),
+            "node 2 (alias) is on the same machine as node 1 (host1); expected",
+        ),
     ],
 )
 def test_nodes_that_cannot_be_of_one_job_are_named_on_all_of_them(
-    meeting, monkeypatch: pytest.MonkeyPatch, intruder: Member, message: str
+    meeting, monkeypatch: pytest.MonkeyPatch, intruder: Participant, message: str
 ):
     monkeypatch.setattr(meetings, "REPORT_S", 0.2)
     nodes = [first(meeting, 3), other(meeting, 1, 3)]
@@ -164,7 +167,7 @@ def test_one_machine_may_play_all_nodes_where_it_was_asked_to(meeting):
 def test_a_node_that_goes_away_is_missed_and_may_come_again(meeting):
     node = first(meeting, 2)
     with socket.create_connection(("127.0.0.1", meeting[1].port)) as leaving:
-        leaving.sendall(encode_member(Member(2, 3, "x"))[:-1])  # no whole line
+        leaving.sendall(encode_participant(Participant(2, 3, "x"))[:-1])  # no whole line
     assert other(meeting, 1, 2).end() == ""
     assert node.end() == ""
 
@@ -200,7 +203,7 @@ def test_strangers_are_not_answered_and_do_no_harm(meeting, junk: bytes):
     ],
 )
 def test_an_introduction_is_of_this_version_and_sound_or_none(line: bytes):
-    assert decode_member(line) is None
-    sound = Member(1, 2, "a", "m")
-    assert decode_member(encode_member(sound).strip()) == sound
-    assert json.loads(encode_member(sound))["alphazero"] == meetings.VERSION
+    assert decode_participant(line) is None
+    sound = Participant(1, 2, "a", "m")
+    assert decode_participant(encode_participant(sound).strip()) == sound
+    assert json.loads(encode_participant(sound))["alphazero"] == meetings.VERSION
