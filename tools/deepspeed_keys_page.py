@@ -43,12 +43,13 @@ def key_tables() -> str:
 
 
 def _table(keys: list[Key]) -> str:
-    rows = []
+    rows: dict[str, list[str]] = {}
     for key in keys:
         sets = ", ".join(f"`{target.partition('.')[2]}`" for target in key.sets)
         default = "" if key.default is None else f"; absent: {json.dumps(key.default)}"
-        rows.append(f"| {_name(key)} | {sets} | {key.why}{default} |")
-    return "\n".join(["| key | sets | meaning |", "|---|---|---|", *dict.fromkeys(rows)])
+        rows.setdefault(f"{sets} | {key.why}{default}", []).append(_name(key))
+    lines = (f"| {', '.join(names)} | {meaning} |" for meaning, names in rows.items())
+    return "\n".join(["| key | sets | meaning |", "|---|---|---|", *lines])
 
 
 def _list(keys: list[Key]) -> str:
