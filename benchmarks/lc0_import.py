@@ -13,10 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from alphazero._core import LC0_V6_BYTES, chess_random_playout
-from alphazero.data.formats.lc0 import CHUNK_BYTES, Lc0Source, PackedChunk, import_lc0, parse_sources
+from alphazero.data.formats.files import ignore
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.lc0 import LC0
 from alphazero.data.formats.lc0_export import export_lc0
-from alphazero.data.formats.lc0_files import find_sources, unpacked
-from alphazero.data.formats.parallel import ParsedChunk
+from alphazero.data.formats.lc0_files import unpacked
+from alphazero.data.formats.parallel import SourceEnd, parse_in_order
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
 from alphazero.settings.flags import Parser, whole
@@ -48,13 +50,13 @@ def run(arguments: list[str]) -> dict[str, object]:
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, one_core():
         sources = tuple(args.sources) or (write_random_games(Path(folder) / "random", args.games),)
-        data = _Data(sources, sum(s.size_bytes for s in find_sources(sources)), _num_records(sources))
+        data = _Data(sources, sum(s.size_bytes for s in LC0.find(sources, ignore)), _num_records(sources))
         rates: dict[str, list[float]] = {"unpack": [], "rebuild": [], "import": []}
         for number in range(args.rounds):
             rates["unpack"].append(_rate(data, lambda: _unpack(data.sources)))
             rates["rebuild"].append(_rate(data, lambda: _num_records(data.sources)))
             begin = time.process_time()
-            import_lc0(data.sources, Path(folder) / str(number), workers=1, progress=False)
+            import_games(data.sources, Path(folder) / str(number), workers=1, progress=False)
             rates["import"].append(data.packed_bytes / (time.process_time() - begin) / 1e6)
     medians = {name: statistics.median(found) for name, found in rates.items()}
     share = data.records / data.packed_bytes * 1e6
@@ -84,17 +86,17 @@ def _rate(data: _Data, work: Callable[[], object]) -> float:
 def _unpack(sources: Sequence[Path]) -> int:
     """Reading and gzip alone."""
     size = 0
-    for number, source in enumerate(find_sources(sources)):
-        for item in Lc0Source(number, source, 0, CHUNK_BYTES, lambda num_bytes: None).items():
-            games = item.games if isinstance(item, PackedChunk) else ()
+    for source in LC0.find(sources, ignore):
+        for item in LC0.chunks(source, lambda num_bytes: None, LC0.chunk_bytes):
+            games = () if isinstance(item, SourceEnd) else item
             size += sum(len(piece) for game in games for piece in unpacked(game.content, game.name))
     return size
 
 
 def _num_records(sources: Sequence[Path]) -> int:
     """Positions of all games, rebuilt from the files."""
-    items = parse_sources(find_sources(sources), workers=1, count_bytes=lambda num_bytes: None)
-    return sum(len(item.games.games.moves) for item in items if isinstance(item, ParsedChunk))
+    items = parse_in_order(LC0, LC0.find(sources, ignore), 1, lambda num_bytes: None)
+    return sum(len(item.games.moves) for item in items if not isinstance(item, SourceEnd))
 
 
 def write_random_games(path: Path, num_games: int) -> Path:

@@ -19,8 +19,10 @@ import chess.pgn
 
 from alphazero._core import ChessPosition, chess_random_playout, parse_pgn
 from alphazero.base.errors import ConfigError
-from alphazero.data.formats.parallel import ParsedChunk
-from alphazero.data.formats.pgn import find_sources, import_pgn, parse_sources
+from alphazero.data.formats.files import ignore
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.parallel import SourceEnd, parse_in_order
+from alphazero.data.formats.pgn import PGN
 from alphazero.settings.flags import Parser, count
 
 # What an engine writes beside its moves in TCEC's files: some 200 bytes per ply.
@@ -95,14 +97,14 @@ def measure(path: Path, *, rounds: int, games_a_round: int) -> Measurement:
     """Our readers take all of `path`, python-chess `games_a_round` of its games. Raises DataError."""
     results: dict[str, list[float]] = {"text": [], "python_chess": [], "file": [], "imports": []}
     with one_core(), tempfile.TemporaryDirectory() as folder:
-        warm_up = import_pgn([path], Path(folder) / "warm-up", workers=1, progress=False)
+        warm_up = import_games([path], Path(folder) / "warm-up", workers=1, progress=False)
         text = _text_of(path)
         handle = io.StringIO(text.decode("utf-8-sig", errors="replace"))
         for number in range(rounds):
             results["text"].append(_plies_per_second(lambda: len(parse_pgn(text, 0, len(text)).moves)))
             results["python_chess"].append(_python_chess_plies_per_second(handle, games_a_round))
             results["file"].append(_plies_per_second(lambda: _read_file(path)))
-            report = import_pgn([path], Path(folder) / str(number), workers=1, progress=False)
+            report = import_games([path], Path(folder) / str(number), workers=1, progress=False)
             results["imports"].append(report.manifest.plies / report.seconds)
     return Measurement(
         file_name=path.name,
@@ -125,8 +127,8 @@ def _plies_per_second(read: Callable[[], int]) -> float:
 
 
 def _read_file(path: Path) -> int:
-    items = parse_sources(find_sources([path]), workers=1, count_bytes=lambda num_bytes: None)
-    return sum(len(item.games.moves) for item in items if isinstance(item, ParsedChunk))
+    items = parse_in_order(PGN, PGN.find([path], ignore), 1, lambda num_bytes: None)
+    return sum(len(item.moves) for item in items if not isinstance(item, SourceEnd))
 
 
 def _python_chess_plies_per_second(handle: io.StringIO, num_games: int) -> float:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.data.formats.files import Source
-from alphazero.data.formats.journal import VERSION as IMPORT_VERSION
-from alphazero.data.formats.pgn import find_sources, import_pgn
+from alphazero.data.formats.files import Source, ignore
+from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.pgn import PGN
 from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.summary import StoreSummary, summarize
@@ -55,9 +56,9 @@ def open_or_import(
 
 
 def _open_cached(raw: Sequence[Path], cache_dir: Path, workers: int, progress: bool) -> GameStore:
-    store = cache_dir / f"pgn-{cache_key(find_sources(raw))}"
+    store = cache_dir / f"pgn-{cache_key(PGN.find(raw, ignore))}"
     if not (store / MANIFEST_NAME).exists():
-        import_pgn(raw, store, workers=workers, progress=progress, wait=True)
+        import_games(raw, store, kind=PGN, workers=workers, progress=progress, wait=True)
     return GameStore.open(store)
 
 

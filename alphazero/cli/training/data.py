@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import DataError
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
@@ -84,43 +83,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters) -> int:
-    from alphazero.data.formats.lc0 import import_lc0
-    from alphazero.data.formats.pgn import import_pgn
+    from alphazero.data.formats.importer import import_games
     from alphazero.data.store.store import GameStore
     from alphazero.data.store.summary import noted_plies
     from alphazero.machine.memory import count_processors
 
-    import_games = import_lc0 if _are_lc0(sources) else import_pgn
     try:
         report = import_games(
             sources, store, workers=workers or count_processors(), progress=True, filters=filters
         )
     except KeyboardInterrupt:
-        print("import interrupted; the same command continues after the last finished shard", file=sys.stderr)
+        print("import interrupted, nothing of it is kept; the same command starts it again", file=sys.stderr)
         raise
     noted = noted_plies(GameStore.open(report.store))
     print(import_text(report, noted))
     return 0
-
-
-def _are_lc0(sources: list[Path]) -> bool:
-    """Are these lc0's training data, and not PGN? Raises DataError where they are both."""
-    from alphazero.data.formats.files import names_below
-    from alphazero.data.formats.lc0_files import is_lc0
-    from alphazero.data.formats.pgn import KIND as PGN
-
-    lc0 = [source for source in sources if is_lc0(source)]
-    others = [
-        source
-        for source in sources
-        if source not in lc0
-        or (source.is_dir() and any(PGN.is_meant(path.name.lower()) for path in names_below(source)))
-    ]
-    if lc0 and others:
-        raise DataError(
-            f"{lc0[0]} holds lc0 training data and {others[0]} PGN; expected one of them for a store"
-        )
-    return bool(lc0)
 
 
 def amount(games: int, plies: int) -> str:
@@ -136,7 +113,7 @@ def import_text(report: ImportReport, noted: NotedPlies) -> str:
     lines = [
         f"{store}: {amount(manifest.games, manifest.plies)}"
         f" in {counted(len(manifest.shards), 'shard')},"
-        f" {report.seconds:.1f} s{' (continued)' if report.continued else ''}",
+        f" {report.seconds:.1f} s",
         f"games read {report.games_read} = imported {manifest.games}"
         f" + quarantined {manifest.quarantine_games}"
         + (f" + left out by filters {sum(manifest.filtered.values())}" if manifest.filters else ""),

@@ -1,4 +1,4 @@
-"""Files that games are read from: found below what a user names, opened, hashed as they are read.
+"""Files that games are read from: found below the paths a user gives, opened, hashed as they are read.
 
 Whatever a file holds, what is in memory at a time is bounded: packed data is unfolded piece by piece.
 """
@@ -6,7 +6,6 @@ Whatever a file holds, what is in memory at a time is bounded: packed data is un
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import stat
@@ -21,6 +20,7 @@ from isal import igzip_lib
 from alphazero.base.errors import DataError
 from alphazero.base.text import printable
 
+READ_BYTES = 1 << 20
 PACKED_BLOCK_BYTES = 1 << 14
 TEXT_BLOCK_BYTES = 1 << 17  # that gzip and bzip2 may unfold at once
 # isal's stubs take this class for an instance.
@@ -33,6 +33,12 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+class Digest(Protocol):
+    """What hashlib's objects have."""
+
+    def update(self, data: memoryview, /) -> None: ...
 
 
 class NoFileError(DataError):
@@ -50,7 +56,7 @@ class Source:
 
 
 def ignore(line: str) -> None:
-    """Tells nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def find_files(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None]
     found: list[tuple[Path, str]] = []
     for argument in arguments:
         if argument.is_dir():
-            inside = _files_below(argument, kind, say)
+            inside = files_below(argument, kind, say)
             if not inside:
                 raise DataError(
                     f"{argument}: no {kind.files} below this directory; expected names in {kind.expected}"
@@ -104,7 +110,7 @@ def names_below(directory: Path) -> list[Path]:
     )
 
 
-def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
+def files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
     files = []
     for path in names_below(directory):
         if not kind.is_meant(path.name.lower()):
@@ -141,26 +147,36 @@ def _source(path: Path, name: str, kind: Kind) -> Source:
 
 
 class HashingFile(io.RawIOBase):
-    """A file that hashes and counts what is read from it."""
+    """A file that counts and hashes what is read from it. Reading raises DataError."""
 
-    def __init__(self, path: Path, count_bytes: Callable[[int], None], what: str) -> None:
+    def __init__(self, path: Path, count_bytes: Callable[[int], None], what: str, digest: Digest) -> None:
+        self._path = path
         self._stream = open_file(path, what)
         self._count_bytes = count_bytes
-        self.digest = hashlib.sha256()
+        self._digest = digest
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        num_bytes = self._stream.readinto(buffer)
+        try:
+            num_bytes = self._stream.readinto(buffer)
+        except OSError as error:
+            raise DataError(f"{self._path}: cannot read: {error.strerror}") from error
         if num_bytes:
-            self.digest.update(memoryview(buffer)[:num_bytes])
+            self._digest.update(memoryview(buffer)[:num_bytes])
             self._count_bytes(num_bytes)
         return num_bytes or 0
 
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def read_to_end(stream: IO[bytes]) -> None:
+    """Read what is left, so that all of the file is hashed."""
+    while stream.read(READ_BYTES):
+        pass
 
 
 def read_blocks(stream: IO[bytes], block_bytes: int) -> Iterator[bytes]:

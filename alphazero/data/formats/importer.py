@@ -1,7 +1,7 @@
-"""Import of files into a game store: all cores, broken off and continued, the same bytes in any case.
+"""Import of files into a game store: on all cores, with the same bytes for any number of them.
 
-While it runs, <store>.importing/ (working_directory.py) holds `lock`, `journal.json` and the unfinished store
-in `store/`; the last step renames that to <store>.
+While it runs, <store>.importing/ (working_directory.py) holds the unfinished store; the last step renames it
+to <store>. An import that is interrupted leaves nothing of the store; the same command starts it again.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
 from alphazero.base.errors import DataError
 from alphazero.base.text import printable
-from alphazero.data.formats.files import Source
-from alphazero.data.formats.journal import Journal, Place, Tally
-from alphazero.data.formats.parallel import ParsedChunk, ParsedGames, SourceEnd
+from alphazero.data.formats.files import Source, names_below
+from alphazero.data.formats.lc0 import LC0
+from alphazero.data.formats.lc0_files import is_lc0
+from alphazero.data.formats.parallel import Format, ParsedGames, SourceEnd, parse_in_order
+from alphazero.data.formats.pgn import KIND as PGN_FILES
+from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
 from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
 from alphazero.data.store.game_filters import filter_texts, first_to_remove, judged
@@ -33,44 +36,14 @@ from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.machine.lock import ImportLock
 from alphazero.settings.sections import GameFilters
 
-P = TypeVar("P", bound=ParsedGames)
+C = TypeVar("C")
+G = TypeVar("G", bound=ParsedGames)
 
 ALL_GAMES = GameFilters()
+# Of what the parsers make of files: with another number, cached stores are imported again.
+VERSION = 2
 
 _ROWS_AT_ONCE = 1 << 16  # their columns of repeated words are whole in memory
-
-
-class Parse(Protocol[P]):
-    """The games of sources[first_source:], in order, each source's chunks and then its end.
-
-    The first `skip_bytes` of the first source are passed over. With several workers `count_bytes`, told what
-    of the files was read, is called from many threads. Raises DataError where the fault stands.
-    """
-
-    def __call__(
-        self,
-        sources: Sequence[Source],
-        *,
-        workers: int,
-        count_bytes: Callable[[int], None],
-        first_source: int,
-        skip_bytes: int,
-    ) -> Generator[ParsedChunk[P] | SourceEnd, None, None]: ...
-
-
-@dataclass(frozen=True)
-class Format(Generic[P]):
-    """How files of one kind become rows of a store.
-
-    rows: games begin ... end - 1 of a chunk, for a source of this name. name_of_fault: by its number in the
-    chunk's `fault`. sha256: of a source's files.
-    """
-
-    game: str
-    parse: Parse[P]
-    rows: Callable[[P, str, int, int], pa.RecordBatch]
-    name_of_fault: Callable[[int], str]
-    sha256: Callable[[Source], str]
 
 
 @dataclass(frozen=True)
@@ -80,7 +53,6 @@ class ImportReport:
     store: Path
     manifest: Manifest
     was_there: bool
-    continued: bool
     seconds: float
 
     @property
@@ -89,69 +61,88 @@ class ImportReport:
         return sum(source.games for source in self.manifest.sources)
 
 
-def working_directory(store: Path) -> Path:
-    """Where the import of `store` is at work."""
-    return WorkingDirectory(store).path
-
-
 def to_stderr(line: str) -> None:
     """For what is passed over."""
     print(line, file=sys.stderr)
 
 
-def import_sources(
-    kind: Format[P],
-    found: Sequence[Source],
+def format_of(paths: Sequence[Path]) -> Format[Any, Any]:
+    """LC0 or PGN, by what the files are. Raises DataError for both."""
+    lc0 = [path for path in paths if is_lc0(path)]
+    others = [
+        path
+        for path in paths
+        if path not in lc0
+        or (path.is_dir() and any(PGN_FILES.is_meant(below.name.lower()) for below in names_below(path)))
+    ]
+    if lc0 and others:
+        raise DataError(
+            f"{lc0[0]} holds lc0 training data and {others[0]} PGN; expected one of them for a store"
+        )
+    return LC0 if lc0 else PGN
+
+
+def import_games(
+    paths: Sequence[Path],
     store: Path,
     *,
     workers: int,
     progress: bool,
+    kind: Format[Any, Any] | None = None,
     filters: GameFilters = ALL_GAMES,
     wait: bool = False,
+    chunk_bytes: int = 0,
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
     most_quarantine_lines: int = MOST_LINES,
+    say: Callable[[str], None] = to_stderr,
 ) -> ImportReport:
-    """Read files into the game store `store`.
+    """Read files and directories into the game store `store`.
 
-    workers: threads that parse, and as many that read. progress: a bar on stderr. filters: games that do not
-    pass are counted and not stored.
-    wait: for another import of the same store, instead of refusing. shard_limits: games, plies of a
-    full shard. most_quarantine_lines: of the store; more faulty games are only counted. Raises DataError; the
-    shards that were finished by then are kept for the next call, where there are none nothing is.
+    workers: threads that parse, and as many that read. progress: a bar on stderr. kind: PGN or LC0; None
+    looks at the files. filters: games that do not pass are counted and not stored. wait: for another import
+    of the same store, instead of refusing. chunk_bytes: of a file that a thread parses at once; 0 takes the
+    format's own. shard_limits: games, plies of a full shard. most_quarantine_lines: of the store; further
+    faulty games are only counted. say: receives a line for each thing passed over. Raises DataError, and then
+    leaves nothing behind.
     """
-    begin = time.monotonic()
+    began = time.monotonic()
+    kind = kind or format_of(paths)
+    found = kind.find(paths, say)
     texts = filter_texts(filters)
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
         if (manifest := _present_manifest(kind, found, store, texts)) is not None:
-            work.remove()  # of a run killed in its last step
-            return ImportReport(store, manifest, True, False, time.monotonic() - begin)
+            work.remove()  # of an import killed in its last step
+            return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
         with ImportLock(work.lock, wait=wait, marker=MARKER) as lock:
             # Another import may have finished while this one waited.
             if not lock.is_current() or (store / MANIFEST_NAME).exists():
                 continue
-            run = _ImportRun(kind, found, store, filters, shard_limits, most_quarantine_lines)
-            with tqdm(
-                total=sum(source.size_bytes for source in found),
-                unit="B",
-                unit_scale=True,
-                desc=f"import {printable(store.name)}",
-                disable=not progress,
-            ) as bar:
-                try:
-                    manifest = run.run(workers, bar)
-                except DataError:
-                    if not work.journal.exists():
-                        work.remove()
-                    raise
-            work.remove()
-        return ImportReport(store, manifest, False, run.continued, time.monotonic() - begin)
+            if work.begin_store():
+                say(f"{work.path}: removed what an interrupted import left; reading all files again")
+            try:
+                run = _Import(kind, found, work.store, filters, shard_limits, most_quarantine_lines)
+                with _bar(store, found, progress) as bar:
+                    manifest = run.run(store, workers, chunk_bytes, bar)
+            finally:
+                work.remove()
+        return ImportReport(store, manifest, False, time.monotonic() - began)
+
+
+def _bar(store: Path, found: Sequence[Source], progress: bool) -> tqdm[Any]:
+    return tqdm(
+        total=sum(source.size_bytes for source in found),
+        unit="B",
+        unit_scale=True,
+        desc=f"import {printable(store.name)}",
+        disable=not progress,
+    )
 
 
 def _present_manifest(
-    kind: Format[P], found: Sequence[Source], store: Path, filters: Sequence[str]
+    kind: Format[C, G], found: Sequence[Source], store: Path, filters: Sequence[str]
 ) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
     if not store.exists():
@@ -170,203 +161,137 @@ def _present_manifest(
         raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
     if manifest.filters != tuple(filters):
         raise DataError(
-            f"{store}: holds these sources with {_told(manifest.filters)}, asked for are {_told(filters)};"
+            f"{store}: holds these sources with {_listed(manifest.filters)}; expected {_listed(filters)}:"
             " name another store or remove it"
         )
     return manifest
 
 
-def _told(filters: Sequence[str]) -> str:
+def _listed(filters: Sequence[str]) -> str:
     return f"the filters {', '.join(filters)}" if filters else "no filters"
 
 
-class _ImportRun(Generic[P]):
-    """One run of an import: reads from the journal's place on, adds rows, keeps the journal."""
+@dataclass
+class _Counts:
+    """Counts over the games of one source that were read so far."""
+
+    games: int = 0
+    lines: int = 0
+    imported: int = 0
+    plies: int = 0
+    contradictions: int = 0
+    quarantined: Counter[str] = field(default_factory=Counter)
+    filtered: Counter[str] = field(default_factory=Counter)  # by filter
+
+
+class _Import(Generic[C, G]):
+    """One import: reads all sources, adds their rows to the store, counts."""
 
     def __init__(
         self,
-        kind: Format[P],
+        kind: Format[C, G],
         sources: Sequence[Source],
-        store: Path,
+        directory: Path,
         filters: GameFilters,
         shard_limits: tuple[int, int],
         most_lines: int,
     ) -> None:
-        self.kind = kind
-        self.filters = filters
-        self.filter_texts = filter_texts(filters)
-        self.sources = sources
-        self.store = store
-        self.work = WorkingDirectory(store)
-        self.work.check()
-        fresh = Journal.begin(sources, shard_limits, self.filter_texts)
-        journal = Journal.load(self.work.journal)
-        self.continued = journal is not None
-        self.journal = journal or fresh
-        if (self.journal.sources, self.journal.shard_limits) != (fresh.sources, fresh.shard_limits):
-            raise DataError(
-                f"{self.work.path}: holds an unfinished import of other sources, or of these before"
-                " they changed; remove it to start anew"
-            )
-        if self.journal.filters != fresh.filters:
-            raise DataError(
-                f"{self.work.path}: holds an unfinished import with {_told(self.journal.filters)}, asked for"
-                f" are {_told(fresh.filters)}; remove it to start anew"
-            )
-        self.finished = list(self.journal.finished)
-        self.games_finished = sum(entry.games for entry in self.finished)
-        self.place = self.journal.place
-        known = {shard.name: shard.size_bytes for shard in self.journal.shards}
-        self.work.clean_store({**known, QUARANTINE_NAME: self.journal.quarantine_size_bytes})
-        self.quarantine = Quarantine(self.work.store / QUARANTINE_NAME, most_lines)
-        self.writer = StoreWriter(
-            self.work.store,
-            kind.game,
-            shards=self.journal.shards,
-            shard_games=shard_limits[0],
-            shard_plies=shard_limits[1],
+        self._kind = kind
+        self._sources = sources
+        self._filters = filters
+        self._filter_texts = filter_texts(filters)
+        self._finished: list[SourceEntry] = []
+        self._games_finished = 0
+        self._counts = _Counts()  # of the source that is read
+        self._quarantine = Quarantine(directory / QUARANTINE_NAME, most_lines)
+        self._writer = StoreWriter(
+            directory, kind.game, shard_games=shard_limits[0], shard_plies=shard_limits[1]
         )
 
-    def run(self, workers: int, bar: tqdm[Any]) -> Manifest:
-        """Read all sources and finish the store."""
-        with closing(self.quarantine):
-            self._read(workers, bar)
-            self.quarantine.finish(sum(entry.num_quarantined for entry in self.finished))
-        if not any(entry.imported for entry in self.finished):
+    def run(self, target: Path, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
+        """Read all sources and give the store its name."""
+        with closing(self._quarantine):
+            self._read(workers, chunk_bytes, bar)
+            self._quarantine.finish(sum(entry.num_quarantined for entry in self._finished))
+        if not any(entry.imported for entry in self._finished):
             raise self._nothing_imported()
-        return self.writer.finish(self.store, self.finished, self.filter_texts)
+        return self._writer.finish(target, self._finished, self._filter_texts)
 
     def _nothing_imported(self) -> DataError:
-        """What was wrong with the first game; the unfinished store goes, it has nothing to keep."""
-        read = sum(entry.games for entry in self.finished)
-        reason = self.quarantine.first_reason()
+        """What was wrong with the first game, and what each filter removed."""
+        reason = self._quarantine.first_reason()
         first = f"; the first: {reason}" if reason else ""
-        self.work.remove_store()
-        removed = {
-            text: sum(entry.filtered.get(text, 0) for entry in self.finished) for text in self.filter_texts
-        }
-        told = "".join(f"; {text}: removed {count}" for text, count in removed.items())
+        removed = "".join(
+            f"; {text}: removed {sum(entry.filtered.get(text, 0) for entry in self._finished)}"
+            for text in self._filter_texts
+        )
         return DataError(
-            f"{self.sources[0].path}: no game could be imported from {len(self.sources)} files"
-            f" ({read} games found{told}{first})"
+            f"{self._sources[0].path}: no game could be imported from {len(self._sources)} files"
+            f" ({self._games_finished} games found{removed}{first})"
         )
 
-    def _read(self, workers: int, bar: tqdm[Any]) -> None:
+    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> None:
         bytes_read = _ByteCount()
-        bytes_read.add(sum(source.size_bytes for source in self.sources[: self.place.source_index]))
-        items = self.kind.parse(
-            self.sources,
-            workers=workers,
-            count_bytes=bytes_read.add,
-            first_source=self.place.source_index,
-            skip_bytes=self.place.offset,
-        )
-        begin, games_at_begin = time.monotonic(), self._games_read()
+        items = parse_in_order(self._kind, self._sources, workers, bytes_read.add, chunk_bytes)
+        began = time.monotonic()
         with closing(items):
             while (item := self._next(items)) is not None:
                 if isinstance(item, SourceEnd):
                     self._end_source(item)
                 else:
                     self._take(item)
-                games = self._games_read()
-                per_second = (games - games_at_begin) / (time.monotonic() - begin)
+                games = self._games_finished + self._counts.games
+                per_second = games / (time.monotonic() - began)
                 bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
                 bar.update(bytes_read.take())
 
-    def _next(self, items: Iterator[ParsedChunk[P] | SourceEnd]) -> ParsedChunk[P] | SourceEnd | None:
+    def _next(self, items: Iterator[G | SourceEnd]) -> G | SourceEnd | None:
         try:
             return next(items, None)
         except DataError as error:
-            games = self.place.tally.games
-            if not games:
+            if not self._counts.games:
                 raise
-            raise DataError(f"{error} ({games} games of it read before)") from error
+            raise DataError(f"{error} ({self._counts.games} games of it read before)") from error
 
-    def _games_read(self) -> int:
-        return self.games_finished + self.place.tally.games
-
-    def _take(self, chunk: ParsedChunk[P]) -> None:
-        """Rows to the writer, faults to the quarantine; a full shard is made durable with the journal."""
-        games = chunk.games
-        name = self.sources[chunk.source_index].name
-        self.place = replace(self.place, offset=chunk.offset)
-        done = self.place.tally.games - self.place.games  # by the run before; else 0
-        num_rows = len(games.game)
-        row = int(np.searchsorted(games.game, done))
-        while True:
-            rows = self.kind.rows(games, name, row, min(row + _ROWS_AT_ONCE, num_rows))
-            removed_by = first_to_remove(judged(rows, rows.num_rows, self.filters), rows.num_rows)
-            end_row = row + self._add(rows, removed_by)
-            is_full = self.writer.is_full
-            is_end = end_row == num_rows and not is_full
-            end = games.games_read if is_end else int(games.game[end_row - 1]) + 1
-            self._note(games, slice(row, end_row), range(done, end), removed_by[: end_row - row])
-            if is_end:
-                break
-            if is_full:
-                self.writer.close_shard()
-                self._save_journal()
-            row, done = end_row, end
-        self.place = replace(
-            self.place, games=self.place.games + games.games_read, lines=self.place.lines + games.lines
-        )
-
-    def _add(self, rows: pa.RecordBatch, removed_by: npt.NDArray[np.uint8]) -> int:
-        """Add the rows that pass (0 in removed_by) until the open shard is full; how many are done with."""
-        passing = np.flatnonzero(removed_by == 0)
-        if len(passing) == rows.num_rows:
-            return self.writer.add(rows)
-        taken = self.writer.add(rows.filter(pa.array(removed_by == 0)))
-        return rows.num_rows if taken == len(passing) else int(passing[taken - 1]) + 1
-
-    def _note(self, games: P, rows: slice, read: range, removed_by: npt.NDArray[np.uint8]) -> None:
-        """Count the games `read` of a chunk, which are `rows` and the quarantined ones among them."""
-        source = self.sources[self.place.source_index]
-        first, last = (int(np.searchsorted(games.faulty_game, game)) for game in (read.start, read.stop))
-        self.quarantine.add(games, range(first, last), source.name, self.place.games, self.place.lines)
-        passes = removed_by == 0
-        plies = np.diff(games.moves_offset[rows.start : rows.stop + 1])
-        removed = np.bincount(removed_by, minlength=len(self.filter_texts) + 1)[1:].tolist()
-        kinds, counts = np.unique(games.fault[first:last], return_counts=True)
-        tally = Tally(
-            games=len(read),
-            imported=int(np.count_nonzero(passes)),
-            plies=int(plies[passes].sum()),
-            contradictions=int(np.count_nonzero(games.contradiction[rows][passes])),
-            quarantined={
-                self.kind.name_of_fault(kind): count
-                for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)
-            },
-            filtered=dict(zip(self.filter_texts, removed, strict=True)),
-        )
-        self.place = replace(self.place, tally=self.place.tally.plus(tally))
+    def _take(self, games: G) -> None:
+        """Rows to the writer, faults to the quarantine, all of them counted."""
+        counts, name = self._counts, self._sources[len(self._finished)].name
+        plies = np.diff(games.moves_offset)
+        counts.filtered.update(dict.fromkeys(self._filter_texts, 0))
+        for begin in range(0, len(games.game), _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, len(games.game))
+            rows = self._kind.rows(games, name, begin, end)
+            removed_by = first_to_remove(judged(rows, rows.num_rows, self._filters), rows.num_rows)
+            passes = removed_by == 0
+            self._writer.append(rows if passes.all() else rows.filter(pa.array(passes)))
+            counts.imported += int(np.count_nonzero(passes))
+            counts.plies += int(plies[begin:end][passes].sum())
+            counts.contradictions += int(np.count_nonzero(games.contradiction[begin:end][passes]))
+            removed = np.bincount(removed_by, minlength=len(self._filter_texts) + 1)[1:].tolist()
+            counts.filtered.update(dict(zip(self._filter_texts, removed, strict=True)))
+        self._quarantine.add(games, name, counts.games, counts.lines)
+        kinds, numbers = np.unique(games.fault, return_counts=True)
+        for fault, number in zip(kinds.tolist(), numbers.tolist(), strict=True):
+            counts.quarantined[self._kind.name_of_fault(fault)] += number
+        counts.games += games.games_read
+        counts.lines += games.lines
 
     def _end_source(self, end: SourceEnd) -> None:
-        source, tally = self.sources[end.source_index], self.place.tally
+        source, counts = self._sources[len(self._finished)], self._counts
         entry = SourceEntry(
             name=source.name,
             size_bytes=source.size_bytes,
             sha256=end.sha256,
-            games=tally.games,
-            imported=tally.imported,
-            plies=tally.plies,
-            quarantined=tally.quarantined,
-            contradictions=tally.contradictions,
-            filtered=tally.filtered,
+            games=counts.games,
+            imported=counts.imported,
+            plies=counts.plies,
+            quarantined=dict(sorted(counts.quarantined.items())),
+            contradictions=counts.contradictions,
+            filtered=dict(counts.filtered),
         )
-        self.finished.append(entry)
-        self.games_finished += entry.games
-        self.place = Place(source_index=end.source_index + 1)
-
-    def _save_journal(self) -> None:
-        self.journal = replace(
-            self.journal,
-            shards=tuple(self.writer.shards),
-            finished=tuple(self.finished),
-            place=self.place,
-            quarantine_size_bytes=self.quarantine.make_durable(),
-        )
-        self.journal.save(self.work.journal)
+        self._finished.append(entry)
+        self._games_finished += entry.games
+        self._counts = _Counts()
 
 
 class _ByteCount:

@@ -1,21 +1,15 @@
-"""Sources of lc0's training data in chunks of whole games, unpacked and rebuilt by the core.
-
-Import of lc0's training data into a game store.
-
-Games of lc0's training data as rows of the store.
-"""
+"""lc0's training data (V6, V7): files and archives in chunks of whole games, rebuilt by the core, as rows."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +18,7 @@ import pyarrow as pa
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.text import counted, printable, quoted
-from alphazero.data.formats.files import Source, open_file
-from alphazero.data.formats.importer import ALL_GAMES, Format, ImportReport, import_sources, to_stderr
+from alphazero.data.formats.files import Digest, HashingFile, Source, read_to_end
 from alphazero.data.formats.lc0_files import (
     ARCHIVE_SUFFIX,
     GAME_SUFFIX,
@@ -37,9 +30,8 @@ from alphazero.data.formats.lc0_files import (
     sha256_of_source,
     unpacked,
 )
-from alphazero.data.formats.parallel import DescribedFault, ParsedChunk, SourceEnd, parse_in_order
-from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, row_schema
-from alphazero.settings.sections import GameFilters
+from alphazero.data.formats.parallel import DescribedFault, SourceEnd
+from alphazero.data.store.writer import row_schema
 
 CHUNK_BYTES = 1 << 20  # packed, some 50 MB of records
 _READ_BYTES = 1 << 16
@@ -54,12 +46,7 @@ class PackedGame:
     content: bytes
 
 
-@dataclass(frozen=True)
-class PackedChunk:
-    """Games of a source, the first of which begins at byte `offset`."""
-
-    games: tuple[PackedGame, ...]
-    offset: int
+PackedChunk = tuple[PackedGame, ...]
 
 
 @dataclass(frozen=True)
@@ -110,133 +97,42 @@ class Lc0Chunk:
         return 0
 
 
-class _CountedFile:
-    """A file that tells of the bytes that are read from it. Raises DataError."""
-
-    def __init__(
-        self, path: Path, count_bytes: Callable[[int], None], hashed: Callable[[bytes], None]
-    ) -> None:
-        self._path = path
-        raw = open_file(path, KIND.what)
-        self._file = io.BufferedReader(raw, _READ_BYTES)
-        self.size_bytes = os.fstat(raw.fileno()).st_size
-        self._count_bytes = count_bytes
-        self._hashed = hashed
-        self.num_bytes = 0  # read so far
-
-    def read(self, size: int, /) -> bytes:
-        """As files do: fewer bytes at the end alone."""
-        try:
-            content = self._file.read(size)
-        except OSError as error:
-            raise DataError(f"{self._path}: cannot read: {error.strerror}") from error
-        self._hashed(content)
-        self._count_bytes(len(content))
-        self.num_bytes += len(content)
-        return content
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+def packed_games(source: Source, count_bytes: Callable[[int], None], digest: Digest) -> Iterator[PackedGame]:
+    """Each game of a source's files in order; all their bytes are hashed. Raises DataError."""
+    for path in files_of(source):
+        name = source.name
+        if source.path.is_dir():
+            name = printable(path.relative_to(source.path))
+        raw = HashingFile(path, count_bytes, KIND.what, digest)
+        with closing(io.BufferedReader(raw, _READ_BYTES)) as file:
+            if path.name.lower().endswith(ARCHIVE_SUFFIX):
+                yield from _members(path, file, name)
+            else:
+                content = file.read(min(path.stat().st_size, LARGEST_GAME_BYTES) + 1)
+                _check_size(len(content), str(path))
+                yield PackedGame(str(path), name, content)
+            read_to_end(file)
 
 
-@dataclass(frozen=True)
-class Lc0Source:
-    """One source to be read, from byte `skip_bytes` on, where a game begins."""
-
-    source_index: int
-    source: Source
-    skip_bytes: int
-    chunk_bytes: int
-    count_bytes: Callable[[int], None]  # told what of the files was read
-
-    def items(self) -> Generator[PackedChunk | SourceEnd, None, None]:
-        """The games in chunks, then the end. Raises DataError."""
-        digest = hashlib.sha256()
-        games: list[PackedGame] = []
-        offset = size = 0
-        for place, game in self._games(digest.update):
-            if place < self.skip_bytes:
-                continue
-            offset = offset if games else place
-            games.append(game)
-            size += len(game.content)
-            if size >= self.chunk_bytes:
-                yield PackedChunk(tuple(games), offset)
-                games, size = [], 0
-        if games:
-            yield PackedChunk(tuple(games), offset)
-        yield SourceEnd(self.source_index, digest.hexdigest())
-
-    def parse(self, chunk: PackedChunk) -> ParsedChunk[Lc0Chunk]:
-        """The games of a chunk. Raises DataError."""
-        games = _core.Lc0Games()
-        for game in chunk.games:
-            try:
-                games.begin()
-                for piece in unpacked(game.content, game.name):
-                    games.take(piece)
-                games.finish()
-            except _core.GameError as error:
-                raise DataError(f"{game.name}: {error}") from error
-        sources = tuple(game.source for game in chunk.games)
-        return ParsedChunk(self.source_index, chunk.offset, Lc0Chunk(games, sources))
-
-    def _games(self, hashed: Callable[[bytes], None]) -> Iterator[tuple[int, PackedGame]]:
-        """Each game with the byte of the source at which it begins; all bytes are hashed, in order."""
-        begin = 0
-        for path in files_of(self.source):
-            source = self.source.name
-            if self.source.path.is_dir():
-                source = printable(path.relative_to(self.source.path))
-            with closing(_CountedFile(path, self.count_bytes, hashed)) as file:
-                if path.name.lower().endswith(ARCHIVE_SUFFIX):
-                    for place, game in self._members(path, file, source):
-                        yield begin + place, game
-                else:
-                    content = file.read(min(file.size_bytes, LARGEST_GAME_BYTES) + 1)
-                    self._check_size(len(content), str(path))
-                    yield begin, PackedGame(str(path), source, content)
-                while file.read(_READ_BYTES):
-                    pass
-                begin += file.num_bytes
-
-    def _members(self, path: Path, file: _CountedFile, source: str) -> Iterator[tuple[int, PackedGame]]:
-        archive = ArchiveReader(file, str(path))
-        num_games = 0
-        for member in archive.members():
-            if not member.name.lower().endswith(GAME_SUFFIX):
-                continue  # LICENSE and the like
-            num_games += 1
-            name = f"{path}: {quoted(member.name)[1:-1]}"
-            self._check_size(member.size_bytes, name)
-            yield member.offset, PackedGame(name, source, archive.content(member))
-        if num_games == 0:
-            raise DataError(f"{path}: no member ends in {GAME_SUFFIX}; expected one a game")
-
-    @staticmethod
-    def _check_size(size: int, name: str) -> None:
-        if size > LARGEST_GAME_BYTES:
-            raise DataError(
-                f"{name}: {counted(size, 'byte')}; expected one game, at most {LARGEST_GAME_BYTES:,} bytes"
-            )
+def _members(path: Path, file: IO[bytes], source: str) -> Iterator[PackedGame]:
+    archive = ArchiveReader(file, str(path))
+    num_games = 0
+    for member in archive.members():
+        if not member.name.lower().endswith(GAME_SUFFIX):
+            continue  # LICENSE and the like
+        num_games += 1
+        name = f"{path}: {quoted(member.name)[1:-1]}"
+        _check_size(member.size_bytes, name)
+        yield PackedGame(name, source, archive.content(member))
+    if num_games == 0:
+        raise DataError(f"{path}: no member ends in {GAME_SUFFIX}; expected one a game")
 
 
-def parse_sources(
-    sources: Sequence[Source],
-    *,
-    workers: int,
-    count_bytes: Callable[[int], None],
-    first_source: int = 0,
-    skip_bytes: int = 0,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> Generator[ParsedChunk[Lc0Chunk] | SourceEnd, None, None]:
-    """The games of sources[first_source:], in order, as importer.Parse says. Raises DataError."""
-    readers = [
-        Lc0Source(index, source, skip_bytes if index == first_source else 0, chunk_bytes, count_bytes)
-        for index, source in enumerate(sources)
-    ][first_source:]
-    return parse_in_order(readers, workers)
+def _check_size(size: int, name: str) -> None:
+    if size > LARGEST_GAME_BYTES:
+        raise DataError(
+            f"{name}: {counted(size, 'byte')}; expected one game, at most {LARGEST_GAME_BYTES:,} bytes"
+        )
 
 
 GAME = "chess"
@@ -258,11 +154,8 @@ _NUMBERS = tuple(name for name in _core.lc0_number_names() if name != _OF_V7)
 _SCHEMA = row_schema([*_NUMBERS, _OF_V7, "best_move"])
 
 
-def rows_of(chunk: Lc0Chunk, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-    """Games begin ... end - 1 of a chunk as rows (row_schema); no move and no number is copied.
-
-    source_name: of the archive or directory; the chunk has the names of its files.
-    """
+def rows_of(chunk: Lc0Chunk, begin: int, end: int) -> pa.RecordBatch:
+    """Games begin ... end - 1 of a chunk as rows (row_schema); no move and no number is copied."""
     games = chunk.games
     lists: dict[str, tuple[npt.NDArray[np.int32], npt.NDArray[Any]]] = {
         name: (games.moves_offset, getattr(games, name))
@@ -326,37 +219,51 @@ def _starts(games: _core.Lc0Games) -> pa.Array[Any]:
     )
 
 
-def import_lc0(
-    sources: Sequence[Path],
-    store: Path,
-    *,
-    workers: int,
-    progress: bool,
-    filters: GameFilters = ALL_GAMES,
-    wait: bool = False,
-    chunk_bytes: int = CHUNK_BYTES,
-    shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
-    say: Callable[[str], None] = to_stderr,
-) -> ImportReport:
-    """Read V6 and V7 files, archives and directories of them (find_sources) into the game store `store`.
+class _Lc0:
+    """lc0's training data as parallel.Format has it. A game that cannot be rebuilt ends the import."""
 
-    As import_sources does; no game is quarantined: the first that cannot be rebuilt ends the import with a
-    DataError that names file and record. chunk_bytes: of packed games that a thread rebuilds at once.
-    """
-    lc0 = Format(
-        game=GAME,
-        parse=partial(parse_sources, chunk_bytes=chunk_bytes),
-        rows=rows_of,
-        name_of_fault=str,
-        sha256=sha256_of_source,
-    )
-    return import_sources(
-        lc0,
-        find_sources(sources, say),
-        store,
-        workers=workers,
-        progress=progress,
-        filters=filters,
-        wait=wait,
-        shard_limits=shard_limits,
-    )
+    game = GAME
+    chunk_bytes = CHUNK_BYTES
+
+    def find(self, paths: Sequence[Path], say: Callable[[str], None]) -> list[Source]:
+        return find_sources(paths, say)
+
+    def chunks(
+        self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
+    ) -> Generator[PackedChunk | SourceEnd, None, None]:
+        digest = hashlib.sha256()
+        games: list[PackedGame] = []
+        size = 0
+        for game in packed_games(source, count_bytes, digest):
+            games.append(game)
+            size += len(game.content)
+            if size >= chunk_bytes:
+                yield tuple(games)
+                games, size = [], 0
+        if games:
+            yield tuple(games)
+        yield SourceEnd(digest.hexdigest())
+
+    def parse(self, chunk: PackedChunk) -> Lc0Chunk:
+        games = _core.Lc0Games()
+        for game in chunk:
+            try:
+                games.begin()
+                for piece in unpacked(game.content, game.name):
+                    games.take(piece)
+                games.finish()
+            except _core.GameError as error:
+                raise DataError(f"{game.name}: {error}") from error
+        return Lc0Chunk(games, tuple(game.source for game in chunk))
+
+    def rows(self, games: Lc0Chunk, source_name: str, begin: int, end: int) -> pa.RecordBatch:
+        return rows_of(games, begin, end)
+
+    def name_of_fault(self, fault: int) -> str:
+        return str(fault)
+
+    def sha256(self, source: Source) -> str:
+        return sha256_of_source(source)
+
+
+LC0 = _Lc0()

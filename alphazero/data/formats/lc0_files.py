@@ -1,32 +1,32 @@
-"""Files of lc0's training data: found below what a user names, told from PGN, and their records unpacked.
+"""Files of lc0's training data: found, distinguished from PGN, and their records unpacked.
 
-Uncompressed tar archives, as lc0's training data is published: members in order, nothing extracted.
-
-Own code because what a header claims must not decide how much is read: names, kinds and sizes are all that
-is looked at.
+The data is published as uncompressed tar archives: members are read in order, nothing is extracted. The
+reader is our own because what a header claims must not decide how much is read.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-from isal import igzip_lib
+from typing import IO
 
 from alphazero.base.errors import DataError
 from alphazero.base.text import counted, printable, quoted, reason
 from alphazero.data.formats.files import (
     GZIP_ERROR,
-    TEXT_BLOCK_BYTES,
+    READ_BYTES,
     Kind,
     Source,
+    begin_gzip,
+    files_below,
+    frames,
     ignore,
     names_below,
     open_file,
@@ -35,7 +35,6 @@ from alphazero.data.formats.files import (
 ARCHIVE_SUFFIX = ".tar"
 GAME_SUFFIX = ".gz"
 LARGEST_GAME_BYTES = 1 << 26  # unpacked: some 8,000 positions
-_READ_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _NEWEST_VERSION = 255  # a record begins with its version as u32; no text begins with three zero bytes
 
@@ -58,7 +57,7 @@ def find_sources(arguments: Sequence[Path], say: Callable[[str], None] = ignore)
     names = Counter(printable(argument.resolve().name) for argument in arguments)
     seen: set[Path] = set()
     for argument in arguments:
-        files = _files_below(argument, say) if argument.is_dir() else [argument]
+        files = files_below(argument, KIND, say) if argument.is_dir() else [argument]
         if not files:
             raise DataError(
                 f"{argument}: no {KIND.files} below this directory; expected names in {KIND.expected}"
@@ -81,7 +80,7 @@ def find_sources(arguments: Sequence[Path], say: Callable[[str], None] = ignore)
 
 def files_of(source: Source) -> list[Path]:
     """The files of a source, in their order. Raises DataError."""
-    return _files_below(source.path, ignore) if source.path.is_dir() else [source.path]
+    return files_below(source.path, KIND, ignore) if source.path.is_dir() else [source.path]
 
 
 def sha256_of_source(source: Source) -> str:
@@ -89,21 +88,9 @@ def sha256_of_source(source: Source) -> str:
     digest = hashlib.sha256()
     for path in files_of(source):
         with open_file(path, KIND.what) as file:
-            while block := file.read(_READ_BYTES):
+            while block := file.read(READ_BYTES):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def _files_below(directory: Path, say: Callable[[str], None]) -> list[Path]:
-    files = []
-    for path in names_below(directory):
-        if not _is_meant(path.name.lower()):
-            continue
-        if path.is_file():
-            files.append(path)
-        else:
-            say(f"passed over: {path}: this is no file; expected a file of {KIND.what}")
-    return files
 
 
 def is_lc0(path: Path) -> bool:
@@ -129,23 +116,16 @@ def unpacked(packed: bytes, name: str) -> Iterator[bytes]:
         raise DataError(f"{name}: begins with {packed[:4].hex() or 'nothing'}; expected gzip data (1f8b)")
     size = 0
     try:
-        while packed:
-            frame = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-            piece = frame.decompress(packed, TEXT_BLOCK_BYTES)
-            while True:
-                size += len(piece)
-                if size > LARGEST_GAME_BYTES:
-                    raise DataError(
-                        f"{name}: more than {counted(LARGEST_GAME_BYTES, 'byte')} unpacked; expected the"
-                        " records of one game"
-                    )
-                yield piece
-                if frame.eof:
-                    break
-                if frame.needs_input:
-                    raise DataError(f"{name}: damaged gzip data: it breaks off after {size:,} bytes")
-                piece = frame.decompress(b"", TEXT_BLOCK_BYTES)
-            packed = frame.unused_data.lstrip(b"\0")  # tape drives pad with zeros
+        for piece in frames(io.BytesIO(packed), begin_gzip):
+            size += len(piece)
+            if size > LARGEST_GAME_BYTES:
+                raise DataError(
+                    f"{name}: more than {counted(LARGEST_GAME_BYTES, 'byte')} unpacked; expected the"
+                    " records of one game"
+                )
+            yield piece
+    except EOFError as error:
+        raise DataError(f"{name}: damaged gzip data: it breaks off after {size:,} bytes") from error
     except GZIP_ERROR as error:
         raise DataError(f"{name}: damaged gzip data after {size:,} bytes: {reason(error)}") from error
 
@@ -168,27 +148,18 @@ _OTHER_KINDS = {
 }
 
 
-class Readable(Protocol):
-    """What an archive is read from."""
-
-    def read(self, size: int, /) -> bytes:
-        """As files do: fewer bytes at the end alone."""
-        ...
-
-
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive whose header stands at `offset`."""
+    """A file in an archive."""
 
     name: str
-    offset: int
     size_bytes: int
 
 
 class ArchiveReader:
     """Members of the archive in `stream`. `name` is the archive's in messages."""
 
-    def __init__(self, stream: Readable, name: str) -> None:
+    def __init__(self, stream: IO[bytes], name: str) -> None:
         self._stream = stream
         self._name = name
         self._offset = 0
@@ -213,7 +184,7 @@ class ArchiveReader:
             self._check(name, kind)
             if kind == _DIRECTORY:
                 continue
-            member = Member(name, begin, size)
+            member = Member(name, size)
             end = self._offset + _padded(size)
             yield member
             if self._offset < end:

@@ -1,7 +1,8 @@
-"""Sources parsed on all cores, told in order: one reading task a file, many parsing tasks.
+"""Sources parsed on all cores and delivered in order, whatever their format.
 
-Memory is bounded however large the files are: only so many chunks are in flight. The file whose games are
-needed next has a share of its own, so that files read ahead cannot starve it.
+One task reads each file and many tasks parse. Memory is bounded however large the files are, because the
+number of chunks in flight is. The file whose games are needed next has a share of its own, so that files read
+ahead cannot starve it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from alphazero.data.formats.files import Source
 
 _SOURCES_AHEAD = 4  # files queued for each worker
 
@@ -73,39 +78,57 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class ParsedChunk(Generic[G]):
-    """The games of a chunk of source `source_index`, at `offset` bytes of it."""
-
-    source_index: int
-    offset: int
-    games: G
-
-
-@dataclass(frozen=True)
 class SourceEnd:
-    """Source `source_index` has been read in full; the sha256 is of the file itself."""
+    """A source has been read in full; the sha256 is that of the file itself."""
 
-    source_index: int
     sha256: str
 
 
-class SourceChunks(Protocol[C, G]):
-    """One source to be read."""
+class Format(Protocol[C, G]):
+    """How files of one kind become rows of a store."""
 
     @property
-    def source_index(self) -> int: ...
-
-    def items(self) -> Generator[C | SourceEnd, None, None]:
-        """Its chunks in order, then its end. Raises DataError."""
+    def game(self) -> str:
+        """The game that all of them hold."""
         ...
 
-    def parse(self, chunk: C) -> ParsedChunk[G]:
+    @property
+    def chunk_bytes(self) -> int:
+        """How much of a file a task parses at once unless another size is given."""
+        ...
+
+    def find(self, paths: Sequence[Path], say: Callable[[str], None]) -> list[Source]:
+        """The sources at these paths; `say` receives what is passed over. Raises DataError."""
+        ...
+
+    def chunks(
+        self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
+    ) -> Generator[C | SourceEnd, None, None]:
+        """A source in chunks of whole games, then its end. Raises DataError.
+
+        count_bytes receives the number of bytes of each read, from any thread.
+        """
+        ...
+
+    def parse(self, chunk: C) -> G:
         """The games of a chunk; called on any thread. Raises DataError."""
+        ...
+
+    def rows(self, games: G, source_name: str, begin: int, end: int) -> pa.RecordBatch:
+        """Parsed games begin ... end - 1 as rows (row_schema)."""
+        ...
+
+    def name_of_fault(self, fault: int) -> str:
+        """The name of a number in a chunk's `fault`."""
+        ...
+
+    def sha256(self, source: Source) -> str:
+        """Hex digest of a source's files. Raises DataError."""
         ...
 
 
 class _ClosedError(Exception):
-    """Nobody waits for the games any longer."""
+    """The caller has stopped asking for games."""
 
 
 class _ChunkBudget:
@@ -118,9 +141,9 @@ class _ChunkBudget:
         self._closed = False
         self._changed = threading.Condition()
 
-    def acquire(self, source_index: int) -> None:
+    def acquire(self, source: int) -> None:
         def is_free() -> bool:
-            limit = self._limit * 2 if source_index == self._head else self._limit
+            limit = self._limit * 2 if source == self._head else self._limit
             return self._closed or self._used < limit
 
         with self._changed:
@@ -134,9 +157,9 @@ class _ChunkBudget:
             self._used -= 1
             self._changed.notify_all()
 
-    def set_head(self, source_index: int) -> None:
+    def set_head(self, source: int) -> None:
         with self._changed:
-            self._head = source_index
+            self._head = source
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -146,32 +169,33 @@ class _ChunkBudget:
 
 
 class _SourceTask(Generic[C, G]):
-    """Reads one source and queues what becomes of it, in order: futures of games, then the end or a fault."""
+    """Reads one source and queues its parsed chunks in order: futures of games, then the end or a fault."""
 
-    def __init__(self, chunks: SourceChunks[C, G], parsers: ThreadPoolExecutor, budget: _ChunkBudget) -> None:
-        self._chunks = chunks
+    def __init__(
+        self, number: int, kind: Format[C, G], parsers: ThreadPoolExecutor, budget: _ChunkBudget
+    ) -> None:
+        self._number = number
+        self._kind = kind
         self._parsers = parsers
         self._budget = budget
-        self._queue: queue.SimpleQueue[Future[ParsedChunk[G]] | SourceEnd | BaseException] = (
-            queue.SimpleQueue()
-        )
+        self._queue: queue.SimpleQueue[Future[G] | SourceEnd | BaseException] = queue.SimpleQueue()
 
-    def read(self) -> None:
+    def read(self, chunks: Generator[C | SourceEnd, None, None]) -> None:
         """Runs in a thread of its own; each chunk is allowed for before it is read."""
         try:
-            with closing(self._chunks.items()) as items:
+            with closing(chunks):
                 while True:
-                    self._budget.acquire(self._chunks.source_index)
-                    item = next(items)
+                    self._budget.acquire(self._number)
+                    item = next(chunks)
                     if isinstance(item, SourceEnd):
                         self._budget.release()
                         self._queue.put(item)
                         return
-                    self._queue.put(self._parsers.submit(self._chunks.parse, item))
+                    self._queue.put(self._parsers.submit(self._kind.parse, item))
         except BaseException as error:
             self._queue.put(error)  # raised where the games are waited for
 
-    def items(self) -> Iterator[ParsedChunk[G] | SourceEnd]:
+    def items(self) -> Iterator[G | SourceEnd]:
         """What was queued, as it comes."""
         while True:
             item = self._queue.get()
@@ -186,36 +210,46 @@ class _SourceTask(Generic[C, G]):
 
 
 def parse_in_order(
-    sources: Sequence[SourceChunks[C, G]], workers: int
-) -> Generator[ParsedChunk[G] | SourceEnd, None, None]:
-    """The games of sources, in order, each source's chunks and then its end.
+    kind: Format[C, G],
+    sources: Sequence[Source],
+    workers: int,
+    count_bytes: Callable[[int], None],
+    chunk_bytes: int = 0,
+) -> Generator[G | SourceEnd, None, None]:
+    """The games of the sources in order: each source's chunks and then its end.
 
-    One worker is the calling thread. Raises DataError where the fault stands in the order of the sources.
+    workers: threads that parse, and as many that read; one is the calling thread. chunk_bytes: 0 takes the
+    format's own. Raises DataError where the fault occurs in the order of the sources.
     """
-    return _parse_on_threads(sources, workers) if workers > 1 else _parse_here(sources)
+    size = chunk_bytes or kind.chunk_bytes
+    chunks = [kind.chunks(source, count_bytes, size) for source in sources]
+    return _parse_on_threads(kind, chunks, workers) if workers > 1 else _parse_here(kind, chunks)
 
 
-def _parse_here(sources: Sequence[SourceChunks[C, G]]) -> Generator[ParsedChunk[G] | SourceEnd, None, None]:
+def _parse_here(
+    kind: Format[C, G], sources: Sequence[Generator[C | SourceEnd, None, None]]
+) -> Generator[G | SourceEnd, None, None]:
     for source in sources:
-        with closing(source.items()) as items:
-            for item in items:
-                yield item if isinstance(item, SourceEnd) else source.parse(item)
+        with closing(source):
+            for item in source:
+                yield item if isinstance(item, SourceEnd) else kind.parse(item)
 
 
 def _parse_on_threads(
-    sources: Sequence[SourceChunks[C, G]], workers: int
-) -> Generator[ParsedChunk[G] | SourceEnd, None, None]:
+    kind: Format[C, G], sources: Sequence[Generator[C | SourceEnd, None, None]], workers: int
+) -> Generator[G | SourceEnd, None, None]:
     budget = _ChunkBudget(workers + 1)
     readers = ThreadPoolExecutor(workers, "import-read")
     parsers = ThreadPoolExecutor(workers, "import-parse")
-    waiting = deque(sources)
+    waiting = deque(enumerate(sources))
     tasks: deque[_SourceTask[C, G]] = deque()
     try:
-        for head in sources:
+        for head in range(len(sources)):
             while waiting and len(tasks) < _SOURCES_AHEAD * workers:
-                tasks.append(_SourceTask(waiting.popleft(), parsers, budget))
-                readers.submit(tasks[-1].read)
-            budget.set_head(head.source_index)
+                number, chunks = waiting.popleft()
+                tasks.append(_SourceTask(number, kind, parsers, budget))
+                readers.submit(tasks[-1].read, chunks)
+            budget.set_head(head)
             yield from tasks.popleft().items()
     finally:
         budget.close()

@@ -1,20 +1,13 @@
-"""PGN sources in chunks of whole games, parsed by the core.
-
-Import of PGN into a game store.
-
-Parsed PGN games as rows of the store.
-
-Files of PGN: found, and their text read whatever their compression.
-"""
+"""PGN: its files' text read whatever their compression, cut into whole games, and parsed games as rows."""
 
 from __future__ import annotations
 
 import bz2
+import hashlib
 import io
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,26 +22,23 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import sha256_of
 from alphazero.data.formats.files import (
     GZIP_ERROR,
+    READ_BYTES,
     HashingFile,
     Kind,
     Source,
     begin_gzip,
     find_files,
     frames,
-    ignore,
     read_blocks,
+    read_to_end,
 )
-from alphazero.data.formats.importer import ALL_GAMES, Format, ImportReport, import_sources, to_stderr
-from alphazero.data.formats.parallel import ParsedChunk, SourceEnd, parse_in_order
-from alphazero.data.formats.quarantine import MOST_LINES
+from alphazero.data.formats.parallel import SourceEnd
 from alphazero.data.store.schema import PLY_NOTES
-from alphazero.data.store.writer import ROW_SCHEMA, SHARD_GAMES, SHARD_PLIES, row_schema
-from alphazero.settings.sections import GameFilters
+from alphazero.data.store.writer import ROW_SCHEMA, row_schema
 
 SUFFIXES = tuple(f".pgn{packing}" for packing in ("", ".gz", ".bz2", ".zst"))
 KIND = Kind("PGN games", "PGN files", ", ".join(SUFFIXES), lambda name: name.endswith(SUFFIXES))
 
-_RAW_BLOCK_BYTES = 1 << 20
 # Its library unfolds all that it is given. A block of up to 128 KiB takes 4 bytes at least (RFC 8878, section
 # 3.1.1.2), so this much makes at most 64 MiB.
 _ZSTD_PIECE_BYTES = 1 << 11
@@ -62,32 +52,27 @@ _REFUSED = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-_DAMAGE = (EOFError, zstandard.ZstdError, GZIP_ERROR)
-
-
-def find_sources(arguments: Sequence[Path], say: Callable[[str], None] = ignore) -> list[Source]:
-    """The PGN files behind paths, as find_files has them. Raises DataError."""
-    return find_files(arguments, KIND, say)
+# bz2 raises OSError for damaged data; what cannot be read is a DataError already.
+_DAMAGE = (EOFError, OSError, zstandard.ZstdError, GZIP_ERROR)
 
 
 class SourceReader:
     """The text of one source, decompressed, in blocks; afterwards the sha256 of the file itself."""
 
     def __init__(self, source: Source, count_bytes: Callable[[int], None]) -> None:
-        """`count_bytes` is told how much of the file itself was read, from whichever thread reads.
-
-        Raises DataError.
-        """
+        """`count_bytes` receives how much of the file itself was read. Raises DataError."""
         self.source = source
-        self.text_bytes = 0  # told so far
-        self._raw = HashingFile(source.path, count_bytes, KIND.what)
-        self._buffered = io.BufferedReader(self._raw, _RAW_BLOCK_BYTES)
+        self.text_bytes = 0  # delivered so far
+        self._digest = hashlib.sha256()
+        self._file = io.BufferedReader(
+            HashingFile(source.path, count_bytes, KIND.what, self._digest), READ_BYTES
+        )
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
         """The text in blocks of about `block_bytes`. Raises DataError for damaged data."""
         packing = "file"
         try:
-            head = self._buffered.peek(8)[:8]
+            head = self._file.peek(8)[:8]
             for magic, what in _REFUSED.items():
                 if head.startswith(magic):
                     raise DataError(
@@ -99,32 +84,24 @@ class SourceReader:
                 yield block
         except _DAMAGE as error:
             raise self._damaged(packing, error) from error
-        except OSError as error:
-            if error.errno is None:  # bz2 says so of damaged data
-                raise self._damaged(packing, error) from error
-            raise DataError(f"{self.source.path}: cannot read: {error.strerror}") from error
 
     def sha256(self) -> str:
         """Hex digest of the whole file; reads what is left of it."""
-        try:
-            while self._buffered.read(_RAW_BLOCK_BYTES):
-                pass
-        except OSError as error:
-            raise DataError(f"{self.source.path}: cannot read: {error.strerror}") from error
-        return self._raw.digest.hexdigest()
+        read_to_end(self._file)
+        return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._buffered.close()
+        """Close the file."""
+        self._file.close()
 
     def _unpack(self, head: bytes, block_bytes: int) -> tuple[str, Iterator[bytes]]:
         if head.startswith(b"\x1f\x8b"):
-            return "gzip", frames(self._buffered, begin_gzip)
+            return "gzip", frames(self._file, begin_gzip)
         if head.startswith(b"BZh"):
-            return "bzip2", frames(self._buffered, bz2.BZ2Decompressor)
+            return "bzip2", frames(self._file, bz2.BZ2Decompressor)
         if head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
-            return "zstd", frames(self._buffered, _ZstdFrame)
-        return "text", read_blocks(self._buffered, block_bytes)
+            return "zstd", frames(self._file, _ZstdFrame)
+        return "text", read_blocks(self._file, block_bytes)
 
     def _damaged(self, packing: str, error: BaseException) -> DataError:
         reason = " ".join(str(error).split())
@@ -176,22 +153,19 @@ LARGEST_GAME_BYTES = 1 << 26  # text without a second game beyond this is no PGN
 
 @dataclass(frozen=True)
 class TextChunk:
-    """Whole games: text[:end], at `offset` bytes of the source's text."""
+    """Whole games: text[:end]."""
 
     text: bytes
     end: int
-    offset: int
 
 
-def cut_chunks(reader: SourceReader, skip_bytes: int, chunk_bytes: int) -> Iterator[TextChunk]:
-    """Cut a source's text where games begin, after its first `skip_bytes` (a game begins there)."""
+def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[TextChunk]:
+    """Cut a source's text where games begin."""
     parts: list[bytes] = []
-    offset, size, wanted, to_skip = skip_bytes, 0, chunk_bytes, skip_bytes
+    offset, size, wanted = 0, 0, chunk_bytes
     for block in reader.blocks(chunk_bytes):
-        skipped = min(to_skip, len(block))
-        to_skip -= skipped
-        parts.append(block[skipped:] if skipped else block)
-        size += len(block) - skipped
+        parts.append(block)
+        size += len(block)
         if size < wanted:
             continue
         text = b"".join(parts)
@@ -201,53 +175,11 @@ def cut_chunks(reader: SourceReader, skip_bytes: int, chunk_bytes: int) -> Itera
                 raise DataError(f"{reader.source.path}: a game of over {size} bytes at byte {offset}: no PGN")
             parts, wanted = [text], min(2 * size, max(size, LARGEST_GAME_BYTES) + 1)
             continue
-        yield TextChunk(text, cut, offset)
+        yield TextChunk(text, cut)
         parts, size, wanted = [text[cut:]], size - cut, chunk_bytes
         offset += cut
     if size:
-        yield TextChunk(b"".join(parts), size, offset)
-
-
-@dataclass(frozen=True)
-class _SourceText:
-    """One source to be read, from `skip_bytes` of its text on."""
-
-    source_index: int
-    source: Source
-    skip_bytes: int
-    chunk_bytes: int
-    count_bytes: Callable[[int], None]
-
-    def items(self) -> Generator[TextChunk | SourceEnd, None, None]:
-        """The text in chunks, then the end. Raises DataError."""
-        with closing(SourceReader(self.source, self.count_bytes)) as reader:
-            yield from cut_chunks(reader, self.skip_bytes, self.chunk_bytes)
-            yield SourceEnd(self.source_index, reader.sha256())
-
-    def parse(self, chunk: TextChunk) -> ParsedChunk[_core.PgnGames]:
-        return ParsedChunk(self.source_index, chunk.offset, _core.parse_pgn(chunk.text, 0, chunk.end))
-
-
-def parse_sources(
-    sources: Sequence[Source],
-    *,
-    workers: int,
-    count_bytes: Callable[[int], None],
-    first_source: int = 0,
-    skip_bytes: int = 0,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> Generator[ParsedChunk[_core.PgnGames] | SourceEnd, None, None]:
-    """The games of sources[first_source:], in order, each source's chunks and then its end.
-
-    The first `skip_bytes` of the first source's text are passed over. One worker is the calling thread;
-    with more, `count_bytes` is called from many threads. Raises DataError where the fault stands in the
-    order of the sources.
-    """
-    texts = [
-        _SourceText(index, source, skip_bytes if index == first_source else 0, chunk_bytes, count_bytes)
-        for index, source in enumerate(sources)
-    ][first_source:]
-    return parse_in_order(texts, workers)
+        yield TextChunk(b"".join(parts), size)
 
 
 GAME = "chess"
@@ -355,38 +287,33 @@ def rows_of(games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa
     return pa.RecordBatch.from_arrays(in_order, schema=schema)
 
 
-def import_pgn(
-    sources: Sequence[Path],
-    store: Path,
-    *,
-    workers: int,
-    progress: bool,
-    filters: GameFilters = ALL_GAMES,
-    wait: bool = False,
-    chunk_bytes: int = CHUNK_BYTES,
-    shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
-    most_quarantine_lines: int = MOST_LINES,
-    say: Callable[[str], None] = to_stderr,
-) -> ImportReport:
-    """Read PGN files and directories (find_sources) into the game store `store`, as import_sources does.
+class _Pgn:
+    """PGN as parallel.Format has it."""
 
-    chunk_bytes: of text that a thread parses at once. say: told of what is passed over. Raises DataError.
-    """
-    pgn = Format(
-        game=GAME,
-        parse=partial(parse_sources, chunk_bytes=chunk_bytes),
-        rows=rows_of,
-        name_of_fault=lambda fault: PgnFault(fault).name.lower(),
-        sha256=lambda source: sha256_of(source.path),
-    )
-    return import_sources(
-        pgn,
-        find_sources(sources, say),
-        store,
-        workers=workers,
-        progress=progress,
-        filters=filters,
-        wait=wait,
-        shard_limits=shard_limits,
-        most_quarantine_lines=most_quarantine_lines,
-    )
+    game = GAME
+    chunk_bytes = CHUNK_BYTES
+
+    def find(self, paths: Sequence[Path], say: Callable[[str], None]) -> list[Source]:
+        return find_files(paths, KIND, say)
+
+    def chunks(
+        self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
+    ) -> Generator[TextChunk | SourceEnd, None, None]:
+        with closing(SourceReader(source, count_bytes)) as reader:
+            yield from cut_chunks(reader, chunk_bytes)
+            yield SourceEnd(reader.sha256())
+
+    def parse(self, chunk: TextChunk) -> _core.PgnGames:
+        return _core.parse_pgn(chunk.text, 0, chunk.end)
+
+    def rows(self, games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa.RecordBatch:
+        return rows_of(games, source_name, begin, end)
+
+    def name_of_fault(self, fault: int) -> str:
+        return PgnFault(fault).name.lower()
+
+    def sha256(self, source: Source) -> str:
+        return sha256_of(source.path)
+
+
+PGN = _Pgn()

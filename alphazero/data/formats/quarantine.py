@@ -9,35 +9,29 @@ from pathlib import Path
 from alphazero.base.errors import DataError
 from alphazero.data.formats.parallel import DescribedFault, ParsedGames
 
-MOST_LINES = 100_000  # some 20 MB: what is beyond it no person reads
+MOST_LINES = 100_000  # some 20 MB: nobody reads more
 LEFT_OUT = "left_out"  # key of the last line of a quarantine that is full
 
 
 class Quarantine:
-    """The open file: lines are appended, after those that it holds from before. Raises DataError."""
+    """The open file. Raises DataError."""
 
     def __init__(self, path: Path, most_lines: int) -> None:
-        """Add to the file at `path` until it holds `most_lines`."""
+        """A new file at `path`, which gets at most `most_lines`."""
         self._path = path
         self._most_lines = most_lines
+        self._num_lines = 0
         try:
-            with path.open("rb") as before:
-                self._num_lines = sum(1 for _ in before)
-            self._file = path.open("ab")
+            self._file = path.open("wb")
         except OSError as error:
             raise self._fault(error) from error
 
-    def add(
-        self, games: ParsedGames, faulty: range, source_name: str, games_before: int, lines_before: int
-    ) -> None:
-        """Lines for the games `faulty` of all that are faulty in a text, as long as there is room.
+    def add(self, games: ParsedGames, source_name: str, games_before: int, lines_before: int) -> None:
+        """Lines for the faulty games of a chunk, as long as there is room.
 
-        games_before, lines_before: of the source, before that text.
+        games_before, lines_before: of the source, before that chunk.
         """
-        wanted = min(len(faulty), self._most_lines - self._num_lines)
-        if wanted <= 0:
-            return
-        described = games.quarantined[faulty.start : faulty.start + wanted]
+        described = games.quarantined[: max(0, self._most_lines - self._num_lines)]
         try:
             for game in described:
                 self._file.write(quarantine_line(game, source_name, games_before, lines_before))
@@ -46,23 +40,15 @@ class Quarantine:
         self._num_lines += len(described)
 
     def finish(self, num_games: int) -> None:
-        """Say in a last line how many of the `num_games` have none, and make all durable."""
+        """State in a last line how many of the `num_games` have none, and flush all to the disk."""
         try:
             if num_games > self._num_lines:
                 line = {LEFT_OUT: num_games - self._num_lines}
                 self._file.write(json.dumps(line).encode() + b"\n")
-        except OSError as error:
-            raise self._fault(error) from error
-        self.make_durable()
-
-    def make_durable(self) -> int:
-        """Bytes of the file, all of them on the disk."""
-        try:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise self._fault(error) from error
-        return self._file.tell()
 
     def first_reason(self) -> str:
         """What was wrong with the first game; nothing if there is none."""
@@ -71,7 +57,7 @@ class Quarantine:
         return str(json.loads(first)["reason"]) if first else ""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         try:
             self._file.close()
         except OSError as error:

@@ -1,6 +1,8 @@
-"""Where an import is at work, <store>.importing/: made, recognised and removed; what is not ours stays.
+"""Where an import is at work, <store>.importing/: made, recognized and removed.
 
-It carries a marker, the content of its file `lock`. No link in it is followed.
+It holds `lock`, whose content is a marker, and the unfinished store in `store/`. An import removes it when it
+ends, and what a killed one left when it starts. Anything else of that name is refused and stays; no link is
+followed.
 """
 
 from __future__ import annotations
@@ -12,18 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from alphazero.base.errors import DataError
-from alphazero.data.formats.journal import Journal
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME
 
 MARKER = b"alphazero-pgn-import\n"
 LOCK_NAME = "lock"
-JOURNAL_NAME = "journal.json"
 STORE_NAME = "store"
 
-_TEMPORARY = r"\.{}\.\d+\.tmp"  # files.replacing
-_OURS = re.compile(rf"{LOCK_NAME}|{re.escape(JOURNAL_NAME)}|" + _TEMPORARY.format(re.escape(JOURNAL_NAME)))
-_FILES_OF_STORE = rf"(shard-\d{{5,}}\.arrow|{re.escape(MANIFEST_NAME)}|{re.escape(QUARANTINE_NAME)})"
-_OURS_IN_STORE = re.compile(rf"{_FILES_OF_STORE}|{_TEMPORARY.format(_FILES_OF_STORE)}")
+_FILES = rf"(shard-\d{{5,}}\.arrow|{re.escape(MANIFEST_NAME)}|{re.escape(QUARANTINE_NAME)})"
+_OURS_IN_STORE = re.compile(rf"{_FILES}|\.{_FILES}\.\d+\.tmp")  # see files.replacing
 
 
 class WorkingDirectory:
@@ -32,11 +30,10 @@ class WorkingDirectory:
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".importing")
         self.lock = self.path / LOCK_NAME
-        self.journal = self.path / JOURNAL_NAME
         self.store = self.path / STORE_NAME
 
     def make(self) -> None:
-        """Make it, or find what an import of before left. Raises DataError for anything else there."""
+        """Make it, or accept what another import left. Raises DataError for anything else there."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(exist_ok=True)
@@ -46,22 +43,30 @@ class WorkingDirectory:
             raise DataError(f"{self.path}: cannot make directory: {error.strerror}") from error
         self.check()
 
+    def begin_store(self) -> bool:
+        """Make an empty directory for the store; True where a killed import left one. Raises DataError."""
+        try:
+            was_there = self.store.is_dir()
+            self.check()
+            self._remove_store()
+            self.store.mkdir()
+        except OSError as error:
+            raise DataError(f"{self.store}: cannot write: {error.strerror}") from error
+        return was_there
+
     def check(self) -> None:
-        """Raises DataError unless all that is there was made by an import."""
+        """Raise DataError unless all that is there was made by an import."""
         try:
             if not stat.S_ISDIR(self.path.lstat().st_mode):
                 raise DataError(f"{self.path}: is a link or a file; an import makes a directory of that name")
-            found = _entries(self.path)
-            strays = _strays(self.path, found)
-            if not strays and found and not self._is_marked(found):
-                strays = [f"{found[0].name}, but no marker of an import"]
+            strays = self._strays()
         except FileNotFoundError:
             return  # another import has finished and removed it
         except OSError as error:
             raise DataError(f"{error.filename or self.path}: cannot read: {error.strerror}") from error
         if strays:
             raise DataError(
-                f"{self.path}: holds {strays[0]}; an import uses that name and finds nothing else there:"
+                f"{self.path}: holds {strays[0]}; expected what an import makes:"
                 " move it away, or name another store"
             )
 
@@ -71,89 +76,54 @@ class WorkingDirectory:
             self.check()
         except DataError:
             return
-        self.remove_store()
-        # The lock goes last: who waits for it then finds that it is not current any more.
-        for path in sorted(_entries_if_there(self.path), key=lambda path: path.name == LOCK_NAME):
-            if _OURS.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+        self._remove_store()
+        # The lock goes last: an import that waits for it then finds that it is not current.
+        self.lock.unlink(missing_ok=True)
         _remove_if_empty(self.path)
 
-    def remove_store(self) -> None:
-        """Remove the unfinished store."""
-        if _is_other(self.store, stat.S_ISDIR):
-            return
-        for path in _entries_if_there(self.store):
-            if _OURS_IN_STORE.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+    def _remove_store(self) -> None:
+        for path in _entries(self.store):
+            path.unlink(missing_ok=True)
         _remove_if_empty(self.store)
 
-    def clean_store(self, known: dict[str, int]) -> None:
-        """Make the store's directory hold the files `known` (bytes of each) alone, and the quarantine no more
-        than its bytes: what was written after the journal goes. Raises DataError.
-        """
-        try:
-            self.store.mkdir(exist_ok=True)
-            self.check()
-            for path in _entries(self.store):
-                if path.name not in known:
-                    path.unlink()
-            quarantine = self.store / QUARANTINE_NAME
-            with quarantine.open("ab") as stream:
-                stream.truncate(known[QUARANTINE_NAME])
-            found = {path.name: path.stat().st_size for path in self.store.iterdir()}
-        except OSError as error:
-            raise DataError(f"{self.store}: cannot write: {error.strerror}") from error
-        if found != known:
-            raise DataError(f"{self.store}: is not as its journal says; remove it to start anew")
+    def _strays(self) -> list[str]:
+        """Names of what no import makes: links, and files of other names or kinds."""
+        found = _entries(self.path)
+        kinds = {LOCK_NAME: stat.S_ISREG, STORE_NAME: stat.S_ISDIR}
+        strays = [path.name for path in found if path.name not in kinds or not _is(path, kinds[path.name])]
+        strays = strays or [
+            f"{STORE_NAME}/{path.name}"
+            for path in _entries(self.store)
+            if not _OURS_IN_STORE.fullmatch(path.name) or not _is(path, stat.S_ISREG)
+        ]
+        if not strays and found and not self._is_marked(found):
+            strays = [f"{found[0].name} without the marker of an import"]
+        return strays
 
     def _is_marked(self, found: list[Path]) -> bool:
-        """By the marker, or as imports left it that wrote none: an empty lock, perhaps a journal."""
         if self.lock not in found:
             return False
         with self.lock.open("rb") as file:
             content = file.read(len(MARKER))
-        if content:
-            return MARKER.startswith(content)  # a full disk may have cut it off
-        return len(found) == 1 or (self.journal in found and Journal.load(self.journal) is not None)
+        # A full disk may have cut the marker off; before it is written there is nothing else.
+        return MARKER.startswith(content) if content else len(found) == 1
 
 
-def _strays(directory: Path, found: list[Path]) -> list[str]:
-    """Names of what no import makes: links, and files of other names or kinds."""
-    strays = [
-        path.name
-        for path in found
-        if not (
-            (path.name == STORE_NAME and not _is_other(path, stat.S_ISDIR))
-            or (_OURS.fullmatch(path.name) and not _is_other(path, stat.S_ISREG))
-        )
-    ]
-    inside = _entries_if_there(directory / STORE_NAME) if not strays else []
-    return strays + [
-        f"{STORE_NAME}/{path.name}"
-        for path in inside
-        if not _OURS_IN_STORE.fullmatch(path.name) or _is_other(path, stat.S_ISREG)
-    ]
-
-
-def _is_other(path: Path, is_kind: Callable[[int], bool]) -> bool:
-    """True where something of another kind is there: itself, not what a link points to."""
+def _is(path: Path, is_kind: Callable[[int], bool]) -> bool:
+    """True where the entry itself, not what a link points to, is of a kind, or is gone."""
     try:
-        return not is_kind(path.lstat().st_mode)
+        return is_kind(path.lstat().st_mode)
     except FileNotFoundError:
-        return False
+        return True
 
 
 def _entries(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir())
-
-
-def _entries_if_there(directory: Path) -> list[Path]:
     try:
-        return _entries(directory)
+        return sorted(directory.iterdir())
     except FileNotFoundError:
         return []
 
 
 def _remove_if_empty(directory: Path) -> None:
-    with suppress(OSError):  # what is left in it is not ours, or is another import's by now
+    with suppress(OSError):  # it holds something else, or belongs to another import by now
         directory.rmdir()

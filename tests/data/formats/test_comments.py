@@ -10,7 +10,7 @@ import chess.pgn
 import pytest
 
 from alphazero.cli.main import main
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
 from alphazero.data.formats.pgn_export import export_pgn
 from alphazero.data.store.schema import PLY_NOTES
 from alphazero.data.store.store import GameStore
@@ -35,7 +35,7 @@ NO_EVALUATIONS = (
 def imported(tmp_path: Path, text: str, name: str = "games") -> list[dict[str, Any]]:
     """The rows of a file's store."""
     (tmp_path / f"{name}.pgn").write_text(text)
-    import_pgn([tmp_path / f"{name}.pgn"], tmp_path / name, workers=1, progress=False)
+    import_games([tmp_path / f"{name}.pgn"], tmp_path / name, workers=1, progress=False)
     store = GameStore.open(tmp_path / name)
     store.verify()
     return [row for shard in store.shards for row in shard.table.to_pylist()]
@@ -208,10 +208,10 @@ def test_chunks_and_shards_change_no_byte(tmp_path: Path, chunk_bytes: int):
     plain = '[Event "plain"]\n\n1. e4 e5 *\n'
     texts = [str(commented_game(seed)) if seed % 3 else plain for seed in range(40)]
     (tmp_path / "games.pgn").write_text("\n\n".join(texts) + "\n")
-    whole = import_pgn(
+    whole = import_games(
         [tmp_path / "games.pgn"], tmp_path / "a", workers=1, progress=False, shard_limits=(7, 1 << 20)
     )
-    cut = import_pgn(
+    cut = import_games(
         [tmp_path / "games.pgn"],
         tmp_path / "b",
         workers=2,

@@ -12,7 +12,8 @@ import pytest
 
 from alphazero.base.errors import DataError
 from alphazero.data.formats import lc0_files as source
-from alphazero.data.formats.lc0 import import_lc0
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.lc0 import LC0
 from tests.support.data.lc0_records import Records, as_v7, write
 
 NAN = float("nan")
@@ -99,7 +100,7 @@ def refused(path: Path, tmp_path: Path) -> str:
     """What an import says; it leaves nothing behind."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DataError) as caught:
-        import_lc0([path], tmp_path / "store", workers=1, progress=False)
+        import_games([path], kind=LC0, store=tmp_path / "store", workers=1, progress=False)
     assert sorted(tmp_path.rglob("*")) == before
     said = str(caught.value)
     assert "\n" not in said

@@ -9,10 +9,7 @@ import chess
 import numpy as np
 import pytest
 
-from alphazero.data.formats import lc0 as importer
-from alphazero.data.formats import lc0 as lc0_rows
-from alphazero.data.formats.importer import working_directory
-from alphazero.data.formats.lc0 import import_lc0
+from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
@@ -25,7 +22,7 @@ from tests.support.games.chess_reference import core_move, positions_of
 
 def imported(sources: list[Path] | Path, store: Path, workers: int = 1, **options: Any) -> GameStore:
     paths = sources if isinstance(sources, list) else [sources]
-    import_lc0(paths, store, workers=workers, progress=False, **options)
+    import_games(paths, store, workers=workers, progress=False, **options)
     return GameStore.open(store)
 
 
@@ -198,28 +195,3 @@ def test_a_loader_takes_policies_as_targets_and_mixes_values(
         searched = np.array([1 - d + q, 2 * d, 1 - d - q]) / 2
         known = np.array([1 - draw + z, 2 * draw, 1 - draw - z]) / 2
         assert np.allclose(batch.wdl[ply], (searched + known) / 2, atol=1e-6)
-
-
-@pytest.mark.parametrize("broken_at", [2, 5, 9])
-def test_an_interrupted_import_of_an_archive_goes_on_where_it_was(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken_at: int
-):
-    members = [(path.name, path.read_bytes()) for path in sorted(files.iterdir())]
-    tar = archive(tmp_path / "games.tar", members)
-    options: dict[str, Any] = {"chunk_bytes": 5000, "shard_limits": (2, 10**9)}
-    imported(tar, tmp_path / "wanted", **options)
-    calls = iter(range(100))
-
-    def rows_once(*arguments: Any) -> Any:
-        if next(calls) == broken_at:
-            raise KeyboardInterrupt
-        return lc0_rows.rows_of(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(importer, "rows_of", rows_once)
-        with pytest.raises(KeyboardInterrupt):
-            imported(tar, tmp_path / "store", **options)
-    assert working_directory(tmp_path / "store").is_dir()
-    imported(tar, tmp_path / "store", **options)
-    assert content(tmp_path / "store") == content(tmp_path / "wanted")
-    assert not working_directory(tmp_path / "store").exists()

@@ -10,9 +10,10 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.data.formats import pgn
-from alphazero.data.formats.importer import working_directory
-from alphazero.data.formats.pgn import find_sources, import_pgn, parse_sources, rows_of
+from alphazero.data.formats.files import ignore
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.parallel import parse_in_order
+from alphazero.data.formats.pgn import PGN, rows_of
 from alphazero.data.open import open_or_import
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import StoreWriter
@@ -21,7 +22,7 @@ from tests.support.data.pgn_sources import ILLEGAL, content, game, run
 
 def test_the_totals_add_up(sources: Path, tmp_path: Path):
     report = run(sources, tmp_path / "store")
-    assert (report.was_there, report.continued) == (False, False)
+    assert not report.was_there
     store = GameStore.open(tmp_path / "store")
     store.verify()
     assert report.games_read == 100 == store.num_games + store.manifest.quarantine_games
@@ -36,7 +37,7 @@ def test_the_totals_add_up(sources: Path, tmp_path: Path):
         "empty.pgn",
     ]
     assert [(entry.games, entry.imported) for entry in store.manifest.sources][:2] == [(25, 23), (25, 22)]
-    assert not working_directory(tmp_path / "store").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pgn", "store"]
 
 
 def test_a_bad_game_is_named_by_file_game_line_and_ply(sources: Path, tmp_path: Path):
@@ -78,7 +79,7 @@ def test_every_chunk_size_gives_the_same_games(tmp_path: Path):
     stores = set()
     for chunk_bytes in range(1, len(path.read_bytes()) + 2):
         store = tmp_path / f"store-{chunk_bytes}"
-        import_pgn([path], store, workers=1, progress=False, chunk_bytes=chunk_bytes)
+        import_games([path], store, workers=1, progress=False, chunk_bytes=chunk_bytes)
         stores.add(tuple(content(store).items()))
     assert len(stores) == 1
     assert GameStore.open(tmp_path / "store-1").num_games == 4
@@ -87,7 +88,7 @@ def test_every_chunk_size_gives_the_same_games(tmp_path: Path):
 def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_data: Path, tmp_path: Path):
     digests = set()
     for workers in (1, 2, 3):
-        report = import_pgn(
+        report = import_games(
             [shared_data / "pgn_small", shared_data / "pgn_val"],
             tmp_path / f"store-{workers}",
             workers=workers,
@@ -103,7 +104,7 @@ def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_d
 @pytest.mark.slow
 def test_all_reference_files_import_without_a_fault(shared_data: Path, tmp_path: Path):
     folders = [shared_data / name for name in ("pgn", "pgn_val", "pgn_small")]
-    report = import_pgn(folders, tmp_path / "store", workers=2, progress=False)
+    report = import_games(folders, tmp_path / "store", workers=2, progress=False)
     GameStore.open(tmp_path / "store").verify()
     assert report.games_read == report.manifest.games == 5638
     assert report.manifest.plies == 792903
@@ -162,9 +163,9 @@ def test_text_without_an_end_of_game_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_that_goes_away_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    found = find_sources([sources])
+    found = PGN.find([sources], ignore)
     (sources / "c.pgn.zst").unlink()
-    monkeypatch.setattr(pgn, "find_sources", lambda *_: found)
+    monkeypatch.setattr(type(PGN), "find", lambda *_: found)
     with pytest.raises(DataError, match=r"c\.pgn\.zst: cannot read: No such file"):
         run(sources, tmp_path / "store")
 
@@ -172,15 +173,10 @@ def test_a_file_that_goes_away_is_named(sources: Path, tmp_path: Path, monkeypat
 def test_no_thread_outlives_a_reader_that_stops(tmp_path: Path):
     (tmp_path / "large.pgn").write_text("".join(map(game, range(3000))))
     (tmp_path / "more.pgn").write_text("".join(map(game, range(3000))))
-    items = parse_sources(
-        find_sources([tmp_path]), workers=2, count_bytes=lambda num_bytes: None, chunk_bytes=1000
-    )
+    items = parse_in_order(PGN, PGN.find([tmp_path], ignore), 2, lambda num_bytes: None, 1000)
     next(items)
     items.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pgn-")]
-
-
-# --- broken off and continued ---
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("import-")]
 
 
 def test_stores_and_raw_files_mix_in_the_order_given(sources: Path, tmp_path: Path):
@@ -233,7 +229,7 @@ def test_the_quarantine_is_bounded_and_says_how_many_it_left_out(tmp_path: Path)
     contents = []
     for chunk_bytes in (4 << 20, 500):
         path = tmp_path / f"store-{chunk_bytes}"
-        import_pgn(
+        import_games(
             sources,
             path,
             workers=2,

@@ -1,7 +1,6 @@
-"""Imports that are broken off, killed, short of disk or two at a time end as an undisturbed one does."""
+"""Imports that are interrupted, killed, short of disk or two at a time leave no half store behind."""
 
 import errno
-import json
 import os
 import resource
 import signal
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import DataError
-from alphazero.data.formats.importer import ImportReport, working_directory
-from alphazero.data.formats.journal import VERSION
+from alphazero.data.formats.importer import ImportReport
+from alphazero.data.formats.working_directory import WorkingDirectory
 from alphazero.machine.lock import ImportLock
 from tests.support.data.pgn_sources import content, run
 
@@ -56,25 +55,23 @@ def count_steps(sources: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return len(steps)
 
 
-def test_broken_off_at_any_step_and_continued_is_as_undisturbed(
+def test_interrupted_at_any_step_it_leaves_nothing_and_starts_again(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
     wanted = content(tmp_path / "wanted")
-    assert num_steps > 25
-    continued = 0
+    assert num_steps > 15
     for at_call in range(1, num_steps + 1):
         store = tmp_path / f"store-{at_call}"
         with failing(monkeypatch, at_call, BrokenError), pytest.raises(BrokenError):
             run(sources, store)
-        report = run(sources, store, workers=1, chunk_bytes=at_call * 37)
-        continued += report.continued
+        assert not WorkingDirectory(store).path.exists() or at_call <= 3  # before anything was written
+        run(sources, store, workers=1, chunk_bytes=at_call * 37)
         assert content(store) == wanted
-        assert not working_directory(store).exists()
-    assert continued > num_steps // 2
+        assert not WorkingDirectory(store).path.exists()
 
 
-def test_every_failing_write_is_one_error_and_can_be_continued(
+def test_every_failing_write_is_one_error_and_the_next_import_succeeds(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
@@ -91,7 +88,7 @@ def test_every_failing_write_is_one_error_and_can_be_continued(
         assert content(store) == wanted
 
 
-def test_a_full_disk_is_one_error_and_can_be_continued(sources: Path, tmp_path: Path):
+def test_a_full_disk_is_one_error_and_the_next_import_succeeds(sources: Path, tmp_path: Path):
     run(sources, tmp_path / "wanted")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for limit in (0, 10, 150, 1000, 4000):
@@ -110,7 +107,7 @@ def test_a_full_disk_is_one_error_and_can_be_continued(sources: Path, tmp_path: 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
 count = 0
 def wrap(owner, name):
     original = getattr(owner, name)
@@ -124,12 +121,12 @@ def wrap(owner, name):
 wrap(os, "fsync")
 for name in ("replace", "rename", "mkdir"):
     wrap(Path, name)
-import_pgn([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=False, shard_limits=(40, 250))
+import_games([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=False, shard_limits=(40, 250))
 """
 
 
-def test_killed_and_continued_is_as_undisturbed(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_a_killed_import_left_is_removed_by_the_next(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     num_steps = count_steps(sources, tmp_path / "wanted", monkeypatch)
     for at_call in (2, num_steps // 3, num_steps // 2, num_steps - 3, num_steps - 1, num_steps):
@@ -138,36 +135,12 @@ def test_killed_and_continued_is_as_undisturbed(
         assert killed.returncode == -signal.SIGKILL
         run(sources, store)
         assert content(store) == content(tmp_path / "wanted")
-
-
-def test_an_unfinished_import_of_other_sources_is_not_continued(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
-        run(sources, tmp_path / "store")
-    assert (working_directory(tmp_path / "store") / "journal.json").exists()
-    os.utime(sources / "a.pgn", (1, 1))
-    with pytest.raises(DataError, match="unfinished import of other sources"):
-        run(sources, tmp_path / "store")
-
-
-def test_a_damaged_journal_is_named(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with failing(monkeypatch, 20, BrokenError), pytest.raises(BrokenError):
-        run(sources, tmp_path / "store")
-    journal = working_directory(tmp_path / "store") / "journal.json"
-    sound = journal.read_text()
-    for text in ("", "{", "[]", json.dumps({"magic": "x"})):
-        journal.write_text(text)
-        with pytest.raises(DataError, match=r"journal\.json: .*to start anew"):
-            run(sources, tmp_path / "store")
-    journal.write_text(sound)
-    (working_directory(tmp_path / "store") / "store" / "shard-00000.arrow").write_bytes(b"")
-    with pytest.raises(DataError, match="is not as its journal says"):
-        run(sources, tmp_path / "store")
+        assert not WorkingDirectory(store).path.exists()
+    assert "removed what an interrupted import left; reading all files again" in capsys.readouterr().err
 
 
 def test_two_imports_of_one_store_do_not_mix(sources: Path, tmp_path: Path):
-    work = working_directory(tmp_path / "store")
+    work = WorkingDirectory(tmp_path / "store").path
     work.mkdir()
     with (
         ImportLock(work / "lock", wait=False),
@@ -190,30 +163,3 @@ def test_imports_that_wait_find_the_store_of_the_first(sources: Path, tmp_path: 
         thread.join()
     assert len({report.manifest.sha256 for report in reports}) == 1
     assert sorted(report.was_there for report in reports) == [False] + [True] * 5
-
-
-# --- the trainer's --data ---
-
-
-@pytest.mark.parametrize("damage", [b'{"magic"', b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\xff\xfe"])
-def test_a_damaged_journal_is_one_line(sources: Path, tmp_path: Path, damage: bytes):
-    work = working_directory(tmp_path / "store")
-    work.mkdir()
-    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
-    (work / "journal.json").write_bytes(damage)
-    with pytest.raises(
-        DataError, match=r"journal\.json: .*; remove .*store\.importing to start anew"
-    ) as caught:
-        run(sources, tmp_path / "store")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_journal_of_another_shape_is_one_line(sources: Path, tmp_path: Path):
-    work = working_directory(tmp_path / "store")
-    work.mkdir()
-    (work / "lock").write_bytes(b"alphazero-pgn-import\n")
-    good = {"magic": "alphazero-pgn-import", "version": VERSION}
-    for extra in ({}, {"sources": 3}, {"sources": [], "shard_limits": [1, 2], "shards": [{"x": 1}]}):
-        (work / "journal.json").write_text(json.dumps({**good, **extra}))
-        with pytest.raises(DataError, match=r"journal\.json: damaged.*; remove"):
-            run(sources, tmp_path / "store")

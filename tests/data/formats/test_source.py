@@ -12,7 +12,8 @@ import pytest
 import zstandard
 
 from alphazero.base.errors import DataError
-from alphazero.data.formats.pgn import SourceReader, find_sources
+from alphazero.data.formats.files import ignore
+from alphazero.data.formats.pgn import PGN, SourceReader
 
 TEXT = b"".join(b'[Event "%d"]\n\n1. e4 e5 *\n\n' % game for game in range(20_000))
 
@@ -33,7 +34,7 @@ PACKINGS = {
 
 
 def read(path: Path, block_bytes: int = 1 << 16) -> bytes:
-    (source,) = find_sources([path])
+    (source,) = PGN.find([path], ignore)
     reader = SourceReader(source, lambda num_bytes: None)
     try:
         return b"".join(reader.blocks(block_bytes))
@@ -52,7 +53,7 @@ def test_the_digest_and_the_count_are_of_the_file_itself(tmp_path: Path):
     path = tmp_path / "games.pgn.gz"
     path.write_bytes(gzip.compress(TEXT) + b"\0" * 100)
     counts: list[int] = []
-    (source,) = find_sources([path])
+    (source,) = PGN.find([path], ignore)
     reader = SourceReader(source, counts.append)
     next(reader.blocks(100))
     assert reader.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -110,7 +111,7 @@ def make_files(directory: Path, *names: str) -> None:
 
 def test_directories_are_searched_and_sorted(tmp_path: Path):
     make_files(tmp_path, "b.pgn", "a/z.PGN.GZ", "a/y.pgn.zst", "c.pgn.bz2", "notes.txt", "a/b/c.pgn")
-    found = find_sources([tmp_path])
+    found = PGN.find([tmp_path], ignore)
     assert [source.name for source in found] == [
         "a/b/c.pgn",
         "a/y.pgn.zst",
@@ -122,14 +123,14 @@ def test_directories_are_searched_and_sorted(tmp_path: Path):
 
 def test_the_order_is_that_of_the_arguments(tmp_path: Path):
     make_files(tmp_path, "b.pgn", "a.pgn", "d/x.pgn", "other.txt")
-    found = find_sources([tmp_path / name for name in ("other.txt", "b.pgn", "d", "a.pgn")])
+    found = PGN.find([tmp_path / name for name in ("other.txt", "b.pgn", "d", "a.pgn")], ignore)
     assert [source.name for source in found] == ["other.txt", "b.pgn", "x.pgn", "a.pgn"]
 
 
 def test_files_of_one_name_are_told_apart_by_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     make_files(tmp_path, "a/x.pgn", "b/x.pgn", "y.pgn")
     monkeypatch.chdir(tmp_path)
-    found = find_sources([Path("a/x.pgn"), Path("b"), Path("y.pgn")])
+    found = PGN.find([Path("a/x.pgn"), Path("b"), Path("y.pgn")], ignore)
     assert [source.name for source in found] == ["a/x.pgn", "b/x.pgn", "y.pgn"]
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path):
         (["empty"], "empty: no PGN files below this directory"),
     ):
         with pytest.raises(DataError, match=words):
-            find_sources([tmp_path / argument for argument in arguments])
+            PGN.find([tmp_path / argument for argument in arguments], ignore)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_a_small_file_that_unfolds_to_much_does_so_block_by_block(
     path = tmp_path / "games"
     path.write_bytes(begin(b" " * (1 << 28)))
     assert path.stat().st_size < 1 << 20
-    (source,) = find_sources([path])
+    (source,) = PGN.find([path], ignore)
     reader = SourceReader(source, lambda num_bytes: None)
     sizes = [len(block) for block in reader.blocks(1 << 22)]
     reader.close()
@@ -178,9 +179,9 @@ def test_a_zstd_header_that_asks_for_gigabytes_is_refused(tmp_path: Path):
 def test_a_pipe_given_by_name_is_refused_at_once(tmp_path: Path):
     os.mkfifo(tmp_path / "x.pgn")
     with pytest.raises(DataError, match=r"x\.pgn: this is a pipe; expected a file of PGN games"):
-        find_sources([tmp_path / "x.pgn"])
+        PGN.find([tmp_path / "x.pgn"], ignore)
     with pytest.raises(DataError, match="/dev/zero: this is a device"):
-        find_sources([Path("/dev/zero")])
+        PGN.find([Path("/dev/zero")], ignore)
 
 
 def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_path: Path):
@@ -189,7 +190,7 @@ def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_pat
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "c.pgn"))
     lines: list[str] = []
-    assert [source.name for source in find_sources([tmp_path], lines.append)] == ["a.pgn"]
+    assert [source.name for source in PGN.find([tmp_path], lines.append)] == ["a.pgn"]
     assert len(lines) == 2
     assert lines[0] == f"passed over: {tmp_path / 'b.pgn'}: this is a pipe; expected a file of PGN games"
     assert "c.pgn: this is no file" in lines[1]
@@ -198,6 +199,6 @@ def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_pat
 def test_a_name_that_is_not_utf8_is_told_in_ascii(tmp_path: Path):
     path = tmp_path / os.fsdecode(b"caf\xe9.pgn")
     path.write_bytes(TEXT)
-    assert [source.name for source in find_sources([tmp_path])] == ["caf\\xe9.pgn"]
-    assert [source.name for source in find_sources([path])] == ["caf\\xe9.pgn"]
+    assert [source.name for source in PGN.find([tmp_path], ignore)] == ["caf\\xe9.pgn"]
+    assert [source.name for source in PGN.find([path], ignore)] == ["caf\\xe9.pgn"]
     assert read(path) == TEXT

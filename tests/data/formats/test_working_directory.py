@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import DataError
-from alphazero.data.formats.importer import working_directory
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.working_directory import WorkingDirectory
 
 GAME = '[Event "e"]\n\n1. e4 e5 1-0\n\n'
 
@@ -19,7 +19,7 @@ def games(tmp_path: Path) -> Path:
 
 
 def run(games: Path, store: Path) -> None:
-    import_pgn([games], store, workers=1, progress=False)
+    import_games([games], store, workers=1, progress=False)
 
 
 def test_a_link_of_that_name_is_refused_and_what_it_points_to_stays(games: Path, tmp_path: Path):
@@ -28,19 +28,19 @@ def test_a_link_of_that_name_is_refused_and_what_it_points_to_stays(games: Path,
     (treasure / "thesis.tex").write_text("all of it")
     (treasure / "store" / "photo.jpg").write_text("a photo")
     store = tmp_path / "s"
-    working_directory(store).symlink_to(treasure)
+    WorkingDirectory(store).path.symlink_to(treasure)
     with pytest.raises(DataError, match=r"s\.importing: is a link or a file"):
         run(games, store)
     assert (treasure / "thesis.tex").read_text() == "all of it"
     assert (treasure / "store" / "photo.jpg").exists()
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "store/photo.jpg", "store/deep/x", "journal.json/x"])
+@pytest.mark.parametrize("name", ["notes.txt", "store/photo.jpg", "store/deep/x", "lock/x"])
 def test_a_folder_of_that_name_with_other_things_in_it_is_refused_and_stays(
     games: Path, tmp_path: Path, name: str
 ):
     store = tmp_path / "s"
-    stray = working_directory(store) / name
+    stray = WorkingDirectory(store).path / name
     stray.parent.mkdir(parents=True)
     stray.write_text("mine")
     with pytest.raises(DataError, match=rf"s\.importing: holds {name.split('/x')[0]}"):
@@ -48,7 +48,7 @@ def test_a_folder_of_that_name_with_other_things_in_it_is_refused_and_stays(
     assert stray.read_text() == "mine"
 
 
-@pytest.mark.parametrize("inside", ["store", "lock", "journal.json", "store/quarantine.jsonl"])
+@pytest.mark.parametrize("inside", ["store", "lock", "store/quarantine.jsonl"])
 def test_a_link_within_it_is_not_followed(games: Path, tmp_path: Path, inside: str):
     store, target = tmp_path / "s", tmp_path / "target"
     if inside == "store":
@@ -56,7 +56,7 @@ def test_a_link_within_it_is_not_followed(games: Path, tmp_path: Path, inside: s
         (target / "shard-00007.arrow").write_text("of another store")
     else:
         target.write_text("mine")
-    link = working_directory(store) / inside
+    link = WorkingDirectory(store).path / inside
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
     with pytest.raises(DataError, match=f"s.importing: holds {inside}"):
@@ -68,25 +68,25 @@ def test_a_link_within_it_is_not_followed(games: Path, tmp_path: Path, inside: s
 def test_a_foreign_folder_beside_a_complete_store_stays(games: Path, tmp_path: Path):
     store = tmp_path / "s"
     run(games, store)
-    working_directory(store).mkdir()
-    (working_directory(store) / "notes.txt").write_text("mine")
+    WorkingDirectory(store).path.mkdir()
+    (WorkingDirectory(store).path / "notes.txt").write_text("mine")
     run(games, store)  # the store is there already
-    assert (working_directory(store) / "notes.txt").read_text() == "mine"
+    assert (WorkingDirectory(store).path / "notes.txt").read_text() == "mine"
 
 
 def test_a_folder_without_a_marker_is_refused_although_its_names_fit(games: Path, tmp_path: Path):
     store = tmp_path / "s"
-    shard = working_directory(store) / "store" / "shard-00000.arrow"
+    shard = WorkingDirectory(store).path / "store" / "shard-00000.arrow"
     shard.parent.mkdir(parents=True)
     shard.write_text("of another program")
-    with pytest.raises(DataError, match="no marker of an import"):
+    with pytest.raises(DataError, match="without the marker of an import"):
         run(games, store)
     assert shard.read_text() == "of another program"
 
 
 def test_an_empty_folder_of_that_name_is_used(games: Path, tmp_path: Path):
     store = tmp_path / "s"
-    working_directory(store).mkdir()
+    WorkingDirectory(store).path.mkdir()
     run(games, store)
     assert (store / "manifest.json").exists()
-    assert not working_directory(store).exists()
+    assert not WorkingDirectory(store).path.exists()

@@ -10,7 +10,7 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.value_curve import (
     MOST_CENTIPAWNS,
@@ -34,7 +34,7 @@ NO_DRAW = {"won": [1.0, 0.0, 0.0], "lost": [0.0, 0.0, 1.0]}
 
 def window_of(tmp_path: Path, text: str) -> Window:
     (tmp_path / "games.pgn").write_text(text)
-    import_pgn([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
+    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling import filters as window_filters
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.loader import Loader, WindowEncoder
@@ -384,7 +384,7 @@ def test_elo_and_events_of_tcec_are_those_that_python_chess_reads(shared_data: P
     source = shared_data / "pgn_val" / "TCEC_Season_12_-_Division_1.pgn.gz"
     if not source.is_file():
         pytest.skip(f"{source} is not there")
-    import_pgn([source], tmp_path / "store", workers=1, progress=False)
+    import_games([source], tmp_path / "store", workers=1, progress=False)
     expected: dict[str, list[bool]] = {"min_elo": [], "max_elo_difference": [], "exclude_terminations": []}
     with gzip.open(source, "rt", encoding="utf-8", errors="replace") as text:
         while (read := chess.pgn.read_headers(text)) is not None:

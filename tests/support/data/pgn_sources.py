@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from alphazero.data.formats.importer import ImportReport
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import ImportReport, import_games
 
 LIMITS = (40, 250)  # small shards, cut within files: by plies here
 ILLEGAL = '[Event "bad"]\n[White "w"]\n\n1. e4 e5\n2. Ke3 *\n\n'
@@ -20,7 +19,7 @@ def game(number: int) -> str:
 def run(
     sources: Path, store: Path, *, workers: int = 2, wait: bool = False, chunk_bytes: int = 4 << 20
 ) -> ImportReport:
-    return import_pgn(
+    return import_games(
         [sources],
         store,
         workers=workers,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from alphazero.data.formats.pgn import import_pgn
+from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.value_curve import STANDARD_CURVE
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
@@ -16,7 +16,7 @@ from alphazero.training.sources.given_games import choose_value_curve
 def evaluated_window(tmp_path: Path) -> Window:
     """Two games, one of which has evaluations."""
     (tmp_path / "games.pgn").write_text("1. e4 {+0.3/9 1s} e5 {+0.1/9 1s} 1-0\n\n1. d4 d5 1/2-1/2\n")
-    import_pgn([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
+    import_games([tmp_path / "games.pgn"], tmp_path / "store", workers=1, progress=False)
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 

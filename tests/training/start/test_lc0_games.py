@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alphazero.data.formats.lc0 import import_lc0
+from alphazero.data.formats.importer import import_games
 from tests.support.data.lc0_records import records_of, standard_game, write
 from tests.support.jobs.jobs import step_lines
 
@@ -17,7 +17,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(8):
         records = records_of(standard_game(number, 40), (1, 0, -1)[number % 3], random.Random(number))
         write(directory / f"game_{number:06d}.gz", records)
-    import_lc0([directory], directory / "store", workers=1, progress=False)
+    import_games([directory], directory / "store", workers=1, progress=False)
     return directory / "store"
 
 
