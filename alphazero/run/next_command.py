@@ -1,4 +1,4 @@
-"""The line with which a run goes on: what the user typed, less what was meant for that start alone."""
+"""The command that continues a run: what the user typed, less what was meant for that start alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ SCRIPT = Path(__file__).resolve().parents[2] / "launch_distributed_training.sh"
 OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"
+RESUME = "--resume"
 
 
 def typed_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """The words that the user typed to start this process or its launcher; none where they are not known."""
-    if told := environment.get(COMMAND_VARIABLE):
-        return [str(word) for word in json.loads(told)]
+    if typed := environment.get(COMMAND_VARIABLE):
+        return [str(word) for word in json.loads(typed)]
     if any(name in environment for name in LAUNCHED_VARIABLES):
         return _outer_launcher()
     program, *rest = argv
@@ -35,42 +36,31 @@ def typed_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[s
 
 
 def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
-    """The command that goes on with the run from its newest checkpoint; more: flags and values to put in."""
+    """The command that continues the run from its newest checkpoint. more: flags and values to add."""
     if not words:
         return " ".join((UNKNOWN_COMMAND, *more))
-    kept = without_resume([word for word in words if word != "--fresh-start"])
+    kept = without([word for word in words if word != "--fresh-start"], RESUME)
     for flag in ("--run-name", *(word for word in more if word.startswith("--"))):
         kept = without(kept, flag)
     return shlex.join([*kept, "--run-name", run_name, *more])
 
 
 def afresh(words: Sequence[str], run_name: str) -> str:
-    """The command that begins the run once more, in a directory beside it."""
+    """The command that starts the run again, in a directory beside it."""
     if not words:
         return f"{UNKNOWN_COMMAND} --fresh-start"
-    kept = without_resume([word for word in words if word != "--fresh-start"])
+    kept = without([word for word in words if word != "--fresh-start"], RESUME)
     return shlex.join([*without(kept, "--run-name"), "--run-name", run_name, "--fresh-start"])
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:
-    """`arguments` less `flag VALUE` and `flag=VALUE`."""
+    """`arguments` less `flag VALUE` and `flag=VALUE`; the value of --resume may be missing."""
     kept: list[str] = []
-    is_value = False
+    after_flag = False
     for argument in arguments:
-        if not is_value and argument != flag and not argument.startswith(f"{flag}="):
-            kept.append(argument)
-        is_value = not is_value and argument == flag
-    return kept
-
-
-def without_resume(arguments: Sequence[str]) -> list[str]:
-    """The trainer's arguments less --resume and its value: a run goes on from its newest checkpoint."""
-    kept: list[str] = []
-    after_resume = False
-    for argument in arguments:
-        is_value = after_resume and not argument.startswith("-")
-        after_resume = argument == "--resume"
-        if not (is_value or after_resume or argument.startswith("--resume=")):
+        is_value = after_flag and not (flag == RESUME and argument.startswith("-"))
+        after_flag = not is_value and argument == flag
+        if not (is_value or after_flag or argument.startswith(f"{flag}=")):
             kept.append(argument)
     return kept
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+import typing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,13 @@ class Bins:
         """The expected calibration error: the mean distance of predicted and actual, by positions."""
         total = sum(self.count)
         rows = zip(self.count, self.predicted, self.actual, strict=True)
-        return sum(count * abs(said - was) for count, said, was in rows) / max(1, total)
+        return sum(count * abs(predicted - actual) for count, predicted, actual in rows) / max(1, total)
+
+    def check(self) -> None:
+        """Raise ValueError for bins that make no diagram."""
+        lengths = {len(self.count), len(self.predicted), len(self.actual)}
+        if len(lengths) != 1 or not 0 < len(self.count) <= MOST_BINS or min(self.count) < 0:
+            raise ValueError("bins of different lengths")
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,9 @@ def read_records(run: RunDirectory) -> list[ValidationRecord]:
     records = {}
     for text in complete_lines(run.path / RECORDS):
         try:
-            record = _record(json.loads(text))
+            body = json.loads(text)
+            body["phases"], body["wrong"] = body["phases"][:MOST_GAMES], body["wrong"][:MOST_WRONG]
+            record = _read(ValidationRecord, body)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
             continue
         records[record.step] = record
@@ -154,8 +162,8 @@ def read_games(run: RunDirectory) -> SeenGames | None:
         return None
     try:
         body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-        games = tuple(_seen_game(entry) for entry in body["games"][:MOST_GAMES])
-        return SeenGames(int(body["step"]), _text(body["game"]), games)
+        seen: SeenGames = _read(SeenGames, {**body, "games": body["games"][:MOST_GAMES]})
+        return seen
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
 
@@ -169,57 +177,26 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401 - walks what dataclasses became
     return [_rounded(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def _record(body: Any) -> ValidationRecord:  # noqa: ANN401 - of a file
-    return ValidationRecord(
-        step=int(body["step"]),
-        truth=_text(body["truth"]),
-        positions=int(body["positions"]),
-        score=_bins(body["score"]),
-        draw=_bins(body["draw"]),
-        phases=tuple(
-            PhaseFigures(
-                _text(entry["name"]),
-                int(entry["positions"]),
-                *(_number(entry[name]) for name in ("right_moves", "policy_loss", "value_mse")),
-            )
-            for entry in body["phases"][:MOST_GAMES]
-        ),
-        wrong=tuple(
-            WrongPosition(
-                _text(entry["by"]),
-                _text(entry["position"]),
-                _text(entry["move"]),
-                _number(entry["share"]),
-                _policy(entry["policy"]),
-                _number(entry["value"]),
-                _number(entry["result"]),
-            )
-            for entry in body["wrong"][:MOST_WRONG]
-        ),
-    )
-
-
-def _bins(body: Any) -> Bins:  # noqa: ANN401 - of a file
-    count = tuple(int(entry) for entry in body["count"])
-    predicted, actual = (tuple(_number(entry) for entry in body[name]) for name in ("predicted", "actual"))
-    if not 0 < len(count) == len(predicted) == len(actual) <= MOST_BINS or min(count) < 0:
-        raise ValueError("bins of unlike lengths")
-    return Bins(count, predicted, actual)
-
-
-def _seen_game(body: Any) -> SeenGame:  # noqa: ANN401 - of a file
-    start = body["start"]
-    plies = tuple(
-        None if ply is None else SeenPly(_number(ply["value"]), _number(ply["draw"]), _policy(ply["policy"]))
-        for ply in body["plies"]
-    )
-    labels = {_text(name): _text(label) for name, label in body["labels"].items()}
-    moves = tuple(_text(move) for move in body["moves"])
-    return SeenGame(None if start is None else _text(start), moves, _text(body["result"]), plies, labels)
-
-
-def _policy(body: Sequence[Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((_text(move), _number(share)) for move, share in body)
+def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of a file
+    """A value of a type that the records above have. Raises ValueError, LookupError, TypeError."""
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        record = kind(**{name: _read(hint, value[name]) for name, hint in hints.items()})  # type: ignore[operator]
+        if isinstance(record, Bins):
+            record.check()
+        return record
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple and parts[-1] is ...:
+        return tuple(_read(parts[0], entry) for entry in value)
+    if typing.get_origin(kind) is tuple:
+        return tuple(_read(part, entry) for part, entry in zip(parts, value, strict=True))
+    if typing.get_origin(kind) is dict:
+        return {_read(str, name): _read(str, entry) for name, entry in value.items()}
+    if type(None) in parts:
+        return None if value is None else _read(parts[0], value)
+    if kind is int:
+        return int(value)
+    return _text(value) if kind is str else _number(value)
 
 
 def _text(value: object) -> str:

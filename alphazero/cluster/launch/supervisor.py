@@ -27,7 +27,7 @@ from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Va
 from alphazero.cluster.plan.node import devices_of
 from alphazero.machine.machine import interface_towards
 from alphazero.run.directory import RESTART_VARIABLE
-from alphazero.run.next_command import without_resume
+from alphazero.run.next_command import RESUME, without
 from alphazero.run.rank import ONE_HEAD_VARIABLE
 
 FIRST_DELAY_S = 2.0
@@ -151,7 +151,7 @@ class Supervisor:
         if outcome.saved:
             # The run has gone beyond what --resume named: from now on its own newest checkpoint counts.
             assert self._run is not None
-            self._run = replace(self._run, arguments=tuple(without_resume(self._run.arguments)))
+            self._run = replace(self._run, arguments=tuple(without(self._run.arguments, RESUME)))
         if self._job.plan.max_restarts == 0:
             return False
         if outcome.status == MISTAKE and not outcome.advanced:

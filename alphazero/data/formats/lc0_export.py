@@ -19,7 +19,7 @@ import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import fsync_directory, fsync_file
 from alphazero.data.formats.lc0 import GAME, TERMINATION
-from alphazero.data.store.games import StoredGame, games_of
+from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 
 MOST_MISSING = 7  # plies between two records: a position has seven before it in its planes
@@ -88,7 +88,7 @@ def _write(store: GameStore, work: Path, directory: Path, first: int, count: int
     return ExportReport(directory, games, positions, dict(left_out))
 
 
-def _reason_to_leave_out(game: StoredGame) -> str:
+def _reason_to_leave_out(game: GameRow) -> str:
     if "result" not in game.values:
         return "no result"
     if game.values["variant"] != "standard":
@@ -96,7 +96,7 @@ def _reason_to_leave_out(game: StoredGame) -> str:
     return ""
 
 
-def records_of(game: StoredGame) -> bytes:
+def records_of(game: GameRow) -> bytes:
     """V6 records of a game of standard chess with a result. Raises DataError."""
     lists = game.lists
 
@@ -125,7 +125,7 @@ def records_of(game: StoredGame) -> bytes:
         raise DataError(f"{game.place}: {error}") from error
 
 
-def parts_of(records: bytes, game: StoredGame) -> list[bytes]:
+def parts_of(records: bytes, game: GameRow) -> list[bytes]:
     """The records of a game, parted where more plies lack one than the next one's planes can tell of."""
     offsets = game.lists.get("policy_offsets")
     if offsets is None:

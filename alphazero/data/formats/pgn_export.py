@@ -18,7 +18,7 @@ from alphazero._core import ChessPosition
 from alphazero.base.errors import DataError
 from alphazero.base.files import replacing
 from alphazero.data.formats.pgn import CHESS960, GAME
-from alphazero.data.store.games import StoredGame, games_of
+from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 
 _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
@@ -85,7 +85,7 @@ def _packed(path: Path, file: IO[bytes]) -> _Plain | gzip.GzipFile:
     return gzip.GzipFile("", "wb", 6, file, 0.0) if path.suffix == ".gz" else _Plain(file)
 
 
-def pgn_of(game: StoredGame) -> str:
+def pgn_of(game: GameRow) -> str:
     """A game's text, with an empty line at its end. Raises DataError for one that cannot be replayed."""
     result = _RESULTS[game.values.get("result")]
     lines = [f'[{name} "{_escaped(value)}"]' for name, value in _tags(game, result)]
@@ -102,7 +102,7 @@ def _lines(words: Iterable[str]) -> list[str]:
     return lines
 
 
-def _tags(game: StoredGame, result: str) -> Iterator[tuple[str, str]]:
+def _tags(game: GameRow, result: str) -> Iterator[tuple[str, str]]:
     values = game.values
     yield "Event", values.get("event", "?")
     yield "Site", "?"
@@ -127,7 +127,7 @@ def _escaped(value: str) -> str:
     return line.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _words(game: StoredGame) -> Iterator[str]:
+def _words(game: GameRow) -> Iterator[str]:
     try:
         position = ChessPosition(game.values.get("start_fen"))
         is_first = True
@@ -148,7 +148,7 @@ def _words(game: StoredGame) -> Iterator[str]:
         raise DataError(f"{game.place}: {error}") from error
 
 
-def _comment(game: StoredGame, ply: int, white_moves: bool) -> str:
+def _comment(game: GameRow, ply: int, white_moves: bool) -> str:
     parts = []
     evaluation = _evaluation(game, ply, white_moves)
     if evaluation:
@@ -162,11 +162,11 @@ def _comment(game: StoredGame, ply: int, white_moves: bool) -> str:
     return " ".join(parts)
 
 
-def _is_searched(game: StoredGame, ply: int) -> bool:
+def _is_searched(game: GameRow, ply: int) -> bool:
     return game.is_searched and int(game.lists["visits"][ply]) > 0
 
 
-def _entry(game: StoredGame, name: str, ply: int) -> Any:  # noqa: ANN401 - of any column
+def _entry(game: GameRow, name: str, ply: int) -> Any:  # noqa: ANN401 - of any column
     """What a column says of a ply; None for nothing, which numbers write as NaN."""
     if name not in game.lists:
         return None
@@ -174,7 +174,7 @@ def _entry(game: StoredGame, name: str, ply: int) -> Any:  # noqa: ANN401 - of a
     return None if entry is None or entry != entry else entry
 
 
-def _evaluation(game: StoredGame, ply: int, white_moves: bool) -> str:
+def _evaluation(game: GameRow, ply: int, white_moves: bool) -> str:
     """What `[%eval]` says, for White and after the move: as it was read, else by the search's value of it."""
     depth = _entry(game, "eval_depth", ply)
     of_depth = f",{int(depth)}" if depth is not None else ""

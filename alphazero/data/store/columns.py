@@ -1,10 +1,6 @@
-"""What searches knew of the games of a shard: the columns from `flags` on as arrays, and what must hold.
+"""Columns of a shard as arrays: lists, what searches and comments say of each ply, and their checks.
 
-Numpy views of the columns of an Arrow record batch, without a copy.
-
-Evaluations of the games of a shard, as annotations and engines' comments gave them: columns as arrays.
-
-What must hold of the columns of version 2: an entry for each ply, or none; values within their bounds.
+The arrays are views of an Arrow record batch; nothing is copied unless a docstring says so.
 """
 
 from __future__ import annotations
@@ -18,6 +14,33 @@ import pyarrow as pa
 
 from alphazero.data.store.schema import PLY_NOTES, SEARCH_NUMBERS, VERSION_2_FIELDS
 
+TRAINED_ON = 1  # bit of flags: the ply got a full search and is a sample (csrc/search/self_play.hpp)
+MOST_EVAL_SOURCE = 3  # docs/data_format.md lists them
+
+_A_PLY = {
+    "flags": np.uint8,
+    "root_q": np.float32,
+    "root_d": np.float32,
+    "best_q": np.float32,
+    "visits": np.uint32,
+}
+_OF_POLICIES = {"policy_offsets": np.uint32, "policy_move": np.uint16, "policy_prob": np.uint16}
+_OF_EVALUATIONS = {"eval_cp": np.int32, "eval_mate": np.int16, "eval_source": np.uint8}
+_BOUNDS = {"q": (-1.0, 1.0), "d": (0.0, 1.0)}  # by the end of a column's name
+_TOLERANCE = 1e-4  # of a value beyond its bounds: float32 sums of three shares
+
+CoreSearchArrays: TypeAlias = tuple[
+    npt.NDArray[np.int32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.uint32],
+    npt.NDArray[np.int32],
+    npt.NDArray[np.uint16],
+    npt.NDArray[np.uint16],
+]
+CoreNotes: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[Any], npt.NDArray[np.uint8]]
+
 
 @dataclass(frozen=True)
 class ListView:
@@ -25,6 +48,32 @@ class ListView:
 
     offset: npt.NDArray[np.int32]
     values: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class NoteView:
+    """A column of lists whose entries may be null; views, nothing is copied.
+
+    Game g owns values[offset[g]:offset[g + 1]], an entry a ply or none at all. bits: bit i (from the lowest
+    of each byte) is set where entry i is not null; empty where none is.
+    """
+
+    offset: npt.NDArray[np.int32]
+    values: npt.NDArray[Any]
+    bits: npt.NDArray[np.uint8]
+
+    def entries(
+        self, game: npt.NDArray[np.integer[Any]], ply: npt.NDArray[np.integer[Any]]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+        """Of plies of games: bool, is it known, and the values, which mean nothing where it is not."""
+        begin = self.offset[game].astype(np.int64)
+        known = self.offset[game + 1] > begin
+        if not len(self.values):
+            return known, np.zeros(len(known), self.values.dtype)
+        place = np.where(known, begin + ply, 0)
+        if len(self.bits):
+            known &= (self.bits[place >> 3] >> (place & 7).astype(np.uint8) & 1) != 0
+        return known, self.values[place]
 
 
 def buffer_values(buffer: pa.Buffer | None, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
@@ -47,9 +96,7 @@ def list_view(batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike) -> ListVie
     """A column of lists of numbers. Raises ValueError where its offsets or its values are damaged."""
     column: Any = batch.column(name)
     buffers = column.buffers()
-    offset = buffer_values(buffers[1], np.int32, batch.num_rows + 1)
-    if offset[0] != 0 or np.any(np.diff(offset) < 0):
-        raise ValueError(f"offsets of {name} do not ascend from 0")
+    offset = _list_offset(batch, name)
     if buffers[2] is not None and column.values.null_count:
         raise ValueError(f"{column.values.null_count} null entries in the lists of {name}")
     if column.null_count and np.any(np.diff(offset)[~validity(column)] != 0):
@@ -57,28 +104,11 @@ def list_view(batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike) -> ListVie
     return ListView(offset, buffer_values(buffers[3], dtype, int(offset[-1])))
 
 
-TRAINED_ON = 1  # bit of flags: the ply got a full search and is a sample (csrc/search/self_play.hpp)
-
-_A_PLY = {
-    "flags": np.uint8,
-    "root_q": np.float32,
-    "root_d": np.float32,
-    "best_q": np.float32,
-    "visits": np.uint32,
-}
-_OF_POLICIES = {"policy_offsets": np.uint32, "policy_move": np.uint16, "policy_prob": np.uint16}
-_TOLERANCE = 1e-4  # of a value beyond its bounds: float32 sums of three shares
-
-CoreSearchArrays: TypeAlias = tuple[
-    npt.NDArray[np.int32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint32],
-    npt.NDArray[np.int32],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-]
+def _list_offset(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int32]:
+    offset = buffer_values(batch.column(name).buffers()[1], np.int32, batch.num_rows + 1)
+    if offset[0] != 0 or np.any(np.diff(offset) < 0):
+        raise ValueError(f"offsets of {name} do not ascend from 0")
+    return offset
 
 
 @dataclass(frozen=True)
@@ -168,47 +198,13 @@ def _check_lengths(columns: dict[str, ListView], moves_offset: npt.NDArray[np.in
 
 def check_values(view: SearchView) -> None:
     """Values lie within their bounds; reads all of them. Raises ValueError."""
-    for name, values, low in (
-        ("root_q", view.root_q, -1.0),
-        ("best_q", view.best_q, -1.0),
-        ("root_d", view.root_d, 0.0),
-    ):
-        outside = np.flatnonzero(~((values >= low - _TOLERANCE) & (values <= 1 + _TOLERANCE)))  # NaN too
+    for name, values in (("root_q", view.root_q), ("best_q", view.best_q), ("root_d", view.root_d)):
+        low, high = _BOUNDS[name[-1]]
+        outside = np.flatnonzero(~((values >= low - _TOLERANCE) & (values <= high + _TOLERANCE)))  # NaN too
         if len(outside):
             game = int(np.searchsorted(view.ply_offset, outside[0], side="right")) - 1
             ply = outside[0] - view.ply_offset[game]
             raise ValueError(f"game {game}, ply {ply}: {name} {values[outside[0]]}; expected {low:g} to 1")
-
-
-_COLUMNS = {"eval_cp": np.int32, "eval_mate": np.int16, "eval_source": np.uint8}
-
-CoreNotes: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[Any], npt.NDArray[np.uint8]]
-
-
-@dataclass(frozen=True)
-class NoteView:
-    """A column of lists whose entries may be null; views, nothing is copied.
-
-    Game g owns values[offset[g]:offset[g + 1]], an entry a ply or none at all. bits: bit i (from the lowest
-    of each byte) is set where entry i is not null; empty where none is.
-    """
-
-    offset: npt.NDArray[np.int32]
-    values: npt.NDArray[Any]
-    bits: npt.NDArray[np.uint8]
-
-    def entries(
-        self, game: npt.NDArray[np.integer[Any]], ply: npt.NDArray[np.integer[Any]]
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
-        """Of plies of games: bool, is it known, and the values, which mean nothing where it is not."""
-        begin = self.offset[game].astype(np.int64)
-        known = self.offset[game + 1] > begin
-        if not len(self.values):
-            return known, np.zeros(len(known), self.values.dtype)
-        place = np.where(known, begin + ply, 0)
-        if len(self.bits):
-            known &= (self.bits[place >> 3] >> (place & 7).astype(np.uint8) & 1) != 0
-        return known, self.values[place]
 
 
 @dataclass(frozen=True)
@@ -232,7 +228,7 @@ def evaluation_view(batch: pa.RecordBatch) -> EvaluationView | None:
     """The evaluations of a shard; None where it has none. Raises ValueError where the columns are damaged."""
     if not any(name in batch.schema.names for name in ("eval_cp", "eval_mate")):
         return None
-    views = {name: _note_view(batch, name, dtype) for name, dtype in _COLUMNS.items()}
+    views = {name: _note_view(batch, name, dtype) for name, dtype in _OF_EVALUATIONS.items()}
     return EvaluationView(views["eval_cp"], views["eval_mate"], views["eval_source"])
 
 
@@ -240,20 +236,11 @@ def _note_view(batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike) -> NoteVi
     no_bits = np.zeros(0, np.uint8)
     if name not in batch.schema.names:
         return NoteView(np.zeros(batch.num_rows + 1, np.int32), np.zeros(0, dtype), no_bits)
-    assert name in PLY_NOTES
-    column: Any = batch.column(name)
-    buffers = column.buffers()
-    offset = buffer_values(buffers[1], np.int32, batch.num_rows + 1)
-    if offset[0] != 0 or np.any(np.diff(offset) < 0):
-        raise ValueError(f"offsets of {name} do not ascend from 0")
+    buffers = batch.column(name).buffers()
+    offset = _list_offset(batch, name)
     count = int(offset[-1])
     bits = no_bits if buffers[2] is None else buffer_values(buffers[2], np.uint8, (count + 7) // 8)
     return NoteView(offset, buffer_values(buffers[3], dtype, count), bits)
-
-
-_VERSION_2_TOLERANCE = 1e-4  # of a value beyond its bounds, as in search_columns.py
-_BOUNDS = {"q": (-1.0, 1.0), "d": (0.0, 1.0)}  # by the end of the name
-MOST_EVAL_SOURCE = 3  # docs/data_format.md lists them
 
 
 def check_note_lengths(batch: pa.RecordBatch, moves_offset: npt.NDArray[np.int32]) -> None:
@@ -285,9 +272,7 @@ def check_notes(batch: pa.RecordBatch) -> None:
         view = list_view(batch, name, np.float32)
         low, high = _BOUNDS.get(name.rpartition("_")[2], (-np.inf, np.inf))
         values = view.values[~np.isnan(view.values)]
-        outside = values[
-            (values < low - _VERSION_2_TOLERANCE) | (values > high + _VERSION_2_TOLERANCE) | np.isinf(values)
-        ]
+        outside = values[(values < low - _TOLERANCE) | (values > high + _TOLERANCE) | np.isinf(values)]
         if len(outside):
             expected = f"{low:g} to {high:g}" if np.isfinite(low) else "a finite number"
             raise ValueError(f"{name} {outside[0]}; expected {expected}")

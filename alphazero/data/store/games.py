@@ -15,7 +15,7 @@ from alphazero.data.store.store import GameStore, ShardView
 
 
 @dataclass(frozen=True)
-class StoredGame:
+class GameRow:
     """One row: `values` has texts and numbers by column, `lists` arrays (views, where no entry is null)."""
 
     shard: ShardView
@@ -34,7 +34,7 @@ class StoredGame:
         return f"{self.shard.path}: game {self.row}"
 
 
-def games_of(store: GameStore, first: int = 0, count: int | None = None) -> Iterator[StoredGame]:
+def games_of(store: GameStore, first: int = 0, count: int | None = None) -> Iterator[GameRow]:
     """Games `first` ... of a store in its order, `count` of them or all; what is null is left out."""
     left = store.num_games if count is None else count
     for shard in store.shards:
@@ -46,7 +46,7 @@ def games_of(store: GameStore, first: int = 0, count: int | None = None) -> Iter
             yield from _rows(shard, begin, end)
 
 
-def _rows(shard: ShardView, begin: int, end: int) -> Iterator[StoredGame]:
+def _rows(shard: ShardView, begin: int, end: int) -> Iterator[GameRow]:
     shard.check_size()
     assert shard.batch is not None
     batch = shard.batch.slice(begin, end - begin)
@@ -60,7 +60,7 @@ def _rows(shard: ShardView, begin: int, end: int) -> Iterator[StoredGame]:
         else:
             values[field.name] = column.to_pylist()
     for row in range(batch.num_rows):
-        yield StoredGame(
+        yield GameRow(
             shard,
             begin + row,
             {name: column[row] for name, column in values.items() if column[row] is not None},

@@ -13,7 +13,7 @@ import chess
 import numpy as np
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
-from alphazero.data.store.games import StoredGame, games_of
+from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import rows_of
@@ -150,7 +150,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
     return found
 
 
-def _of_store(name: str, game: StoredGame) -> SeenGame:
+def _of_store(name: str, game: GameRow) -> SeenGame:
     """A game with what the search knew of each ply."""
     start = game.values.get("start_fen")
     line = make_line(name, start)
@@ -166,7 +166,7 @@ def _of_store(name: str, game: StoredGame) -> SeenGame:
     )
 
 
-def _searched(game: StoredGame, line: Line, ply: int) -> SeenPly | None:
+def _searched(game: GameRow, line: Line, ply: int) -> SeenPly | None:
     """None where no search chose the move: that of a random opening, or of a game of people."""
     if not game.is_searched or not game.lists["visits"][ply]:
         return None

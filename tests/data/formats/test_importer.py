@@ -37,7 +37,7 @@ def test_the_totals_add_up(sources: Path, tmp_path: Path):
         "empty.pgn",
     ]
     assert [(entry.games, entry.imported) for entry in store.manifest.sources][:2] == [(25, 23), (25, 22)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pgn", "store"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["games", "store"]
 
 
 def test_a_bad_game_is_named_by_file_game_line_and_ply(sources: Path, tmp_path: Path):
