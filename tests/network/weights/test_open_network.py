@@ -73,7 +73,7 @@ def test_a_file_whose_name_has_an_at_sign_is_a_file(tmp_path: Path) -> None:
     [
         ("nowhere", "--weights .*nowhere: no such file or directory; expected a weights file"),
         ("nowhere@10", "nowhere@10: no such file or directory"),
-        ("runs/x@30", "no such checkpoint; there are steps 10, 20"),
+        ("runs/x@30", "has no step-00000030; there is step-00000010, step-00000020"),
         ("runs/x@best-nonsense", "best-nonsense: no such metric"),
         ("runs/x@best-value_mse", "no best-value_mse; there is policy_loss"),
         ("runs/x@newest", "'newest' names no checkpoint; expected"),
