@@ -14,6 +14,7 @@ import sys
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,20 @@ MOST_DOTS = 1000  # of a line, outside of texts
 _QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 
 
+class Scope(Enum):
+    """Who may change a setting when a run is continued, from the least free to the freest.
+
+    All but START and NODE come from the checkpoint unless they are asked for. All but NODE must be equal on
+    all ranks.
+    """
+
+    RUN = "fixed at the start of the run: another value is refused"
+    KEPT = "may be changed; the log lists the change"
+    REPORTING = "may be changed; results do not depend on it, so the log is silent"
+    START = "chosen at each start"
+    NODE = "chosen at each start, by each node for itself"
+
+
 def setting(
     default: object,
     help_text: str,
@@ -49,11 +64,18 @@ def setting(
     pattern: str = "",
     expected: str = "",
     aliases: tuple[str, ...] = (),
+    scope: Scope = Scope.KEPT,
+    is_common: bool = False,
+    is_place: bool = False,
+    deepspeed_key: str = "",
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
-    """A dataclass field with what its flag needs: help, allowed words, allowed range (inclusive).
+    """A dataclass field with all that there is to know of a setting.
 
-    words: texts that stand for numbers. pattern: what a text must match, told to people as `expected`.
-    aliases: other names of the flag, for hands that know them from elsewhere.
+    default: also what runs did that are older than the setting. minimum, maximum: inclusive. words: texts
+    that stand for numbers. pattern: what a text must match, described to people as `expected`. aliases: other
+    names of the flag. is_common: listed by --help, the others by --help all. is_place: says where files lie,
+    which reports do not compare. deepspeed_key: the key of a ds_config.json that alone sets it; such a
+    setting has no flag and no TOML key.
     """
     metadata = {
         "help": help_text,
@@ -64,8 +86,19 @@ def setting(
         "pattern": pattern,
         "expected": expected,
         "aliases": aliases,
+        "scope": scope,
+        "is_common": is_common,
+        "is_place": is_place,
+        "deepspeed_key": deepspeed_key,
     }
     return field(default=default, metadata=metadata)
+
+
+def scope_of(section: type, name: str) -> Scope:
+    """The scope of a field."""
+    scope = section.__dataclass_fields__[name].metadata["scope"]  # type: ignore[attr-defined]
+    assert isinstance(scope, Scope)
+    return scope
 
 
 def flag_of(name: str) -> str:
@@ -73,31 +106,64 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def add_flags(parser: argparse.ArgumentParser, sections: Mapping[str, type]) -> None:
-    """Give `parser` one flag for every field of the sections; a flag not typed leaves no attribute."""
+def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
+    """The fields that have a flag and a TOML key."""
+    return [entry for entry in fields(section) if not entry.metadata["deepspeed_key"]]
+
+
+@dataclass(frozen=True)
+class HiddenHelp:
+    """Help texts that --help leaves out and --help all lists."""
+
+    actions: list[tuple[argparse.Action, str]] = field(default_factory=list)
+    groups: list[tuple[argparse._ArgumentGroup, str | None]] = field(default_factory=list)
+
+    def reveal(self) -> None:
+        """List them from here on."""
+        for action, text in self.actions:
+            action.help = text
+        for group, description in self.groups:
+            group.description = description
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, sections: Mapping[str, type], hidden: HiddenHelp | None = None
+) -> None:
+    """Give `parser` one flag for every setting of the sections; a flag not typed leaves no attribute.
+
+    hidden: takes the help of flags that are not common; without it all are listed.
+    """
     for section_name, section in sections.items():
         group = parser.add_argument_group(section_name, section.__doc__)
         types_of = typing.get_type_hints(section)
-        for entry in fields(section):
-            _add_flag(group, entry, types_of[entry.name])
+        entries = flag_fields(section)
+        actions = {entry.name: _add_flag(group, entry, types_of[entry.name]) for entry in entries}
+        if hidden is None:
+            continue
+        rare = [actions[entry.name] for entry in entries if not entry.metadata["is_common"]]
+        hidden.actions.extend((action, action.help or "") for action in rare)
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        if len(rare) == len(actions):
+            hidden.groups.append((group, group.description))
+            group.description = argparse.SUPPRESS
 
 
-def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kind: object) -> None:
+def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kind: object) -> argparse.Action:
     default = entry.default if entry.default not in ((), "") else "none"
     help_text = f"{entry.metadata['help']} (default: {default})".replace("%", "%%")
     names = [flag_of(name) for name in (entry.name, *entry.metadata["aliases"])]
     if kind is bool:
-        group.add_argument(
+        return group.add_argument(
             *names,
             dest=entry.name,
             default=argparse.SUPPRESS,
             action=argparse.BooleanOptionalAction,
             help=help_text,
         )
-        return
     many = typing.get_origin(kind) is tuple
     # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
-    group.add_argument(
+    return group.add_argument(
         *names,
         dest=entry.name,
         default=argparse.SUPPRESS,
@@ -188,7 +254,7 @@ def values_of(
     Raises ConfigError for a key or value that cannot be.
     """
     kinds = typing.get_type_hints(section)
-    known = {entry.name: entry for entry in fields(section)}
+    known = {entry.name: entry for entry in flag_fields(section)}
     values: dict[str, Any] = {}
     for key, value in entries.items():
         place = file.place(name, key)
@@ -205,7 +271,7 @@ def values_of_flags(section: type, flags: Mapping[str, object]) -> dict[str, Any
     kinds = typing.get_type_hints(section)
     return {
         entry.name: checked(flag_of(entry.name), flags[entry.name], kinds[entry.name], entry)
-        for entry in fields(section)
+        for entry in flag_fields(section)
         if entry.name in flags
     }
 
@@ -250,13 +316,13 @@ def _expected(kind: type, metadata: Mapping[str, Any]) -> str:
 
 
 def range_text(low: float | None, high: float | None) -> str:
-    """' from 1 to 256', ' of at least 1', ' of at most 256' or ''; a bound that only guards is not told."""
-    told = high is not None and high < MOST
-    if low is not None and told:
+    """' from 1 to 256', ' of at least 1', ' of at most 256' or ''; a bound that only guards is not shown."""
+    is_shown = high is not None and high < MOST
+    if low is not None and is_shown:
         return f" from {_bound(low)} to {_bound(high)}"
     if low is not None:
         return f" of at least {_bound(low)}"
-    return f" of at most {_bound(high)}" if told else ""
+    return f" of at most {_bound(high)}" if is_shown else ""
 
 
 def _bound(bound: float | None) -> str:

@@ -9,17 +9,17 @@ _ALGORITHMS = {"puct": _core.SearchAlgorithm.PUCT, "gumbel": _core.SearchAlgorit
 
 
 def search_settings(config: SearchConfig) -> _core.SearchSettings:
-    """The rules of docs/search.md with these numbers, without noise: a search that plays its best."""
+    """The rules of docs/search.md with these numbers, without noise: a search that plays its best.
+
+    csrc/search/settings.hpp has the constants of the two papers.
+    """
     settings = _core.SearchSettings()
     settings.algorithm = _ALGORITHMS[config.algorithm]
     settings.simulations = config.simulations
     settings.leaves = config.leaves
     settings.proofs = config.proofs
-    settings.c_init, settings.c_base = config.c_init, config.c_base
+    settings.c_init = config.c_init
     settings.fpu_reduction = config.fpu_reduction
-    settings.root_fpu_reduction = config.root_fpu_reduction
-    settings.considered = config.considered_moves
-    settings.c_visit, settings.c_scale = config.c_visit, config.c_scale
     return settings
 
 
@@ -36,7 +36,6 @@ def self_play_settings(search: SearchConfig, games: SelfPlayConfig, seed: int) -
     settings.dirichlet_alpha = search.dirichlet_alpha
     settings.temperature = games.temperature
     settings.temperature_plies = games.temperature_plies
-    settings.final_temperature = games.final_temperature
     settings.opening_plies = games.opening_plies
     settings.resign_threshold = games.resign_threshold
     settings.resign_playthrough = games.resign_playthrough

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NoReturn
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST, MOST_SEED, range_text
+from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, range_text
 from alphazero.base.text import near_match, one_of, quoted
+from alphazero.settings.retired import answer_to_flag
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +24,7 @@ class Parser(argparse.ArgumentParser):
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._arguments: list[str] = []
+        self.hidden = HiddenHelp()
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage: one line for one mistake.
@@ -43,6 +45,9 @@ class Parser(argparse.ArgumentParser):
         """As argparse, with --any_flag for --any-flag."""
         assert args is not None, "arguments are passed, not read from sys.argv"
         self._arguments = self.with_dashes(args)
+        if self._arguments[:2] in (["--help", "all"], ["-h", "all"]):
+            self.hidden.reveal()
+            self.epilog = None
         return super().parse_known_args(self._arguments, namespace)
 
     def parse_args(  # type: ignore[override]
@@ -54,8 +59,13 @@ class Parser(argparse.ArgumentParser):
             raise self.unknown_error(unknown)
         return parsed
 
+    def shorten_help(self) -> None:
+        """Let --help list the common flags, and --help all the others too."""
+        self._option_string_actions["--help"].help = "list the flags that most runs need"
+        self.epilog = f"{self.prog} --help all lists every flag."
+
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        """As argparse, which would not tell that nobody reads it."""
+        """As argparse, but for an error where nothing reads the output."""
         print(self.format_help(), end="", file=file)
 
     def with_dashes(self, arguments: Sequence[str]) -> list[str]:
@@ -73,6 +83,8 @@ class Parser(argparse.ArgumentParser):
         flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
         if not flag:
             return ConfigError(f"unexpected argument {quoted(unknown[0])}")
+        if line := answer_to_flag(flag):
+            return ConfigError(line)
         near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
         hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
         return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")

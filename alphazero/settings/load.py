@@ -23,6 +23,7 @@ from alphazero.base.section import (
 )
 from alphazero.games.registry import get_game
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said, contradiction
+from alphazero.settings.retired import answer
 from alphazero.settings.sections import (
     DataConfig,
     LossConfig,
@@ -130,7 +131,11 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
     for name, section in SECTIONS.items():
         values: dict[str, Any] = {}
         if file is not None and name in file.table:
-            values = values_of(section, file, name, table_of(file, name, file.table[name]))
+            entries = table_of(file, name, file.table[name])
+            for key in entries:
+                if line := answer(key):
+                    raise ConfigError(f"{file.place(name, key)}: {key}: {line}")
+            values = values_of(section, file, name, entries)
             set_by_file |= values.keys()
         sections[name] = section(**{**values, **values_of_flags(section, flags)})
     if file is not None:

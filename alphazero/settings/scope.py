@@ -1,42 +1,21 @@
-"""What is not as it was when a run saved its checkpoint: told in a line each, or refused.
-
-Settings that a resumed run takes from its checkpoint: all that nobody asked for otherwise.
-"""
+"""What a resume does with each setting, by its scope: keep the checkpoint's value or list a change."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import checked, json_ready
+from alphazero.base.section import Scope, checked, json_ready, scope_of
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO, SampleFilters
 
-# Of a start, not of what is computed: they may change from start to start and nobody needs to be told.
-OF_A_START: Mapping[str, frozenset[str]] = {
-    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
-    "training": frozenset(
-        {"keep_checkpoints", "checkpoint_interval", "log_interval", "gradient_accumulation_steps"}
-    ),
-    "run": frozenset(
-        {
-            "run_name",
-            "runs_dir",
-            "tensorboard",
-            "wandb",
-            "wandb_project",
-            "wandb_team",
-            "wandb_group",
-            "log_format",
-            "quiet",
-            "health_interval",
-        }
-    ),
-}
+# Their changes are not worth a line of the log.
+_SILENT = (Scope.REPORTING, Scope.START, Scope.NODE)
+_OF_A_START = (Scope.START, Scope.NODE)
 
 
 @dataclass(frozen=True)
@@ -50,6 +29,11 @@ class Change:
 
     def __str__(self) -> str:
         return f"{self.name} {shown(self.before)} -> {shown(self.now)}"
+
+    @property
+    def scope(self) -> Scope:
+        """Who may change the setting."""
+        return scope_of(SECTIONS[self.section], self.name)
 
 
 def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
@@ -74,13 +58,9 @@ def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
     return [str(change) for change in changed_settings(saved, config) if change.name in names]
 
 
-def told_changes(changes: list[Change]) -> list[str]:
-    """A line for each change that alters what is computed from here on."""
-    return [
-        f"changed: {change}"
-        for change in changes
-        if change.name not in OF_A_START.get(change.section, frozenset())
-    ]
+def listed(changes: Iterable[Change]) -> list[Change]:
+    """The changes that alter what is computed from here on."""
+    return [change for change in changes if change.scope not in _SILENT]
 
 
 def shown(value: object) -> str:
@@ -92,8 +72,6 @@ def shown(value: object) -> str:
     return str(value) if value != "" else "''"
 
 
-# Where a run is, what it reads and what it reports is a matter of each start.
-SECTIONS_OF_A_START = ("data", "run")
 # Asking for one of these lengths means that it counts, and not the steps that the run began with.
 OTHER_LENGTHS = frozenset({"epochs", "generations"})
 
@@ -105,14 +83,13 @@ class Kept:
     config: Config
     changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """A line for people, or none."""
-        listed = [
+        texts = [
             f"{change.name} {shown(change.now)} (not {shown(change.before)})"
-            for change in self.changes
-            if change.name not in OF_A_START.get(change.section, frozenset())
+            for change in listed(self.changes)
         ]
-        return [f"as in the checkpoint: {', '.join(listed)}"] if listed else []
+        return [f"as in the checkpoint: {', '.join(texts)}"] if texts else []
 
 
 def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
@@ -128,7 +105,7 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
         current = getattr(config, name)
         of_section = saved.get(name)
         before = of_section if isinstance(of_section, Mapping) else {}
-        values = _kept_values(name, kind, before, config, saved_micro_batch_size)
+        values = _kept_values(kind, before, config, saved_micro_batch_size)
         changes += [
             Change(name, key, json_ready(getattr(current, key)), json_ready(value))
             for key, value in values.items()
@@ -139,15 +116,15 @@ def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config:
 
 
 def _kept_values(
-    name: str, section: type, saved: Mapping[str, Any], config: Config, micro_batch_size: int
+    section: type, saved: Mapping[str, Any], config: Config, micro_batch_size: int
 ) -> dict[str, Any]:
-    """The values that section `name` takes from the checkpoint, by field."""
-    of_a_start = OF_A_START.get(name, frozenset()) if name in SECTIONS_OF_A_START else frozenset()
+    """The values that a section takes from the checkpoint, by field."""
     kinds = typing.get_type_hints(section)
     values: dict[str, Any] = {}
     for entry in fields(section):
         key = entry.name
-        if key in config.asked or key in of_a_start or _follows_another(key, config):
+        is_of_a_start = entry.metadata["scope"] in _OF_A_START
+        if key in config.asked or is_of_a_start or _follows_another(key, config):
             continue
         value = saved.get(key, json_ready(entry.default))
         if key == "micro_batch_size":
@@ -171,9 +148,8 @@ def _checked(value: object, kind: object, entry: dataclasses.Field[Any]) -> Any:
 def _follows_another(key: str, config: Config) -> bool:
     """True for what is chosen elsewhere.
 
-    `auto` knows the checkpoint's precision, a rate that is named is not scaled, and the number of passes
-    follows from the batch and the ranks.
+    `auto` knows the checkpoint's precision, and a rate that is named is not scaled.
     """
     if key == "precision":
         return config.training.precision == "auto"
-    return key == "gradient_accumulation_steps" or (key == "lr_scaling" and "learning_rate" in config.asked)
+    return key == "lr_scaling" and "learning_rate" in config.asked

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, setting
+from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
 from alphazero.games.registry import game_names
 
 # As Lichess counts them, from the fastest on (alphazero/data/store/game_filters.py has the bounds).
@@ -114,8 +114,12 @@ class OptimizerConfig:
         "adamw",
         "optimizer; adam adds weight decay to the gradient (L2), adamw takes it off the weights",
         choices=("adamw", "adam", "sgd"),
+        scope=Scope.RUN,
+        is_common=True,
     )
-    learning_rate: float = setting(0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",))
+    learning_rate: float = setting(
+        0.001, "peak learning rate", minimum=0, maximum=MOST_RATE, aliases=("lr",), is_common=True
+    )
     lr_scaling: str = setting(
         "none",
         "how the learning rate grows with the batch size, relative to 1024 positions",
@@ -126,57 +130,86 @@ class OptimizerConfig:
         "course of the learning rate: constant, step and cosine after a linear warm-up; the others are "
         "DeepSpeed's schedulers of these names",
         choices=("constant", "step", "cosine", *DEEPSPEED_SCHEDULES),
+        is_common=True,
     )
     lr_milestones: tuple[int, ...] = setting(
-        (), "step schedule: steps at which the rate is multiplied by lr_decay", minimum=0, maximum=MOST_STEPS
-    )
-    lr_decay: float = setting(
-        0.1, "step schedule: factor of the rate at each milestone", minimum=0, maximum=1
+        (), "step schedule: steps at which the rate is multiplied by 0.1", minimum=0, maximum=MOST_STEPS
     )
     lr_final_share: float = setting(
-        0.01, "cosine, warmup_cosine_lr: last rate as a share of the peak rate", minimum=0, maximum=1
+        0.01,
+        "cosine, warmup_cosine_lr: last rate as a share of the peak rate",
+        minimum=0,
+        maximum=1,
+        deepspeed_key="scheduler.params.cos_min_ratio",
     )
     lr_total_steps: int = setting(
         0,
         "warmup_decay_lr, warmup_cosine_lr: steps until the last rate; 0 for the steps of the run",
         minimum=0,
         maximum=MOST_STEPS,
+        deepspeed_key="scheduler.params.total_num_steps",
     )
-    warmup_steps: int = setting(100, "steps of warm-up", minimum=0, maximum=MOST_STEPS)
+    warmup_steps: int = setting(100, "steps of warm-up", minimum=0, maximum=MOST_STEPS, is_common=True)
     warmup_type: str = setting(
         "log",
         "DeepSpeed's schedulers: whether the warm-up grows with the logarithm of the step or linearly",
         choices=("log", "linear"),
+        deepspeed_key="scheduler.params.warmup_type",
     )
     warmup_min_lr: float = setting(
-        0.0, "warmup_lr, warmup_decay_lr: rate that the warm-up begins at", minimum=0, maximum=MOST_RATE
+        0.0,
+        "warmup_lr, warmup_decay_lr: rate that the warm-up begins at",
+        minimum=0,
+        maximum=MOST_RATE,
+        deepspeed_key="scheduler.params.warmup_min_lr",
     )
     warmup_min_share: float = setting(
-        0.0, "warmup_cosine_lr: that rate as a share of the peak rate", minimum=0, maximum=1
+        0.0,
+        "warmup_cosine_lr: that rate as a share of the peak rate",
+        minimum=0,
+        maximum=1,
+        deepspeed_key="scheduler.params.warmup_min_ratio",
     )
     cycle_min_lr: float = setting(
-        0.0, "one_cycle: rate at both ends of the cycle", minimum=0, maximum=MOST_RATE
+        0.0,
+        "one_cycle: rate at both ends of the cycle",
+        minimum=0,
+        maximum=MOST_RATE,
+        deepspeed_key="scheduler.params.cycle_min_lr",
     )
     cycle_first_steps: int = setting(
-        2000, "one_cycle: steps up to the peak rate", minimum=1, maximum=MOST_STEPS
+        2000,
+        "one_cycle: steps up to the peak rate",
+        minimum=1,
+        maximum=MOST_STEPS,
+        deepspeed_key="scheduler.params.cycle_first_step_size",
     )
     cycle_second_steps: int = setting(
-        2000, "one_cycle: steps back down to cycle_min_lr", minimum=0, maximum=MOST_STEPS
+        2000,
+        "one_cycle: steps back down to cycle_min_lr",
+        minimum=0,
+        maximum=MOST_STEPS,
+        deepspeed_key="scheduler.params.cycle_second_step_size",
     )
     cycle_decay_rate: float = setting(
         0.0,
         "one_cycle: after the cycle the rate is cycle_min_lr / (1 + this for each cycle_decay_steps)",
         minimum=0,
         maximum=MOST_RATE,
+        deepspeed_key="scheduler.params.decay_lr_rate",
     )
     cycle_decay_steps: int = setting(
-        0, "one_cycle: steps of this decay; 0 for none", minimum=0, maximum=MOST_STEPS
+        0,
+        "one_cycle: steps of this decay; 0 for none",
+        minimum=0,
+        maximum=MOST_STEPS,
+        deepspeed_key="scheduler.params.decay_step_size",
     )
     weight_decay: float = setting(
-        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE
+        1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE, is_common=True
     )
     momentum: float = setting(0.9, "momentum of sgd", minimum=0, maximum=1)
-    nesterov: bool = setting(True, "sgd: Nesterov's momentum")
+    nesterov: bool = setting(True, "sgd: Nesterov's momentum", deepspeed_key="optimizer.params.nesterov")
     adam_beta1: float = setting(0.9, "adam, adamw: decay rate of the first moment", minimum=0, maximum=1)
     adam_beta2: float = setting(0.999, "adam, adamw: decay rate of the second moment", minimum=0, maximum=1)
     adam_eps: float = setting(
@@ -184,9 +217,12 @@ class OptimizerConfig:
         "adam, adamw: added to the root of the second moment",
         minimum=0,
         maximum=1,
+        deepspeed_key="optimizer.params.eps",
     )
     adam_bias_correction: bool = setting(
-        True, "adam, adamw: make up for the moments' beginning at zero in the first steps"
+        True,
+        "adam, adamw: make up for the moments' beginning at zero in the first steps",
+        deepspeed_key="optimizer.params.bias_correction",
     )
     clip_gradients: float = setting(
         10.0, "largest norm of the gradient; a longer one is shortened to it, 0 turns this off", minimum=0
@@ -202,33 +238,47 @@ MOST_CHANNELS = 4096  # of a layer
 class NetworkConfig:
     """Shape of the network; two networks of equal NetworkConfig have exchangeable weights."""
 
-    game: str = setting("chess", "game the network plays", choices=game_names())
-    blocks: int = setting(20, "residual blocks of the tower", minimum=1, maximum=256)
-    filters: int = setting(256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS)
+    game: str = setting(
+        "chess", "game the network plays", choices=game_names(), scope=Scope.RUN, is_common=True
+    )
+    blocks: int = setting(
+        20, "residual blocks of the tower", minimum=1, maximum=256, scope=Scope.RUN, is_common=True
+    )
+    filters: int = setting(
+        256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN, is_common=True
+    )
     se_ratio: int = setting(
         0,
         "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
         minimum=0,
         maximum=MOST_CHANNELS,
+        scope=Scope.RUN,
     )
     policy_head: str = setting(
         "convolution",
         "policy head: planes of moves by convolutions, or attention between the squares that a move goes "
         "from and to, which learns faster (chess)",
         choices=("convolution", "attention"),
+        scope=Scope.RUN,
     )
     value_channels: int = setting(
-        32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
+        32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
     )
     value_hidden: int = setting(
-        128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS
+        128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
     )
-    moves_left: bool = setting(False, "add a head that predicts how many plies the game still lasts")
+    moves_left: bool = setting(
+        False, "add a head that predicts how many plies the game still lasts", scope=Scope.RUN
+    )
     moves_left_channels: int = setting(
-        8, "channels of the moves-left head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS
+        8,
+        "channels of the moves-left head's 1x1 convolution",
+        minimum=1,
+        maximum=MOST_CHANNELS,
+        scope=Scope.RUN,
     )
     moves_left_hidden: int = setting(
-        128, "units of the moves-left head's hidden layer", minimum=1, maximum=MOST_CHANNELS
+        128, "units of the moves-left head's hidden layer", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
     )
 
 
@@ -236,8 +286,12 @@ class NetworkConfig:
 class DataConfig(SampleFilters):
     """Where positions come from, which of them are used (docs/data.md) and how they are read."""
 
-    data: tuple[str, ...] = setting((), "game stores, PGN files or directories to train on")
-    validation_data: tuple[str, ...] = setting((), "game stores, PGN files or directories to validate on")
+    data: tuple[str, ...] = setting(
+        (), "game stores, PGN files or directories to train on", scope=Scope.NODE, is_common=True
+    )
+    validation_data: tuple[str, ...] = setting(
+        (), "game stores, PGN files or directories to validate on", scope=Scope.NODE, is_common=True
+    )
     validation_share: float = setting(
         0.05,
         "share of the games, the last ones, held out for validation when there is no validation data",
@@ -257,7 +311,6 @@ class DataConfig(SampleFilters):
         minimum=0,
         maximum=1,
     )
-    symmetries: bool = setting(True, "show positions rotated or mirrored where the game allows it")
     mirror: bool = setting(
         False, "chess: show positions in which nobody may castle any more mirrored, left to right, by chance"
     )
@@ -266,19 +319,22 @@ class DataConfig(SampleFilters):
         "threads that encode positions, per rank; -1 chooses for the hardware",
         minimum=-1,
         maximum=1024,
+        scope=Scope.NODE,
+        is_common=True,
     )
-    cache_dir: str = setting("cache", "directory in which imported raw files are kept")
-    verify_data: bool = setting(True, "compare the sha256 of the data with its manifest, once per host")
+    cache_dir: str = setting(
+        "cache", "directory in which imported raw files are kept", scope=Scope.NODE, is_place=True
+    )
+    verify_data: bool = setting(
+        True, "compare the sha256 of the data with its manifest, once per host", scope=Scope.NODE
+    )
 
 
 @dataclass(frozen=True)
 class LossConfig:
     """Weights of the terms of the loss."""
 
-    policy_weight: float = setting(1.0, "weight of the policy loss", minimum=0)
     value_weight: float = setting(1.0, "weight of the value loss", minimum=0)
-    moves_left_weight: float = setting(0.01, "weight of the moves-left loss", minimum=0)
-    mask_illegal: bool = setting(True, "give illegal moves no share of the policy")
 
 
 # --micro-batch-size auto
@@ -295,6 +351,8 @@ class TrainingConfig:
         minimum=1,
         maximum=MOST_POSITIONS,
         aliases=("train-batch-size",),
+        scope=Scope.RUN,
+        is_common=True,
     )
     micro_batch_size: int = setting(
         0,
@@ -303,6 +361,7 @@ class TrainingConfig:
         maximum=MOST_POSITIONS,
         words={"auto": AUTO},
         aliases=("train-micro-batch-size-per-gpu",),
+        is_common=True,
     )
     gradient_accumulation_steps: int = setting(
         0,
@@ -310,6 +369,7 @@ class TrainingConfig:
         "given; 0: as many as the two ask for",
         minimum=0,
         maximum=MOST_POSITIONS,
+        scope=Scope.START,
     )
     host_weights: tuple[str, ...] = setting(
         (),
@@ -317,13 +377,18 @@ class TrainingConfig:
         pattern=r"[^=\s]+=([0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6})",
         expected="HOST=WEIGHT, as gpu-node-1=2",
     )
-    steps: int = setting(0, "steps of the run; 0 counts epochs instead", minimum=0, maximum=MOST_STEPS)
-    epochs: float = setting(1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6)
+    steps: int = setting(
+        0, "steps of the run; 0 counts epochs instead", minimum=0, maximum=MOST_STEPS, is_common=True
+    )
+    epochs: float = setting(
+        1.0, "passes over the data when steps is 0", minimum=0, maximum=1e6, is_common=True
+    )
     precision: str = setting(
         "fp32",
         "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
         "or fp32, whichever is faster when timed at the start",
         choices=("fp32", "bf16", "fp16", "auto"),
+        is_common=True,
     )
     loss_scale: float = setting(
         65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32
@@ -333,45 +398,78 @@ class TrainingConfig:
         "fp16: steps without overflow after which the loss scale doubles",
         minimum=1,
         maximum=MOST_STEPS,
+        deepspeed_key="fp16.loss_scale_window",
     )
     loss_scale_minimum: float = setting(
-        1.0, "fp16: the dynamic loss scale does not go below it", minimum=1, maximum=2.0**24
+        1.0,
+        "fp16: the dynamic loss scale does not go below it",
+        minimum=1,
+        maximum=2.0**24,
+        deepspeed_key="fp16.min_loss_scale",
     )
     loss_scale_hysteresis: int = setting(
-        1, "fp16: overflows at which the loss scale halves", minimum=1, maximum=MOST_STEPS
+        1,
+        "fp16: overflows at which the loss scale halves",
+        minimum=1,
+        maximum=MOST_STEPS,
+        deepspeed_key="fp16.hysteresis",
     )
     loss_scale_consecutive: bool = setting(
         False,
         "fp16: a step without overflow begins the count of these overflows anew; otherwise only a loss scale "
         "that doubles does",
+        deepspeed_key="fp16.consecutive_hysteresis",
     )
     fixed_loss_scale: float = setting(
-        0.0, "fp16: a loss scale that never moves; 0 for the dynamic one", minimum=0, maximum=2.0**24
+        0.0,
+        "fp16: a loss scale that never moves; 0 for the dynamic one",
+        minimum=0,
+        maximum=2.0**24,
+        deepspeed_key="fp16.loss_scale",
     )
     tf32: bool = setting(True, "compute fp32 products in TF32 where the GPU has it")
-    compile: bool = setting(False, "compile the network with torch.compile")
+    compile: bool = setting(False, "compile the network with torch.compile", is_common=True)
     cuda_graphs: bool = setting(
         True, "run the network's passes in training as CUDA graphs (GPUs, ZeRO stage 0)"
     )
     deterministic: bool = setting(False, "use only operations that give the same bits every time")
-    zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3)
+    zero_stage: int = setting(0, "DeepSpeed ZeRO stage", minimum=0, maximum=3, is_common=True)
     ema_decay: float = setting(
         0.0,
         "decay of the exponential moving average (EMA) of the weights, which is then what is validated and "
         "saved for play; 0 keeps no average",
         minimum=0,
         maximum=1,
+        is_common=True,
     )
-    init_weights: str = setting("", "weights that a new run begins with, of any form that --weights takes")
-    seed: int = setting(0, "seed of the weights and of the order of the data", minimum=0, maximum=MOST_SEED)
+    init_weights: str = setting(
+        "",
+        "weights that a new run begins with, of any form that --weights takes",
+        scope=Scope.RUN,
+        is_common=True,
+    )
+    seed: int = setting(
+        0,
+        "seed of the weights and of the order of the data",
+        minimum=0,
+        maximum=MOST_SEED,
+        scope=Scope.RUN,
+        is_common=True,
+    )
     checkpoint_interval: str = setting(
         "1000",
         "steps between checkpoints, or minutes as 30m",
         pattern="[1-9][0-9]{0,8}m?",
         expected="steps as 1000, or minutes as 30m",
+        scope=Scope.REPORTING,
+        is_common=True,
     )
     keep_checkpoints: int = setting(
-        3, "newest checkpoints to keep; the best ones are kept besides", minimum=1, maximum=MOST_STEPS
+        3,
+        "newest checkpoints to keep; the best ones are kept besides",
+        minimum=1,
+        maximum=MOST_STEPS,
+        scope=Scope.REPORTING,
     )
     max_skipped_steps: int = setting(
         10,
@@ -383,11 +481,16 @@ class TrainingConfig:
         2, "times the run may go back to a checkpoint before it stops", minimum=0, maximum=MOST_STEPS
     )
     validation_interval: int = setting(
-        500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS
+        500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS, is_common=True
     )
     validation_positions: int = setting(8192, "positions per validation", minimum=1, maximum=MOST_STEPS)
     log_interval: int = setting(
-        10, "steps between log lines and TensorBoard points", minimum=1, maximum=MOST_STEPS
+        10,
+        "steps between log lines and TensorBoard points",
+        minimum=1,
+        maximum=MOST_STEPS,
+        scope=Scope.REPORTING,
+        is_common=True,
     )
     channels_last: bool = setting(True, "use the memory layout that convolutions are fastest in")
     pin_ranks: bool = setting(True, "keep the rank of a GPU on processors near it")
@@ -413,23 +516,47 @@ ALARMS = (
 class RunConfig:
     """Where a run is kept and what it reports."""
 
-    run_name: str = setting("", "name of the run directory; the preset's name if empty")
-    runs_dir: str = setting("runs", "directory that holds the runs")
-    tensorboard: bool = setting(True, "write TensorBoard events")
-    wandb: bool = setting(False, "log to Weights & Biases as well (pip install wandb)")
-    wandb_project: str = setting("alphazero", "project of Weights & Biases")
-    wandb_team: str = setting("", "team of Weights & Biases; your own account if empty")
-    wandb_group: str = setting("", "group of runs of Weights & Biases; none if empty")
+    run_name: str = setting(
+        "",
+        "name of the run directory; the preset's name if empty",
+        scope=Scope.START,
+        is_place=True,
+        is_common=True,
+    )
+    runs_dir: str = setting(
+        "runs", "directory that holds the runs", scope=Scope.NODE, is_place=True, is_common=True
+    )
+    tensorboard: bool = setting(True, "write TensorBoard events", scope=Scope.NODE, is_common=True)
+    wandb: bool = setting(
+        False, "log to Weights & Biases as well (pip install wandb)", scope=Scope.NODE, is_common=True
+    )
+    wandb_project: str = setting("alphazero", "project of Weights & Biases", scope=Scope.NODE)
+    wandb_team: str = setting(
+        "",
+        "team of Weights & Biases; your own account if empty",
+        scope=Scope.NODE,
+        deepspeed_key="wandb.team",
+    )
+    wandb_group: str = setting(
+        "", "group of runs of Weights & Biases; none if empty", scope=Scope.NODE, deepspeed_key="wandb.group"
+    )
     mute: tuple[str, ...] = setting((), "alarms that are not told (docs/health.md)", choices=ALARMS)
     log_format: str = setting(
         "text",
         "form of the lines on stderr and of the run's log: text, or json for a JSON object a line",
         choices=("text", "json"),
+        scope=Scope.NODE,
     )
-    quiet: bool = setting(False, "show only warnings, validations and the end; the run's log has all lines")
+    quiet: bool = setting(
+        False,
+        "show only warnings, validations and the end; the run's log has all lines",
+        scope=Scope.NODE,
+        is_common=True,
+    )
     health_interval: float = setting(
         30.0,
         "seconds between checks of the GPUs and the host during training; 0 turns them off",
         minimum=0,
         maximum=1e6,
+        scope=Scope.NODE,
     )

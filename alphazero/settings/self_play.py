@@ -21,7 +21,9 @@ class SearchConfig:
     algorithm: str = setting(
         "puct", "AlphaZero's search, or Gumbel AlphaZero's for few simulations", choices=("puct", "gumbel")
     )
-    simulations: int = setting(800, "simulations per move", minimum=1, maximum=MOST_SIMULATIONS)
+    simulations: int = setting(
+        800, "simulations per move", minimum=1, maximum=MOST_SIMULATIONS, is_common=True
+    )
     leaves: int = setting(
         1,
         "puct: leaves per tree and round, with virtual loss; more fill batches from fewer trees",
@@ -34,23 +36,16 @@ class SearchConfig:
         "puct: weight of exploration for values from -1 to 1 (AlphaZero's 1.25 is for values from 0 to 1)",
         minimum=0,
     )
-    c_base: float = setting(19652.0, "puct: growth of the exploration with the visits", minimum=1)
     fpu_reduction: float = setting(
         0.2,
         "puct: first-play urgency (the value of a move not yet visited) below the parent's value",
         minimum=0,
     )
-    root_fpu_reduction: float = setting(0.0, "puct: the same at the root", minimum=0)
     noise_epsilon: float = setting(
         0.25, "puct: share of Dirichlet noise in the root's priors", minimum=0, maximum=1
     )
     dirichlet_alpha: float = setting(0.3, "puct: shape of that noise", minimum=1e-6)
     forced_playouts: float = setting(0.0, "puct: KataGo's k of forced playouts; 0 turns them off", minimum=0)
-    considered_moves: int = setting(
-        16, "gumbel: moves that sequential halving begins with", minimum=1, maximum=MOST_UNITS
-    )
-    c_visit: float = setting(50.0, "gumbel: visits added to the weight of the values", minimum=0)
-    c_scale: float = setting(1.0, "gumbel: weight of the values", minimum=0)
 
 
 @dataclass(frozen=True)
@@ -64,12 +59,14 @@ class SelfPlayConfig:
         "supervised",
         "learn from given games (supervised), from self-play, or from both (mixed)",
         choices=("supervised", "selfplay", "mixed"),
+        is_common=True,
     )
     generations: int = setting(
         100,
         "generations of games; each is played with the newest weights",
         minimum=1,
         maximum=MOST_STEPS,
+        is_common=True,
     )
     steps_per_generation: int = setting(
         100, "training steps after each generation", minimum=1, maximum=MOST_STEPS
@@ -83,7 +80,9 @@ class SelfPlayConfig:
     reuse: float = setting(
         4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
     )
-    lanes: int = setting(256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_LANES)
+    lanes: int = setting(
+        256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_LANES, is_common=True
+    )
     moves_per_round: int = setting(
         16,
         "moves each game advances at a time; a generation has as many such rounds as reuse asks for",
@@ -119,7 +118,6 @@ class SelfPlayConfig:
     temperature_plies: int = setting(
         30, "puct: plies at the start of a game drawn at this temperature", minimum=0, maximum=MOST_PLIES
     )
-    final_temperature: float = setting(0.0, "puct: temperature of the moves after them", minimum=0)
     opening_plies: int = setting(
         0, "most random moves that a game begins with", minimum=0, maximum=MOST_PLIES
     )
@@ -143,14 +141,9 @@ class SelfPlayConfig:
     gate_score: float = setting(
         0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1
     )
-    gate_opening_plies: int = setting(
-        4, "random moves that these games begin with", minimum=0, maximum=MOST_PLIES
-    )
     value_q_ratio: float = setting(
         0.0, "share of the search's value in the value target; the rest is the result", minimum=0, maximum=1
     )
     window_minimum: int = setting(
         10_000, "positions of the smallest training window", minimum=1, maximum=10**12
     )
-    window_alpha: float = setting(0.75, "exponent of the window's growth", minimum=0.01, maximum=1)
-    window_beta: float = setting(0.4, "slope of the window's growth", minimum=0, maximum=1)

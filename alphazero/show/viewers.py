@@ -106,7 +106,6 @@ def shown_settings(config: Config, world_size: int) -> dict[str, Setting]:
         "batch_size": training.batch_size,
         "precision": training.precision,
         "ema_decay": training.ema_decay,
-        "policy_weight": config.loss.policy_weight,
         "value_weight": config.loss.value_weight,
         "seed": training.seed,
         "ranks": world_size,

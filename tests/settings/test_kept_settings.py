@@ -9,9 +9,9 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.training.train import read_settings
-from alphazero.settings import sections as config_module
 from alphazero.settings.load import SECTIONS, Config, load_config, preset_directory, to_table
-from alphazero.settings.scope import Kept, changed_settings, kept_settings, told_changes
+from alphazero.settings.scope import Kept, changed_settings, kept_settings, listed
+from alphazero.settings.sections import AUTO
 
 OLD_RUN = to_table(load_config("chess_20x256", {"batch_size": "1024", "lr_scaling": "none"}))
 
@@ -34,7 +34,7 @@ def test_a_run_of_batch_1024_goes_on_with_it_though_the_preset_says_4096(argumen
     assert result.config.training.batch_size == 1024
     assert result.config.optimizer.lr_scaling == "none"
     assert not [change for change in changed_settings(OLD_RUN, result.config) if change.name != "steps"]
-    assert result.told() == ["as in the checkpoint: lr_scaling none (not sqrt), batch_size 1024 (not 4096)"]
+    assert result.lines() == ["as in the checkpoint: lr_scaling none (not sqrt), batch_size 1024 (not 4096)"]
 
 
 def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
@@ -50,7 +50,7 @@ def test_whatever_a_preset_or_a_default_becomes_the_run_stays_as_it_was():
     saved = to_table(Config(**changed))
     saved["self_play"]["mode"] = "mixed"
     result = kept(Config(), saved, micro_batch_size=saved["training"]["micro_batch_size"])
-    assert told_changes(changed_settings(saved, result.config)) == []
+    assert listed(changed_settings(saved, result.config)) == []
     left = {change.name for change in changed_settings(saved, result.config)}
     of_a_start = {"run_name", "runs_dir", "tensorboard", "wandb", "health_interval", "log_format", "quiet"}
     of_a_start |= {"wandb_project", "wandb_team", "wandb_group", "gradient_accumulation_steps"}
@@ -124,8 +124,8 @@ def test_the_micro_batch_is_the_one_that_fitted_and_one_that_was_chosen_is_chose
     assert kept(typed(), saved, 128).config.training.micro_batch_size == 0
     saved["training"]["micro_batch_size"] = 256
     assert kept(typed(), saved, 128).config.training.micro_batch_size == 128
-    saved["training"]["micro_batch_size"] = config_module.AUTO
-    assert kept(typed(), saved, 128).config.training.micro_batch_size == config_module.AUTO
+    saved["training"]["micro_batch_size"] = AUTO
+    assert kept(typed(), saved, 128).config.training.micro_batch_size == AUTO
 
 
 def test_a_setting_that_the_checkpoint_does_not_know_has_its_default():
@@ -148,7 +148,7 @@ def test_what_differs_is_shown_as_people_write_it_and_logging_is_not_worth_a_wor
     saved["optimizer"]["lr_milestones"] = [10, 20]
     saved["optimizer"]["learning_rate"] = 0.0005
     saved["training"]["log_interval"] = 3
-    assert kept(typed("--batch-size", "1024", "--lr-scaling", "none"), saved).told() == [
+    assert kept(typed("--batch-size", "1024", "--lr-scaling", "none"), saved).lines() == [
         "as in the checkpoint: learning_rate 0.0005 (not 0.001), lr_milestones [10, 20] (not [])"
     ]
 

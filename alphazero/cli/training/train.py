@@ -15,7 +15,7 @@ from pathlib import Path
 from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.base.files import given_path
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
-from alphazero.base.section import add_flags
+from alphazero.base.section import HiddenHelp, add_flags
 from alphazero.machine.machine import names_loopback
 from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.find import check_spelling
@@ -42,6 +42,10 @@ GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """All settings as flags, and what concerns this start only."""
+    hidden = HiddenHelp()
+    if isinstance(parser, numbers.Parser):
+        parser.shorten_help()
+        hidden = parser.hidden
     start = parser.add_argument_group("this start")
     start.add_argument(
         "--config",
@@ -121,7 +125,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="port of rank 0 (with --rank; default: 12355)",
     )
-    add_flags(parser, SECTIONS)
+    add_flags(parser, SECTIONS, hidden)
 
 
 def run(args: argparse.Namespace) -> int:

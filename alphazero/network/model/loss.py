@@ -20,6 +20,8 @@ ILLEGAL_LOGIT = -1.0e10
 # lczero-training tf/tfprocess.py moves_left_loss: plies are divided by 20, Huber's delta is 10 plies.
 MOVES_LEFT_SCALE = 20.0
 MOVES_LEFT_DELTA = 10.0
+# Plies are harder to predict than results, and play does not depend on them.
+MOVES_LEFT_WEIGHT = 0.01
 
 # What LossTerms.sums holds, in this order; each a sum over positions.
 SUM_NAMES = ("policy", "value", "moves_left", "top1", "top5", "value_squared_error", "positions")
@@ -48,9 +50,8 @@ class LossTerms:
 class AlphaZeroLoss:
     """The loss of AlphaZero with lc0's heads.
 
-    Policy: cross-entropy of the target over the legal moves, illegal ones masked (config.mask_illegal)
-    or taking part with target 0. Value: cross-entropy of win, draw, loss. Both as lczero-training
-    tf/tfprocess.py (policy_loss, value_loss); moves left as its moves_left_loss.
+    Policy: cross-entropy of the target over the legal moves. Value: cross-entropy of win, draw, loss. Both as
+    lczero-training tf/tfprocess.py (policy_loss, value_loss); moves left as its moves_left_loss.
     """
 
     def __init__(self, config: LossConfig) -> None:
@@ -67,16 +68,14 @@ class AlphaZeroLoss:
         mask_BA = legal_mask(batch, policy_size)
         masked_BA = logits_BA.masked_fill(~mask_BA, ILLEGAL_LOGIT)
         target_BA = dense_target(batch, policy_size)
-        policy_B = -(
-            target_BA * functional.log_softmax(masked_BA if self.config.mask_illegal else logits_BA, dim=1)
-        ).sum(1)
+        policy_B = -(target_BA * functional.log_softmax(masked_BA, dim=1)).sum(1)
         wdl_B3 = output.wdl_B3.float()
         value_B = -(batch.wdl_B3 * functional.log_softmax(wdl_B3, dim=1)).sum(1)
         moves_left_B = moves_left_loss(output.moves_left_B1, batch.moves_left_B)
         total = (
-            self.config.policy_weight * policy_B.mean()
+            policy_B.mean()
             + self.config.value_weight * value_B.mean()
-            + self.config.moves_left_weight * moves_left_B.mean()
+            + MOVES_LEFT_WEIGHT * moves_left_B.mean()
         )
         with torch.no_grad():
             rank_B = rank_of_target(masked_BA, target_BA)

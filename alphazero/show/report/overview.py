@@ -16,14 +16,12 @@ import numpy as np
 from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import RunOverview
-from alphazero.settings.load import Config, to_table
+from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import rounded
 
 LONGEST_TEXT = 1000
 NEWEST_WEIGHTS = 12
-# Settings that say where a run lies rather than what it is.
-_PLACES = frozenset({("run", "run_name"), ("run", "runs_dir"), ("data", "cache_dir")})
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,15 @@ def differing_settings(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             continue
         for key, value in values.items():
             default = defaults.get(section, {}).get(key) if isinstance(defaults.get(section), dict) else None
-            if value != default and (section, key) not in _PLACES:
+            if value != default and not _is_place(section, key):
                 found.append((f"{section}.{key}", _value(value), _value(default)))
     return found
+
+
+def _is_place(section: str, key: str) -> bool:
+    """True for a setting that says where a run lies rather than what it is."""
+    entry = getattr(SECTIONS.get(section), "__dataclass_fields__", {}).get(key)
+    return entry is not None and bool(entry.metadata["is_place"])
 
 
 def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -94,7 +98,7 @@ def compared_settings(configs: list[dict[str, Any]]) -> list[tuple[str, list[str
     rows = []
     for section, key in names:
         values = [_value(config.get(section, {}).get(key)) for config in configs]
-        if len(set(values)) > 1 and (section, key) not in _PLACES:
+        if len(set(values)) > 1 and not _is_place(section, key):
             rows.append((f"{section}.{key}", values))
     return rows
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from alphazero.base.log import Topic, duration
-from alphazero.network.model.loss import SUM_NAMES
+from alphazero.network.model.loss import MOVES_LEFT_WEIGHT, SUM_NAMES
 from alphazero.settings.sections import LossConfig
 from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.part_clock import Part, PartClock
@@ -226,11 +226,7 @@ def step_figures(sums: list[float], loss: LossConfig) -> dict[str, float]:
     """Means over positions from sums in SUM_NAMES' order, and the weighted loss."""
     named = dict(zip(SUM_NAMES, sums, strict=False))
     count = named["positions"]
-    total = (
-        loss.policy_weight * named["policy"]
-        + loss.value_weight * named["value"]
-        + loss.moves_left_weight * named["moves_left"]
-    )
+    total = named["policy"] + loss.value_weight * named["value"] + MOVES_LEFT_WEIGHT * named["moves_left"]
     return {
         "loss": total / count,
         "policy_loss": named["policy"] / count,

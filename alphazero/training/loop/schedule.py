@@ -82,6 +82,7 @@ def _one_cycle(config: OptimizerConfig, peak: float, step: int) -> float:
 
 # Rates are quoted for this global batch; lr_scaling carries them to others.
 BASE_BATCH_SIZE = 1024
+LR_DECAY = 0.1  # at each milestone, as Silver et al. 2018
 
 
 def peak_learning_rate(config: OptimizerConfig, batch_size: int) -> float:
@@ -97,7 +98,7 @@ def peak_learning_rate(config: OptimizerConfig, batch_size: int) -> float:
 def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps: int) -> float:
     """The rate of step `step` (0-based) of `num_steps`.
 
-    Linear warm-up to the peak, then constant, multiplied by lr_decay at each milestone, or a cosine
+    Linear warm-up to the peak, then constant, multiplied by LR_DECAY at each milestone, or a cosine
     (Loshchilov and Hutter 2016, eq. 5) down to lr_final_share of the peak at the last step; or what a
     scheduler of DeepSpeed's gives.
     """
@@ -107,7 +108,7 @@ def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps
     if step < config.warmup_steps:
         return peak * (step + 1) / config.warmup_steps
     if config.lr_schedule == "step":
-        return peak * config.lr_decay ** sum(step >= milestone for milestone in config.lr_milestones)
+        return peak * LR_DECAY ** sum(step >= milestone for milestone in config.lr_milestones)
     if config.lr_schedule == "cosine":
         progress = (step - config.warmup_steps) / max(1, num_steps - 1 - config.warmup_steps)
         low = peak * config.lr_final_share

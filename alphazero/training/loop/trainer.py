@@ -299,9 +299,7 @@ class Trainer:
         with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
             figures = dict(self._validate(network, step))
         if "policy_loss" in figures:
-            figures["composite"] = (
-                loss.policy_weight * figures["policy_loss"] + loss.value_weight * figures["value_loss"]
-            )
+            figures["composite"] = figures["policy_loss"] + loss.value_weight * figures["value_loss"]
         if figures:
             if self._job.runtime.is_main:
                 self._services.metrics.write("validation", step, figures)

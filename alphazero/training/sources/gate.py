@@ -20,6 +20,8 @@ from alphazero.training.loop.job import Job, RankServices
 
 Tensors = dict[str, torch.Tensor]
 
+GATE_OPENING_PLIES = 4  # random moves, so that the games of a gate differ
+
 
 class Gate:
     """Holds the weights that play. AlphaGo Zero (Silver et al. 2017, Methods): 55 % of 400 games."""
@@ -64,7 +66,7 @@ class Gate:
         config, exchange, heartbeat = self._job.config, self._services.exchange, self._services.heartbeat
         own = config.self_play
         openings = random_openings(
-            self._spec.name, own.gate_games // 2, own.gate_opening_plies, config.training.seed + generation
+            self._spec.name, own.gate_games // 2, GATE_OPENING_PLIES, config.training.seed + generation
         )
         mine = openings[exchange.rank :: exchange.world_size]
         score = MatchScore(0, 0, 0)

@@ -44,6 +44,9 @@ from alphazero.training.sources.given_games import make_loader
 from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes
 from alphazero.training.sources.shown_texts import game_text
 
+# The growth of the window as in KataGo (Wu 2019, appendix C).
+WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
+
 
 @dataclass
 class Totals:
@@ -352,7 +355,7 @@ class Generations:
         own = self._own
         if not self._standing.games:
             return self._given
-        size = window_size(self._standing.positions, own.window_minimum, own.window_alpha, own.window_beta)
+        size = window_size(self._standing.positions, own.window_minimum, WINDOW_ALPHA, WINDOW_BETA)
         newest = self._games.newest(size)
         return newest if self._given is None else Window.joined(self._given, newest)
 

@@ -55,7 +55,7 @@ def make_loader(
         passes=plan.passes_of(runtime.rank),
         num_threads=loader_threads(data, runtime),
         history_fill=data.history_fill,
-        symmetries=data.mirror if spec.name == "chess" else data.symmetries,
+        symmetries=spec.name != "chess" or data.mirror,
         value_q_ratio=value_q_ratio,
         curve=curve,
         mixture=mixture,

@@ -1,20 +1,17 @@
-"""What all ranks must have alike before they train: settings that change the arithmetic, and versions.
+"""What must be equal on all ranks before they train: settings, versions, games and the bytes of the data.
 
-Nodes that people start by hand may be told unlike things. Some differences would train to the end and mean
-nothing (another batch size or seed), others hang in a collective (another precision or interval).
-
-Is the data of all hosts what its manifests say? Before step 1 if that is quick, else beside training.
+Nodes that people start by hand may get different command lines. Some differences would train to the end and
+mean nothing (another batch size or seed), others hang in a collective (another precision or interval).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.base.section import json_ready
+from alphazero.base.section import Scope, json_ready, scope_of
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
@@ -22,23 +19,13 @@ from alphazero.data.store.verification import Verification
 from alphazero.machine.environment import commit_of, version_of
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import Config
+from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
 Facts = Mapping[str, Any]
 
-# Paths, workers and loggers may be a node's own. All else changes what is computed, or when ranks meet.
-OWN_TO_A_NODE: Mapping[str, frozenset[str]] = {
-    "data": frozenset({"data", "validation_data", "num_workers", "cache_dir", "verify_data"}),
-    "run": frozenset(
-        {
-            *("runs_dir", "tensorboard", "wandb", "wandb_project", "wandb_team", "wandb_group"),
-            *("log_format", "quiet", "health_interval"),
-        }
-    ),
-}
-# A difference here is said and no more.
+# A difference in these is a warning, never an error.
 ONLY_WARNED_OF = frozenset({"commit"})
 MOST_NAMED = 8
 COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
@@ -97,10 +84,12 @@ def facts_of(
     start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
     """
     facts: dict[str, Any] = {}
-    for section, values in asdict(config).items():
-        if isinstance(values, dict):
-            own = OWN_TO_A_NODE.get(section, frozenset())
-            facts |= {name: value for name, value in values.items() if name not in own}
+    for section, values in to_table(config).items():
+        facts |= {
+            name: value
+            for name, value in values.items()
+            if scope_of(SECTIONS[section], name) is not Scope.NODE
+        }
     said: dict[str, object] = {one.target: one.value for one in settings.said}
     said |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
     said["zero_options"] = dict(settings.zero_options)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from alphazero.base.errors import CheckpointError, ConfigError
+from alphazero.base.section import Scope
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
@@ -13,12 +14,14 @@ from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
 from alphazero.settings.load import Config
-from alphazero.settings.scope import changed_settings, told_changes
+from alphazero.settings.retired import other_values
+from alphazero.settings.scope import changed_settings, listed
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes
 from alphazero.training.start.run_start import Request, RunStart
 
+_NAMES = {"batch_size": "batch size", "init_weights": "--init-weights"}
 WAYS_ON = "the same, or --fresh-start"
 WAYS_FROM_OTHERS = "the same (a run goes on from its own weights), or --fresh-start"
 
@@ -31,20 +34,19 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
     if config.training.precision == "auto":  # what it comes to is settled, and told, after this
         training = dataclasses.replace(config.training, precision=saved.precision)
         config = dataclasses.replace(config, training=training)
+    for name, old, fixed in other_values(saved.config):
+        _require_same(run, saved.step, name, old, fixed, "--fresh-start (it is a constant)")
     changes = changed_settings(saved.config, config)
     for change in changes:
-        if change.section == "network":
-            _require_same(run, saved.step, f"network {change.name}", change.before, change.now)
-    pairs = (
-        ("optimizer", saved.config["optimizer"]["optimizer"], config.optimizer.optimizer),
-        ("batch size", saved.batch_size, config.training.batch_size),
-        ("seed", saved.seed, config.training.seed),
-    )
-    for name, before, now in pairs:
-        _require_same(run, saved.step, name, before, now)
-    first = str(saved.config["training"].get("init_weights", ""))
-    _require_same(run, saved.step, "--init-weights", first, config.training.init_weights, WAYS_FROM_OTHERS)
-    return told_changes(changes)
+        if change.scope is Scope.RUN:
+            name = (
+                f"network {change.name}"
+                if change.section == "network"
+                else _NAMES.get(change.name, change.name)
+            )
+            ways_on = WAYS_FROM_OTHERS if change.name == "init_weights" else WAYS_ON
+            _require_same(run, saved.step, name, change.before, change.now, ways_on)
+    return [f"changed: {change}" for change in listed(changes)]
 
 
 def check_same_data(

@@ -90,7 +90,7 @@ def _train(
     kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
     config, starting, first = starting_network(kept.config, start.resumed, exchange)
     config, batch_lines = fix_batch(config, runtime.world_size, saved_batch(saved), places(settings))
-    notices = [*request.notices, *kept.told(), *first, *decided(config, settings), *batch_lines]
+    notices = [*request.notices, *kept.lines(), *first, *decided(config, settings), *batch_lines]
     notices += apply_device_settings(config.training, runtime.device)
     changes = check_same_run(start.run, saved, config) if saved else []
     network = starting.build(start.resumed)

@@ -46,7 +46,7 @@ def sums(terms: LossTerms) -> dict[str, float]:
 
 
 def test_the_terms_are_those_worked_out_by_hand():
-    terms = AlphaZeroLoss(LossConfig(value_weight=2.0, moves_left_weight=0.5))(two_outputs(), two_positions())
+    terms = AlphaZeroLoss(LossConfig(value_weight=2.0))(two_outputs(), two_positions())
     # Position 0: -log(e^2 / (e^1 + e^2)); position 1: both moves have one half.
     policy = (math.log(1 + math.exp(-1)) + math.log(2)) / 2
     value = (-math.log(math.e / (math.e + 2)) - math.log(1 / (2 + math.e**2))) / 2
@@ -55,7 +55,7 @@ def test_the_terms_are_those_worked_out_by_hand():
     assert terms.policy.item() == pytest.approx(policy, rel=1e-6)
     assert terms.value.item() == pytest.approx(value, rel=1e-6)
     assert terms.moves_left.item() == pytest.approx(moves_left, rel=1e-6)
-    assert terms.total.item() == pytest.approx(policy + 2 * value + 0.5 * moves_left, rel=1e-6)
+    assert terms.total.item() == pytest.approx(policy + 2 * value + 0.01 * moves_left, rel=1e-6)
     error = (1 - (math.e - 1) / (math.e + 2)) ** 2 + ((1 - math.e**2) / (2 + math.e**2)) ** 2
     assert sums(terms) == pytest.approx(
         {
@@ -69,13 +69,6 @@ def test_the_terms_are_those_worked_out_by_hand():
         },
         rel=1e-6,
     )
-
-
-def test_without_the_mask_illegal_moves_take_their_share():
-    terms = AlphaZeroLoss(LossConfig(mask_illegal=False))(two_outputs(), two_positions())
-    first = -math.log(math.exp(2) / (math.exp(1) + math.exp(5) + math.exp(2) + 1))
-    second = -math.log(math.e / (2 + 2 * math.e))
-    assert terms.policy.item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
 def test_only_legal_moves_get_gradients():
@@ -98,7 +91,7 @@ def test_terms_carry_no_gradient_but_the_total():
 
 def test_without_a_moves_left_head_its_term_is_zero():
     output = two_outputs()._replace(moves_left_B1=None)
-    terms = AlphaZeroLoss(LossConfig(moves_left_weight=5.0))(output, two_positions())
+    terms = AlphaZeroLoss(LossConfig())(output, two_positions())
     assert terms.moves_left.item() == 0
     assert terms.total.item() == pytest.approx((terms.policy + terms.value).item(), rel=1e-6)
 

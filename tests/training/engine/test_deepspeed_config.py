@@ -148,9 +148,9 @@ def test_with_every_option_that_is_let_through_a_checkpoint_is_that_of_a_plain_j
 
 OF_A_JOB = ("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4", "--steps", "20")
 OF_A_JOB += ("--validation-interval", "0", "--no-tensorboard", "--run-name", "job")
-ADAM = {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.05, "bias_correction": False}
-WARMUP = {"warmup_min_lr": 1e-4, "warmup_max_lr": 0.02, "warmup_num_steps": 5, "total_num_steps": 15}
-COSINE = {"warmup_min_ratio": 0.1, "warmup_num_steps": 4, "warmup_type": "linear", "total_num_steps": "auto"}
+ADAM = {"lr": 0.01, "betas": [0.8, 0.95], "weight_decay": 0.05}
+WARMUP = {"warmup_max_lr": 0.02, "warmup_num_steps": 5, "total_num_steps": "auto"}
+COSINE = {"warmup_num_steps": 4, "cos_min_ratio": 0.01, "total_num_steps": "auto"}
 PAIRS = {
     "adam": (
         {
@@ -163,22 +163,21 @@ PAIRS = {
             "zero_optimization": {"stage": 1},
         },
         "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 --adam-beta1 0.8 --adam-beta2 0.95 "
-        "--adam-eps 1e-6 --weight-decay 0.05 --no-adam-bias-correction --lr-schedule warmup_decay_lr "
-        "--warmup-min-lr 1e-4 --warmup-steps 5 --lr-total-steps 15 --clip-gradients 0.5 --zero-stage 1",
+        "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --clip-gradients 0.5 "
+        "--zero-stage 1",
     ),
     "sgd": (
         {
             "train_micro_batch_size_per_gpu": 16,
             "gradient_accumulation_steps": 2,
-            "optimizer": {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.8}},
+            "optimizer": {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.8, "nesterov": True}},
             "scheduler": {"type": "WarmupCosineLR", "params": COSINE},
             "bf16": {"enabled": True},
             "prescale_gradients": True,
             "communication_data_type": "fp32",
         },
-        "--batch-size 64 --micro-batch-size 16 --optimizer sgd --lr 0.05 --momentum 0.8 --no-nesterov "
-        "--weight-decay 0 --lr-schedule warmup_cosine_lr --warmup-min-share 0.1 --warmup-steps 4 "
-        "--warmup-type linear --lr-final-share 0.0001 --precision bf16",
+        "--batch-size 64 --micro-batch-size 16 --optimizer sgd --lr 0.05 --momentum 0.8 "
+        "--weight-decay 0 --lr-schedule warmup_cosine_lr --warmup-steps 4 --precision bf16",
     ),
 }
 

@@ -16,9 +16,9 @@ def test_warm_up_is_linear_and_ends_at_the_peak():
 
 
 def test_steps_multiply_the_rate_at_each_milestone():
-    config = replace(BASE, lr_schedule="step", lr_milestones=(10, 20), lr_decay=0.5)
+    config = replace(BASE, lr_schedule="step", lr_milestones=(10, 20))
     rates = [learning_rate(config, 1024, step, 100) for step in (9, 10, 19, 20, 99)]
-    assert rates == pytest.approx([0.1, 0.05, 0.05, 0.025, 0.025])
+    assert rates == pytest.approx([0.1, 0.01, 0.01, 0.001, 0.001])
 
 
 def test_cosine_goes_from_the_peak_through_half_way_to_the_final_share():

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.section import Scope, scope_of
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said
 from alphazero.settings.load import SECTIONS, Config
-from alphazero.training.start.agreement import OWN_TO_A_NODE, check_agreement, differences, facts_of
+from alphazero.training.start.agreement import check_agreement, differences, facts_of
 
 VERSIONS = {"torch": "2.13.0", "deepspeed": "0.19.8", "alphazero": "0.1.0", "commit": "abc"}
 HOSTS = ["gpu1", "gpu1", "gpu2", "gpu2"]
@@ -40,7 +41,7 @@ def test_every_setting_but_paths_workers_and_logging_is_compared(section: str, n
     changed = dataclasses.replace(old, **{name: other_than(getattr(old, name))})
     theirs = facts(dataclasses.replace(Config(), **{section: changed}))
     found = differences([facts(), facts(), theirs, theirs], HOSTS)
-    if name in OWN_TO_A_NODE.get(section, ()):
+    if scope_of(SECTIONS[section], name) is Scope.NODE:
         assert found == []
     else:
         assert [key for key, _ in found] == [name]

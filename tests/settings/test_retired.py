@@ -1,0 +1,53 @@
+"""Constants that older runs name as settings."""
+
+import pytest
+
+from alphazero.base.errors import ConfigError
+from alphazero.cli.command_table import build_parser
+from alphazero.settings.load import SECTIONS, Config, load_config, to_table
+from alphazero.settings.retired import RETIRED, other_values
+
+
+def test_a_flag_of_a_constant_is_answered_with_its_value_and_reason():
+    for typed in (["--c-base", "10"], ["--c_base=10"]):
+        with pytest.raises(ConfigError, match=r"^--c-base: not a setting; fixed at 19652: .*pseudocode"):
+            build_parser("train").parse_args(typed)
+    with pytest.raises(ConfigError, match=r"--no-symmetries: not a setting; fixed at true"):
+        build_parser("train").parse_args(["--no-symmetries"])
+
+
+def test_a_key_of_a_toml_file_is_answered_so_too(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[search]\nsimulations = 3\nc_visit = 20\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml:3: c_visit: not a setting; fixed at 50: "):
+        load_config(str(path), {})
+
+
+def test_what_ds_config_json_alone_sets_is_answered_with_its_key():
+    with pytest.raises(
+        ConfigError, match=r"--warmup-type: .* expected scheduler\.params\.warmup_type in a ds_config\.json"
+    ):
+        build_parser("train").parse_args(["--warmup-type", "linear"])
+
+
+def test_a_checkpoint_with_another_value_is_found():
+    saved = to_table(Config())
+    assert other_values(saved) == []
+    saved["search"] |= {"c_base": 19652.0, "c_scale": 0.5}
+    saved["loss"]["mask_illegal"] = True
+    assert other_values(saved) == [("c_scale", 0.5, 1.0)]
+
+
+def test_no_section_has_a_retired_setting():
+    for name, retired in RETIRED.items():
+        assert name not in SECTIONS[retired.section].__dataclass_fields__
+
+
+def test_help_lists_the_common_flags_and_help_all_lists_every_flag(capsys):
+    shown = {}
+    for arguments in (["--help"], ["--help", "all"]):
+        with pytest.raises(SystemExit):
+            build_parser("train").parse_args(arguments)
+        shown[len(arguments)] = capsys.readouterr().out
+    assert "--batch-size" in shown[1] and "--fpu-reduction" not in shown[1] and "--help all" in shown[1]
+    assert "--batch-size" in shown[2] and "--fpu-reduction" in shown[2]
