@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from alphazero.base.errors import BusyError, ConfigError
-from alphazero.base.files import complete_lines, remove_unfinished, write_json
-from alphazero.base.text import counted
+from alphazero.base.files import remove_unfinished, write_json
 from alphazero.machine.environment import environment, git, version_of
 from alphazero.machine.lock import DirectoryLock, Say, holder_of
-from alphazero.settings.load import Config, to_table
-from alphazero.settings.sections import RunConfig
 
 # Set for the ranks of a restart: what is left of the start before may still hold the lock for a moment.
 RESTART_VARIABLE = "ALPHAZERO_RESTART"
@@ -59,17 +54,16 @@ class RunDirectory:
 
 
 def choose_run_directory(
-    config: RunConfig, preset: str, *, fresh_start: bool, reserve: bool = False
+    runs_dir: str, name: str, *, fresh_start: bool, reserve: bool = False
 ) -> RunDirectory:
     """Where this run lives: an existing name is continued, a fresh start goes beside it (NAME-2, ...).
 
-    preset: names a run that has no name of its own. reserve: make the directory of a fresh start, so that no
+    reserve: make the directory of a fresh start, so that no
     other start takes it too. Nothing else is made, and nothing is removed.
     """
-    name = config.run_name or preset or "run"
     if "/" in name or name in (".", ".."):
         raise ConfigError(f"--run-name {name!r}: expected a name without '/'")
-    base = Path(config.runs_dir)
+    base = Path(runs_dir)
     path = base / name
     if fresh_start:
         number = 1
@@ -146,25 +140,24 @@ def require_free(run: RunDirectory) -> None:
 
 def create(
     run: RunDirectory,
-    config: Config,
+    settings: Mapping[str, object],
     argv: list[str],
     init_weights: Mapping[str, object] | None = None,
     step: int = 0,
 ) -> None:
-    """Make the directory and write down what was asked for, and of what (rank 0 only).
+    """Make the directory and record the settings, the command and the environment (rank 0 only).
 
-    init_weights: where the first weights came from, where they were given. step: where this start goes on.
+    settings: all of them, by section. init_weights: where given first weights came from. step: where this
+    start continues.
     """
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(run.config, to_table(config))
+        write_json(run.config, settings)
         started = time.strftime("%Y%m%d-%H%M%S")
-        told = (
-            describe_environment(argv)
-            | {"step": step}
-            | ({"init_weights": init_weights} if init_weights else {})
-        )
-        write_json(run.path / f"started-{started}.json", told)
+        content = describe_environment(argv) | {"step": step}
+        if init_weights:
+            content["init_weights"] = init_weights
+        write_json(run.path / f"started-{started}.json", content)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
 
@@ -182,74 +175,3 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
         "diff": git("diff", "HEAD"),
         "environment": environment(),
     }
-
-
-def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
-    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest line for each step.
-
-    Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
-    """
-    by_step: dict[int, dict[str, float]] = {}
-
-    def take(line: Mapping[str, Any]) -> None:
-        if line["kind"] == kind:
-            if any(isinstance(value, str) for name, value in line.items() if name != "kind"):
-                raise ValueError("a figure that is no number")
-            by_step[int(line["step"])] = dict(line)
-
-    _read_lines(run, take)
-    return [by_step[step] for step in sorted(by_step)]
-
-
-def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
-    """The newest line of one kind up to `step`, None where there is none; damaged lines are passed over."""
-    mark = f'"kind": "{kind}"'
-    try:
-        lines = complete_lines(run.metrics)
-    except OSError as error:
-        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
-    for text in reversed(lines):
-        try:
-            if mark in text and (line := json.loads(text))["kind"] == kind and int(line["step"]) <= step:
-                return {name: value for name, value in line.items() if isinstance(value, (int, float))}
-        except (ValueError, LookupError, TypeError, RecursionError):
-            continue
-    return None
-
-
-def read_events(run: RunDirectory, kind: str) -> list[dict[str, str | float]]:
-    """All events of one kind ('alarm') of metrics.jsonl, in the order of their writing.
-
-    Damaged lines are passed over, which stderr is told. Raises ConfigError where the file cannot be read.
-    """
-    events: list[dict[str, str | float]] = []
-
-    def take(line: Mapping[str, Any]) -> None:
-        if line["kind"] == kind:
-            events.append({**line, "step": int(line["step"])})
-
-    _read_lines(run, take)
-    return events
-
-
-def _read_lines(run: RunDirectory, take: Callable[[Mapping[str, Any]], None]) -> None:
-    """Hand over every line; `take` raises for one that is damaged in a way of its own."""
-    try:
-        lines = complete_lines(run.metrics)
-    except OSError as error:
-        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
-    damaged = []
-    for number, text in enumerate(lines, start=1):
-        try:
-            line = json.loads(text)
-            if any(not isinstance(value, (int, float, str)) for value in line.values()):
-                raise ValueError("neither number nor text")
-            take(line)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
-            damaged.append(number)
-    if damaged:
-        print(
-            f"{run.metrics}:{damaged[0]}: no JSON of a step;"
-            f" passed over {counted(len(damaged), 'damaged line')}",
-            file=sys.stderr,
-        )

@@ -1,14 +1,17 @@
-"""Where figures go: a line each in metrics.jsonl, and to whatever else a run asked for. Rank 0 only."""
+"""Figures of a run: written to metrics.jsonl, a line each, and to other viewers, by rank 0; read back."""
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from alphazero.base.files import cut_unfinished_line
+from alphazero.base.errors import ConfigError
+from alphazero.base.files import complete_lines, cut_unfinished_line
+from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
 
 # Of an event: text for people, or a number.
@@ -127,3 +130,50 @@ class AllWriters:
             writers, self._writers = self._writers, []
             for writer in writers:
                 writer.close(failed)
+
+
+def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
+    """All lines of one kind ('step', 'validation') of metrics.jsonl, the newest line for each step.
+
+    Damaged lines are passed over and reported on stderr. Raises ConfigError where the file cannot be read.
+    """
+    by_step: dict[int, dict[str, float]] = {}
+    damaged = []
+    for number, text in enumerate(_lines(run), start=1):
+        try:
+            line = json.loads(text)
+            texts = [name for name, value in line.items() if isinstance(value, str)]
+            if any(not isinstance(value, (int, float, str)) for value in line.values()):
+                raise ValueError("neither number nor text")
+            if line["kind"] == kind and texts == ["kind"]:
+                by_step[int(line["step"])] = dict(line)
+            elif line["kind"] == kind:
+                raise ValueError("a figure that is no number")
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
+            damaged.append(number)
+    if damaged:
+        print(
+            f"{run.metrics}:{damaged[0]}: no JSON of a step;"
+            f" passed over {counted(len(damaged), 'damaged line')}",
+            file=sys.stderr,
+        )
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
+    """The newest line of one kind up to `step`, None where there is none; damaged lines are passed over."""
+    mark = f'"kind": "{kind}"'
+    for text in reversed(_lines(run)):
+        try:
+            if mark in text and (line := json.loads(text))["kind"] == kind and int(line["step"]) <= step:
+                return {name: value for name, value in line.items() if isinstance(value, (int, float))}
+        except (ValueError, LookupError, TypeError, RecursionError):
+            continue
+    return None
+
+
+def _lines(run: RunDirectory) -> list[str]:
+    try:
+        return complete_lines(run.metrics)
+    except OSError as error:
+        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error

@@ -143,6 +143,8 @@ class TreeSearch:
         self._run.end()
         self._thread = threading.Thread(target=self._drive, name="tree search", daemon=True)
         self._thread.start()
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)  # once, and not before there is a search
         _OPEN.add(self)
 
     def set_line(self, line: Line) -> int:
@@ -298,7 +300,6 @@ def _is_reached(core: GameSearch, limits: SearchLimits) -> bool:
 _OPEN: weakref.WeakSet[TreeSearch] = weakref.WeakSet()
 
 
-@atexit.register
 def _close_all() -> None:
     """A thread that is in the core or in torch when the interpreter goes down would abort the process."""
     for search in list(_OPEN):

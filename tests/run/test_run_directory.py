@@ -10,7 +10,6 @@ import pytest
 from alphazero.base.errors import BusyError, ConfigError
 from alphazero.machine.lock import LOCK_FILE
 from alphazero.run.directory import RunDirectory, choose_run_directory, claim, require_free
-from alphazero.settings.sections import RunConfig
 from tests.support.paths import REPOSITORY
 
 CLAIM = """
@@ -35,7 +34,7 @@ def held_by_another(tmp_path):
 
 
 def choose(directory: Path, **keywords: bool) -> RunDirectory:
-    return choose_run_directory(RunConfig(run_name="job", runs_dir=str(directory)), "preset", **keywords)
+    return choose_run_directory(str(directory), "job", **keywords)
 
 
 def test_choosing_a_directory_leaves_what_its_writer_is_writing(tmp_path):

@@ -27,7 +27,7 @@ TENSORS = {"x": torch.zeros(3)}
 def make_run(directory: Path, steps: tuple[int, ...], phase: Phase | None, num_steps: int = 20) -> Path:
     """A run that saved these steps, its rank last heard of in `phase`."""
     run = RunDirectory(directory)
-    create(run, Config(network=SHAPE), [])
+    create(run, to_table(Config(network=SHAPE)), [])
     for step in steps:
         state = TrainingState(
             step, num_steps, 0, 8, 8, "", 1, to_table(Config(network=SHAPE)), figures={"move_error": 1 / step}

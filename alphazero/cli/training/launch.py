@@ -273,7 +273,8 @@ def _choose_run(arguments: list[str], device: str, plan: LaunchPlan) -> ChosenRu
     settings, _ = _settings(arguments, device)
     # Nodes that are started by hand choose the same, as long as none of them makes the directory.
     reserve = fresh_start and not plan.is_by_hand
-    run = choose_run_directory(settings.run, settings.preset, fresh_start=fresh_start, reserve=reserve)
+    name = settings.run.run_name or settings.preset or "run"
+    run = choose_run_directory(settings.run.runs_dir, name, fresh_start=fresh_start, reserve=reserve)
     require_free(run)
     resume, is_alone = _parsed(arguments).resume, not plan.is_head and plan.num_nodes == 1
     has_rank_0 = not plan.is_head and plan.node_rank == 0

@@ -12,7 +12,7 @@ from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import weights_file_name
-from alphazero.run.directory import read_metrics
+from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
 from alphazero.settings.sections import TrainingConfig
 from alphazero.training.loop.job import Job

@@ -9,7 +9,7 @@ from alphazero.base.errors import TrainingError
 from alphazero.base.text import counted
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
-from alphazero.run.directory import newest_figures
+from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.training.engine.engine import Engine

@@ -27,6 +27,7 @@ from alphazero.network.weights.weights import (
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import Claim, RunDirectory, choose_run_directory, claim, create
+from alphazero.settings.load import to_table
 from alphazero.settings.sections import RunConfig
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange, Json
@@ -105,8 +106,8 @@ def find_run(
     """
 
     def choose() -> str:
-        fresh = request.fresh_start
-        return str(choose_run_directory(config, preset, fresh_start=fresh, reserve=fresh).path)
+        name, fresh = config.run_name or preset or "run", request.fresh_start
+        return str(choose_run_directory(config.runs_dir, name, fresh_start=fresh, reserve=fresh).path)
 
     run = RunDirectory(Path(exchange.on_main(choose)))
     writes = is_writer(run.checkpoints, local_rank, exchange)
@@ -158,7 +159,7 @@ def make_directory(
     def make() -> None:
         if not start.writes:
             return
-        create(start.run, job.config, list(argv), init_weights, start.step)
+        create(start.run, to_table(job.config), list(argv), init_weights, start.step)
         checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
         if start.resumed:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):

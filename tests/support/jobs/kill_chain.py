@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 
 from alphazero.base.files import complete_lines
 from alphazero.machine.lock import LOCK_FILE
-from alphazero.run.directory import RunDirectory, read_metrics
+from alphazero.run.directory import RunDirectory
+from alphazero.run.metrics import read_metrics
 from tests.support.jobs.jobs import TINY
 from tests.support.jobs.zygote import Job, Zygote
 

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from alphazero.data.store.store import GameStore
-from alphazero.run.directory import RunDirectory, read_metrics
+from alphazero.run.directory import RunDirectory
+from alphazero.run.metrics import read_metrics
 from tests.support.jobs.kill_chain import sleep_while_running
 
 GENERATIONS, STEPS = 4, 5
