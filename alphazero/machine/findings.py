@@ -1,6 +1,6 @@
-"""Findings: what a check of a GPU, host or job came to, how bad it is, and the exit status that follows.
+"""Findings of a check of a GPU, host or job, how bad they are, and the exit status that follows.
 
-The thresholds of health checks: health.toml beside this file, and what a user's own file changes.
+Thresholds are in health.toml beside this file; a user's own file changes some.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ class Finding:
         }
 
 
-def finding_from_json(told: Mapping[str, Any]) -> Finding:
+def finding_from_json(table: Mapping[str, Any]) -> Finding:
     """What Finding.to_json wrote, on another host. Raises KeyError where it did not."""
     return Finding(
-        Severity[told["severity"].upper()],
-        told["host"],
-        told["device"] or "",
-        told["uuid"] or "",
-        told["name"],
-        told["value"],
-        told["threshold"],
-        told["advice"],
+        Severity[table["severity"].upper()],
+        table["host"],
+        table["device"] or "",
+        table["uuid"] or "",
+        table["name"],
+        table["value"],
+        table["threshold"],
+        table["advice"],
     )
 
 

@@ -104,7 +104,7 @@ def _count(host: str, count: int, present: bool) -> Finding:
 def is_visible(gpu: GpuReading, visible: str | None) -> bool:
     """Whether CUDA_VISIBLE_DEVICES (None: unset) lets a process use `gpu`, or a MIG device of it.
 
-    MIG UUIDs do not tell their GPU, so that they leave every device in.
+    MIG UUIDs do not name their GPU, so that they leave every device in.
     """
     if visible is None:
         return True
@@ -175,15 +175,15 @@ def _of_nvml(report: HealthReport) -> list[Finding]:
 def _verdict(report: HealthReport) -> str:
     severities = [finding.severity for finding in report.findings]
     nouns = {Severity.FAIL: "failure", Severity.WARN: "warning", Severity.UNKNOWN: "unknown reading"}
-    said = ", ".join(
+    counts = ", ".join(
         counted(severities.count(kind), noun) for kind, noun in nouns.items() if kind in severities
     )
     healthy = "not fit for training" if Severity.FAIL in severities else "fit for training"
-    return f"{healthy} ({said})" if said else healthy
+    return f"{healthy} ({counts})" if counts else healthy
 
 
 def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
-    def told(value: float | None) -> str:
+    def text(value: float | None) -> str:
         return "?" if value is None else shown(round(value, 1))
 
     used, total = (
@@ -197,10 +197,10 @@ def _gpu_row(gpu: GpuReading, findings: Sequence[Finding]) -> tuple[str, ...]:
     return (
         gpu.device,
         (gpu.name or "?") + (" (MIG)" if gpu.mig_enabled else ""),
-        told(gpu.utilisation_percent),
-        f"{told(used)}/{told(total)}",
-        told(gpu.temperature_c),
-        f"{told(gpu.power_w)}/{told(gpu.power_limit_w)}",
+        text(gpu.utilisation_percent),
+        f"{text(used)}/{text(total)}",
+        text(gpu.temperature_c),
+        f"{text(gpu.power_w)}/{text(gpu.power_limit_w)}",
         links,
         severity.word if severity >= Severity.WARN else Severity.OK.word,
     )

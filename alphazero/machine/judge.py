@@ -140,7 +140,7 @@ def judge_state(judge: Judge, reading: GpuReading, thresholds: GpuThresholds, an
         Severity.WARN,
         "check fans, air flow and room temperature",
     )
-    if reading.temperature_c is not None and reading.slowdown_temperature_c:  # some devices tell 0
+    if reading.temperature_c is not None and reading.slowdown_temperature_c:  # some devices report 0
         judge.at_most(
             "slowdown_temperature_c",
             reading.temperature_c,

@@ -1,10 +1,10 @@
 """Who writes to a directory: one process at a time, by a lock that the kernel frees when its holder ends.
 
-The lock is flock(2) on a file of the directory, which also says who holds it. Readers need none. Where the
+The lock is flock(2) on a file of the directory, which also names its holder. Readers need none. Where the
 file system knows no locks, the file alone is the lock: it is stale once its process is gone, which only its
-own host can tell (by boot id and pid).
+own host can know (by boot id and pid).
 
-One import at a time: an advisory lock on a file, which the kernel frees whatever becomes of its holder.
+`ImportLock` is the same for one import at a time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
 # How long a restart waits for what is left of the start before it.
 ORPHAN_WAIT_S = 60.0
 POLL_S = 0.1
-# Somebody who only looks (`holder_of`) is in the way for a moment; who has just locked has yet to sign.
+# A process that only looks (`holder_of`) is in the way for a moment; one that just locked has yet to sign.
 GLANCE_S = 1.0
 LARGEST_RECORD_BYTES = 4096
-# What open(2) or flock(2) says where a file system has no locks, or its lock server does not answer.
+# The error of open(2) or flock(2) where a file system has no locks, or its lock server does not answer.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -89,7 +89,7 @@ class Holder:
         return f"{self.purpose}, process {self.pid} on {self.host}, since {self.since}"
 
     def is_gone(self) -> bool:
-        """True where this host can tell that the process has ended."""
+        """True where this host knows that the process has ended."""
         if self.host != socket.gethostname() or (
             self.boot == boot_id() and self.namespace != pid_namespace()
         ):
@@ -120,12 +120,12 @@ class DirectoryLock:
     def acquire(cls, directory: Path, purpose: str, say: Say, wait_s: float = 0.0) -> DirectoryLock:
         """Lock `directory`, which exists; wait `wait_s` at most for another process to let go.
 
-        purpose: what this process does there, as others are told ("training"). say: told when it waits, and
-        when the file system has no locks. Raises BusyError naming the process that holds it; OSError where
-        the directory cannot be written.
+        purpose: what this process does there, for messages of others ("training"). say: gets a line when it
+        waits, and when the file system has no locks. Raises BusyError naming the process that holds it;
+        OSError where the directory cannot be written.
         """
         started = time.monotonic()
-        told = False
+        has_said = False
         while True:
             lock = cls._try(directory, purpose, say)
             if lock is not None:
@@ -141,9 +141,9 @@ class DirectoryLock:
                     f"{directory}: in use ({who}); expected one writer: wait for it to end, or use "
                     "another directory"
                 )
-            if not told:
+            if not has_said:
                 say(f"{directory}: waiting up to {wait_s:.0f} s for {who} to end")
-                told = True
+                has_said = True
             time.sleep(POLL_S)
 
     @classmethod
@@ -160,7 +160,7 @@ class DirectoryLock:
             if error.errno not in NO_LOCKS:
                 raise
             return cls._try_without_locks(directory, purpose, say)
-        if not _has_the_name(descriptor, path):  # withdrawn between our two calls: it would hold off nobody
+        if not _has_the_name(descriptor, path):  # withdrawn between our two calls: of no effect
             os.close(descriptor)
             return cls._try(directory, purpose, say)
         content = record_of(purpose)
@@ -186,7 +186,7 @@ class DirectoryLock:
         return cls(directory, -1, path)
 
     def withdraw(self) -> None:
-        """Let go and remove the lock's file, so that nothing tells of a start that came to nothing."""
+        """Let go and remove the lock's file, so that a start that came to nothing leaves no trace."""
         if self._descriptor >= 0:
             (self.directory / LOCK_FILE).unlink(missing_ok=True)
         self.release()
@@ -211,7 +211,7 @@ class DirectoryLock:
 
 
 def holder_of(directory: Path) -> Holder | None:
-    """Who holds the lock of `directory` now, None where nobody does or it cannot be told."""
+    """Who holds the lock of `directory` now, None where none does or it cannot be known."""
     held = read_holder(directory / HELD_FILE)
     if held is not None and not held.is_gone():
         return held
@@ -221,7 +221,7 @@ def holder_of(directory: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        # A shared lock of a moment: it only fails where somebody holds the exclusive one.
+        # A shared lock of a moment: it only fails where a process holds the exclusive one.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return read_holder(path) or UNKNOWN
@@ -261,11 +261,11 @@ def read_holder(path: Path) -> Holder | None:
     """The process that a file names; None where there is no such file, or nothing of ours in it."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.read(LARGEST_RECORD_BYTES))
-        numbers = {name: int(told[name]) for name in ("pid", "started")}
-        words = {name: str(told[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}
+            record = json.loads(file.read(LARGEST_RECORD_BYTES))
+        numbers = {name: int(record[name]) for name in ("pid", "started")}
+        words = {name: str(record[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}
         return Holder(**numbers, **words)  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):  # of anybody
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):  # another program's
         return None
 
 
@@ -273,7 +273,7 @@ class ImportLock:
     """Held while its block runs. Without `wait`, raises DataError where another process holds it."""
 
     def __init__(self, path: Path, *, wait: bool, marker: bytes = b"") -> None:
-        """marker: content of the file, which says whose it is."""
+        """marker: content of the file, which identifies its owner."""
         self._path = path
         self._marker = marker
         self._wait = wait
@@ -287,7 +287,7 @@ class ImportLock:
             self._close()
             raise DataError(f"{self._path.parent}: another import is at work here") from error
         except FileNotFoundError:
-            self._close()  # the other import finished just now: is_current() says so
+            self._close()  # the other import finished just now: is_current() is False
         except OSError as error:
             self._close()
             raise DataError(f"{self._path}: cannot lock: {error.strerror}") from error
@@ -300,7 +300,7 @@ class ImportLock:
         self._close()
 
     def is_current(self) -> bool:
-        """False if the file was removed while this process waited: then the lock holds off nobody."""
+        """False if the file was removed while this process waited: then the lock holds off no process."""
         if self._descriptor < 0:
             return False
         try:

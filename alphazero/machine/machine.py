@@ -21,10 +21,10 @@ from alphazero.machine.lock import boot_id
 from alphazero.machine.memory import ROOT, count_cores
 from alphazero.machine.nvml import Device, NvmlUnusable, device_files_present, open_nvml
 
-# Addresses of documentation (RFC 5737, RFC 3849): nobody has them, so that the default route leads there.
+# Addresses of documentation (RFC 5737, RFC 3849): no host has them, so that the default route leads there.
 OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 INFINIBAND = Path("/sys/class/infiniband")
-# Tells the ranks of a host their weight, where its line of the hostfile has one.
+# The weight of a host for its ranks, where its line of the hostfile has one.
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
 
 # Numbers of hardware threads.
@@ -205,7 +205,7 @@ def processors_text(processors: Processors) -> str:
 
 
 def is_bound_by_launcher() -> bool:
-    """True where this process may use other processors than the one that started it: somebody saw to it."""
+    """True where this process may use other processors than the one that started it: it was bound."""
     with contextlib.suppress(OSError):
         return os.sched_getaffinity(os.getppid()) != os.sched_getaffinity(0)
     return False
@@ -306,13 +306,13 @@ def _can_listen(family: socket.AddressFamily, everywhere: str, port: int) -> boo
             probe.bind((everywhere, port))
             probe.listen(1)
     except OSError as error:
-        # Any other error of IPv6 says that this host has none, which is no hindrance.
+        # Any other error of IPv6 means that this host has none, which is no hindrance.
         return family == socket.AF_INET6 and error.errno not in (errno.EADDRINUSE, errno.EACCES)
     return True
 
 
 def find_free_port() -> int:
-    """A port nobody listens on now."""
+    """A port on which nothing listens now."""
     while True:
         with socket.socket() as probe:
             probe.bind(("", 0))

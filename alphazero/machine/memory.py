@@ -60,7 +60,7 @@ def _quota_of(group: Path) -> float | None:
         quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
         return None if quota == "max" else int(quota) / int(period)
     quota_us, period_us = (_read_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
-    # Version 1 says -1 where there is no limit.
+    # Version 1 has -1 where there is no limit.
     return quota_us / period_us if quota_us and period_us and quota_us > 0 else None
 
 

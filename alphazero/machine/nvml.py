@@ -404,7 +404,7 @@ class _Reader:
             raise DeviceGone(str(error)) from error
 
     def _memory(self, device: Any) -> Any:  # noqa: ANN401
-        """Total and used bytes; used without what the driver itself reserves, where it tells that apart."""
+        """Total and used bytes; used without what the driver itself reserves, where it counts that apart."""
         nvml = self._nvml
         try:
             return nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
@@ -415,7 +415,7 @@ class _Reader:
         nvml = self._nvml
         try:
             return int(nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU))
-        except nvml.NVMLError_FunctionNotFound:  # to be removed with CUDA 14, says pynvml
+        except nvml.NVMLError_FunctionNotFound:  # pynvml: to be removed with CUDA 14
             return int(nvml.nvmlDeviceGetTemperatureV(device, nvml.NVML_TEMPERATURE_GPU))
 
     def _clock_reasons(self, device: Any) -> tuple[str, ...]:  # noqa: ANN401

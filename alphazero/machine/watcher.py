@@ -55,7 +55,7 @@ class Doing(Enum):
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """One GPU over a stretch of time; a figure is nan where the driver did not tell it.
+    """One GPU over a stretch of time; a figure is nan where unknown.
 
     utilisation_percent and power_w are means of the readings, memory_used_gib and temperature_c the largest.
     """
@@ -104,17 +104,17 @@ class UsageMeter:
 
 
 def _usage(readings: list[GpuReading]) -> GpuUsage:
-    def told(values: Iterable[float | None]) -> list[float]:
+    def known(values: Iterable[float | None]) -> list[float]:
         return [float(value) for value in values if value is not None] or [math.nan]
 
-    utilisation = told(gpu.utilisation_percent for gpu in readings)
-    power = told(gpu.power_w for gpu in readings)
+    utilisation = known(gpu.utilisation_percent for gpu in readings)
+    power = known(gpu.power_w for gpu in readings)
     return GpuUsage(
         index=readings[-1].index,
         uuid=readings[-1].uuid,
         utilisation_percent=sum(utilisation) / len(utilisation),
-        memory_used_gib=max(told(gpu.memory_used_bytes for gpu in readings)) / GIB,
-        temperature_c=max(told(gpu.temperature_c for gpu in readings)),
+        memory_used_gib=max(known(gpu.memory_used_bytes for gpu in readings)) / GIB,
+        temperature_c=max(known(gpu.temperature_c for gpu in readings)),
         power_w=sum(power) / len(power),
     )
 
@@ -163,7 +163,7 @@ class HealthWatcher:
         self._device = device
         self._visible = visible
         self._host = socket.gethostname()
-        self._said: set[tuple[str, str, Severity]] = set()
+        self._reported: set[tuple[str, str, Severity]] = set()
         self._known: dict[int, GpuReading] = {}
         self._replays: dict[int, tuple[float, int]] = {}
         self._stopping = threading.Event()
@@ -188,7 +188,7 @@ class HealthWatcher:
                     self._guarded(lambda: self._look(nvml))
                     self._wait(nvml, events)
         except Exception as error:
-            self._tell(self._of_watcher(error))
+            self._report_once(self._of_watcher(error))
 
     def _open(self, stack: ExitStack) -> Nvml | None:
         """NVML, or None on a host without a GPU."""
@@ -198,7 +198,7 @@ class HealthWatcher:
             return stack.enter_context(open_nvml())
         except NvmlUnusable as error:
             present = self._device == "cuda" or device_files_present() or on_pci_bus()
-            self._tell(judge_nvml(error, self._host, present))
+            self._report_once(judge_nvml(error, self._host, present))
             return None
 
     def _look(self, nvml: Nvml | None) -> None:
@@ -207,7 +207,7 @@ class HealthWatcher:
         gpus = tuple(gpu for gpu in gpus if is_visible(gpu, self._visible))
         machine = read_host(self._directory)
         for finding in self._judge(gpus, machine):
-            self._tell(finding)
+            self._report_once(finding)
         if self._meter:
             self._meter.add(gpus)
         self._report(figures_of(gpus, machine))
@@ -269,7 +269,7 @@ class HealthWatcher:
         )
 
     def _wait(self, nvml: Nvml | None, events: XidEvents | None) -> None:
-        """Until the next look; Xid events that arrive are told at once, and usage is read meanwhile."""
+        """Until the next look; Xid events that arrive are reported at once, and usage is read meanwhile."""
         meter = self._meter
         until = time.monotonic() + self._interval_s
         next_usage = time.monotonic() + self._usage_interval_s
@@ -288,33 +288,33 @@ class HealthWatcher:
             index, xid = event
             gpu = self._known.get(index, GpuReading(index))
             if is_visible(gpu, self._visible):
-                self._tell(judge_xid(xid, gpu, self._thresholds.gpu, self._host))
+                self._report_once(judge_xid(xid, gpu, self._thresholds.gpu, self._host))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Do it; an exception becomes one finding."""
         try:
             action()
         except Exception as error:
-            self._tell(self._of_watcher(error))
+            self._report_once(self._of_watcher(error))
             self._stopping.wait(EVENT_WAIT_MS / 1000)  # a fault that comes at once must not spin
 
     def _of_watcher(self, error: Exception) -> Finding:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        advice = "health is not fully watched; the job goes on"
+        advice = "health is not fully watched; the job continues"
         return Finding(Severity.UNKNOWN, self._host, "", "", "watcher", what, None, advice)
 
-    def _tell(self, finding: Finding) -> None:
-        """Faults, and what keeps the watcher from watching, once each."""
+    def _report_once(self, finding: Finding) -> None:
+        """Report faults, and what keeps the watcher from watching, once each."""
         if finding.severity < Severity.WARN and finding.name not in ("watcher", "nvml"):
             return
         key = (finding.device, finding.name, finding.severity)
-        if finding.severity is Severity.OK or key in self._said:
+        if finding.severity is Severity.OK or key in self._reported:
             return
-        self._said.add(key)
+        self._reported.add(key)
         try:
             self._say(finding)
         except Exception:
-            # Nobody is left to tell: without a log the watcher ends, the job goes on.
+            # Without a log the watcher ends, and the job continues.
             self._stopping.set()
 
 
@@ -330,7 +330,7 @@ def _job_of_this_process() -> frozenset[int]:
 
 
 def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:
-    """What is told of a look: gpuN/... for each GPU, host/...; what was not read is left out."""
+    """The figures of a look: gpuN/... for each GPU, host/...; what was not read is left out."""
     figures: dict[str, float] = {
         "host/memory_available_gib": machine.memory_available / GIB,
         "host/swap_used_gib": machine.swap_used / GIB,
@@ -339,11 +339,13 @@ def figures_of(gpus: tuple[GpuReading, ...], machine: HostReading) -> Figures:
     }
     for gpu in gpus:
         used = gpu.memory_used_bytes
-        told = {
+        values = {
             "utilisation_percent": gpu.utilisation_percent,
             "memory_used_gib": None if used is None else used / GIB,
             "temperature_c": gpu.temperature_c,
             "power_w": gpu.power_w,
         }
-        figures |= {f"{gpu.device}/{name}": float(value) for name, value in told.items() if value is not None}
+        figures |= {
+            f"{gpu.device}/{name}": float(value) for name, value in values.items() if value is not None
+        }
     return figures

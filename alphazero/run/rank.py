@@ -1,8 +1,7 @@
-"""A rank's sign of life: one small file per rank that a supervisor can read at any moment.
+"""A rank's side of supervision: its heartbeat, its output, and the account of its end.
 
-Why a rank ended, as a JSON file from the rank to its node agent: blame that is read from no sentence.
-
-The rank's end of supervision: its output goes where the node agent reads it; a signal shows its stacks.
+Each is a file that the node agent of its host reads. Blame follows from the kinds of accounts, never from
+their wording.
 """
 
 from __future__ import annotations
@@ -10,22 +9,23 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import io
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
+from alphazero.base.records import from_json, to_json
 
+T = TypeVar("T")
 SHORTEST_INTERVAL_S = 1.0
-# A name of its own for each start of a job, in the environment of all its processes. It tells what ranks say
-# now from what an earlier start left behind, which no clock does that can be set.
+# A name of its own for each start of a job, in the environment of all its processes: what an earlier start
+# left behind has another one. Clocks, which can be set, could not tell them apart.
 JOB_VARIABLE = "ALPHAZERO_JOB"
 
 
@@ -45,11 +45,11 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What a rank said last.
+    """What a rank reported last.
 
     progress: grows while things move within the phase. changes: how often phase, step or progress had changed
     since the rank began, so that nothing that moves ever looks the same twice. job: see JOB_VARIABLE, "" for
-    a rank that nobody supervises. There is no time in it: who reads it notes by its own clock what changes.
+    a rank without a supervisor. There is no time in it: its reader notes by its own clock when it changes.
     """
 
     rank: int
@@ -65,7 +65,7 @@ class Heartbeat:
 class HeartbeatWriter:
     """Writes `directory`/rank-NNNNN.json, at most once per second unless the phase changes.
 
-    job: by default what the environment says. clock: seconds that are never set back.
+    job: by default that of the environment. clock: seconds that are never set back.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class HeartbeatWriter:
         self._written_at = 0.0
 
     def beat(self, phase: Phase, step: int, progress: int = 0) -> None:
-        """Say that this rank is in `phase` of step `step`; `progress` grows while things move within it."""
+        """Report the phase and step of this rank; `progress` grows while things move within the phase."""
         is_new_phase = self._last is None or self._last[0] is not phase
         if self._last != (phase, step, progress):
             self._last = (phase, step, progress)
@@ -96,29 +96,28 @@ class HeartbeatWriter:
         if not is_new_phase and now - self._written_at < SHORTEST_INTERVAL_S:
             return
         self._written_at = now
-        said = Heartbeat(self._rank, self._host, os.getpid(), self._job, step, phase, progress, self._changes)
+        beat = Heartbeat(self._rank, self._host, os.getpid(), self._job, step, phase, progress, self._changes)
         # No fsync: a heartbeat matters only while the machine runs.
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(said)), encoding="utf-8")
+        temporary.write_text(to_json(beat), encoding="utf-8")
         temporary.replace(self._path)
 
 
 def read_heartbeats(directory: Path) -> list[Heartbeat]:
-    """What every rank said last, by rank; files of another version of this program are left out."""
+    """What every rank reported last, by rank; files of another version of this program are left out."""
     found = (_read(path) for path in sorted(directory.glob("rank-*.json")))
     return [beat for beat in found if beat is not None]
 
 
 def _read(path: Path) -> Heartbeat | None:
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return Heartbeat(**{**told, "phase": Phase(told["phase"])})
-    except (OSError, ValueError, TypeError, KeyError):  # removed at this moment, or older than phases
+        return from_json(Heartbeat, path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # removed at this moment, or older than phases
         return None
 
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
-# Set where one head shows what the ranks of all hosts say; without it each host has a terminal of its own.
+# Set where one head shows the output of all hosts; without it each host has a terminal of its own.
 ONE_HEAD_VARIABLE = "ALPHAZERO_ONE_HEAD"
 STACKS_SIGNAL = signal.SIGUSR2
 
@@ -141,7 +140,7 @@ def begin(environment: Mapping[str, str]) -> None:
     if not directory or local_rank is None:
         return
     path = Path(directory, local_rank)
-    if path.is_file():  # an ordinary file that says which terminal
+    if path.is_file():  # an ordinary file that names a terminal
         path = Path(path.read_text(encoding="utf-8"))
     # Without an agent behind it a FIFO would hold the rank for ever: the agent opens it first.
     with contextlib.suppress(OSError):
@@ -155,16 +154,16 @@ def begin(environment: Mapping[str, str]) -> None:
         os.close(descriptor)
 
 
-FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks says which failed first
+FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks names the first failure
 MAX_TEXT = 500
 # Kinds beside those of errors.py.
-CRASH = "crash"  # an exception that nobody foresaw
+CRASH = "crash"  # an unforeseen exception
 OUT_OF_MEMORY = "out of memory"
-SIGNAL = "signal"  # killed by the system or by somebody
+SIGNAL = "signal"  # killed by the system or by a person
 TERMINATED = "terminated"  # by SIGTERM, or by NCCL's watchdog with SIGABRT: something else came before
 HANG = "hang"
 UNKNOWN = ""  # no account: of another program, or from before accounts
-# What an exit status says where a rank left no account.
+# What an exit status means where a rank left no account.
 KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
 LATE_S = 1.0  # a rank that fails so much later than another fails because of it
 
@@ -210,7 +209,7 @@ class RankEnd:
 class FirstFailure:
     """Which rank of a host failed first and how; rank None: the launcher itself, before any rank began.
 
-    at_s: as in RankFailure, None where the rank did not say.
+    at_s: as in RankFailure, None where unknown.
     """
 
     rank: int | None
@@ -240,7 +239,7 @@ def note_failure(error: BaseException, status: int, environment: Mapping[str, st
     account = RankFailure(kind_of(error), ranks, _line(text), status, time.monotonic())
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
-        _write(_path(Path(directory), local_rank), asdict(account))
+        _write(_path(Path(directory), local_rank), account)
 
 
 def kind_of(error: BaseException) -> str:
@@ -271,18 +270,14 @@ def _was_raised_in(error: BaseException, package: str) -> bool:
 
 def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     """The account of a rank; None where it left none."""
-    told = _rank_failure_read(_path(directory, str(local_rank))) if directory else None
-    try:
-        return RankFailure(**told) if told else None
-    except TypeError:
-        return None
+    return _read_account(RankFailure, _path(directory, str(local_rank))) if directory else None
 
 
 def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
     """Of ranks of one host that failed, the one to blame. directory: of their accounts, if there is one.
 
-    A rank that says that it failed later than another fails because of it. Of the others counts what they are
-    (order_of_blame), then the moment.
+    A rank that failed later than another, by its account, fails because of it. Among the others the kind of
+    failure counts (order_of_blame), then the moment.
     """
     accounts = {end.rank: read_failure(directory, end.local_rank) for end in ends}
     earliest = min((one.at_s for one in accounts.values() if one), default=0.0)
@@ -310,16 +305,12 @@ def _kind(end: RankEnd, account: RankFailure | None) -> str:
 
 def write_first_failure(failure: FirstFailure, path: Path) -> None:
     """For the node agent, by the launcher above the ranks."""
-    _write(path, asdict(failure))
+    _write(path, failure)
 
 
 def read_first_failure(path: Path) -> FirstFailure | None:
-    """What the launcher said; None where it said nothing."""
-    told = _rank_failure_read(path)
-    try:
-        return FirstFailure(**told) if told else None
-    except TypeError:
-        return None
+    """What the launcher reported; None where it reported nothing."""
+    return _read_account(FirstFailure, path)
 
 
 def _path(directory: Path, local_rank: str) -> Path:
@@ -331,16 +322,14 @@ def _line(text: str) -> str:
     return lines[0][:MAX_TEXT] if lines else ""
 
 
-def _write(path: Path, fields: Mapping[str, Any]) -> None:
+def _write(path: Path, account: RankFailure | FirstFailure) -> None:
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(fields), encoding="utf-8")
+    temporary.write_text(to_json(account), encoding="utf-8")
     temporary.replace(path)
 
 
-def _rank_failure_read(path: Path) -> dict[str, Any] | None:
-    """A file written by _write, its ranks a tuple again."""
+def _read_account(kind: type[T], path: Path) -> T | None:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return {**told, "ranks": tuple(told["ranks"])}
-    except (OSError, ValueError, TypeError, KeyError):
+        return from_json(kind, path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None

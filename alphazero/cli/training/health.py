@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """What to look at and how to tell it."""
+    """What to look at and how to print it."""
     parser.epilog = (
         "Exit status: 0 without failures, 2 with failures (or a mistake in the command); with --strict 1 "
         "where there are warnings."
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, tell, judge."""
+    """Look, print, judge."""
     from alphazero.machine.findings import load_thresholds
     from alphazero.machine.health import check_this_host, to_json, to_table
 

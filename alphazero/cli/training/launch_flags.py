@@ -15,14 +15,14 @@ from alphazero.settings.cluster import (
 
 ELASTIC_IS_GONE = (
     "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
-    "--min-nodes and --max-restarts, which go on without lost hosts and take them back at a restart"
+    "--min-nodes and --max-restarts, which continue without lost hosts and take them back at a restart"
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The launcher's own flags."""
     parser.epilog = (
-        "All other flags go to the trainer: see `alphazero train --help`. docs/cluster.md tells of several "
+        "All other flags go to the trainer: see `alphazero train --help`. docs/cluster.md describes several "
         "machines, SLURM, and which setting beats which."
     )
     _add_process_flags(parser.add_argument_group("processes"))
@@ -109,7 +109,7 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
         "--min-nodes",
         type=numbers.whole(1, MOST_NODES),
         metavar="N",
-        help="fewest hosts to go on with after a failure (default: all of them)",
+        help="fewest hosts to continue with after a failure (default: all of them)",
     )
     for flag, least, help_text in (
         ("--hang-timeout", 1, "a step may stand still, or 10 median steps if that is more (default: 10)"),
@@ -117,7 +117,7 @@ def _add_supervision_flags(group: argparse._ArgumentGroup) -> None:
         ("--pause-timeout", 1, "a validation, checkpoint or collection of games may take (default: 600)"),
         ("--games-timeout", 1, "self-play or the games of a gate may stand still (default: 300)"),
         ("--shutdown-timeout", 1, "from a rank's last message to its end (default: 60)"),
-        ("--silence-timeout", 3, "until a host or head that says nothing counts as lost (default: 10)"),
+        ("--silence-timeout", 3, "until a silent host or head counts as lost (default: 10)"),
     ):
         group.add_argument(flag, type=numbers.seconds(least), metavar="SECONDS", help=f"seconds {help_text}")
     group.add_argument("--elastic", nargs="?", const="", help=argparse.SUPPRESS)  # gone: see run

@@ -117,7 +117,7 @@ class Head:
         *lines, self._received = (self._received + data).split(b"\n")
         return [wish for line in lines if (wish := line.decode(errors="replace").strip()) != protocol.BEAT]
 
-    def tell(self, message: protocol.Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
         if isinstance(message, Output) and len(self._unsent) > MAX_UNSENT_BYTES:
             return
@@ -154,7 +154,7 @@ class NodeAgent:
         self._logs = run / "logs"
         self._ranks: dict[int, OutputStream] = {}
         log = self._logs / f"{self._host.remote.name}-node.log"
-        self._launcher_output = OutputStream(None, log, True, head.tell)
+        self._launcher_output = OutputStream(None, log, True, head.send)
         self._watch = RankWatch(run, self._first_rank, self._num_ranks, plan.token)
         self._ending: JobEnding | None = None
         self._stopping = False
@@ -168,7 +168,7 @@ class NodeAgent:
         for local_rank, descriptor in enumerate(self._outputs.open(terminal, self._plan.columns)):
             rank = self._first_rank + local_rank
             log = self._logs / f"{self._host.remote.name}-rank{rank}.log"
-            stream = OutputStream(rank, log, local_rank != terminal, self._head.tell)
+            stream = OutputStream(rank, log, local_rank != terminal, self._head.send)
             self._ranks[rank] = stream
             self._selector.register(descriptor, selectors.EVENT_READ, stream)
         self._selector.register(0, selectors.EVENT_READ, None)
@@ -223,7 +223,7 @@ class NodeAgent:
                 self._ask_ranks_to_stop(process)
             if (now := time.monotonic()) >= next_beat:
                 next_beat = now + protocol.BEAT_S
-                self._head.tell(self._watch.look())
+                self._head.send(self._watch.look())
             self._head.flush()
             code = process.poll()
             if code is not None and self._failed_at is None:
@@ -354,7 +354,7 @@ def serve(inbox: SignalInbox) -> int:
         return error.exit_code
     guard = start_guard(plan.token, plan.grace_s)
     head = Head(plan.limits.silence_s, received)
-    head.tell(NodeAgent(plan, node_rank, head, inbox).run())
+    head.send(NodeAgent(plan, node_rank, head, inbox).run())
     os.write(guard, b"q")
     deadline = time.monotonic() + plan.limits.silence_s
     while not head.flush() and time.monotonic() < deadline:

@@ -1,9 +1,9 @@
-"""The processes of a job on this host, found by the token in their environment, and their end.
+"""The processes of a job on this host, found by the token in their environment, and how they are ended.
 
 Every process that a job starts inherits the token: neither a new session (torchrun gives each rank one) nor
 the death of its parent hides it, and no other job's process has it. Nothing is ever ended by name.
 
-Signals that ask a launcher or an agent for the end, counted instead of died of.
+`SignalInbox` counts the signals that ask a launcher or an agent for the end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def processes_of(token: str) -> list[psutil.Process]:
 
 
 def ranks_of(token: str) -> dict[int, psutil.Process]:
-    """The living ranks by local rank: the first on its branch that a launcher told its LOCAL_RANK."""
+    """The living ranks by local rank: the first on its branch that a launcher gave a LOCAL_RANK."""
     local_ranks: dict[psutil.Process, str | None] = {}
     for process in processes_of(token):
         with contextlib.suppress(psutil.Error):
@@ -83,7 +83,7 @@ def handles(process: psutil.Process, number: signal.Signals) -> bool:
 
 
 class JobEnding:
-    """Ends every process of a job without blocking: call advance() until it says True.
+    """Ends every process of a job without blocking: call advance() until it returns True.
 
     SIGTERM first, SIGKILL after grace_s. It gives up KILL_LIMIT_S later: a process in an uninterruptible
     call cannot be waited for.
@@ -92,7 +92,7 @@ class JobEnding:
     def __init__(self, token: str, grace_s: float) -> None:
         self._token = token
         self._kill_at = time.monotonic() + grace_s
-        self._told: set[psutil.Process] = set()
+        self._signalled: set[psutil.Process] = set()
 
     def advance(self) -> bool:
         """One look at what is left; True when nothing is."""
@@ -102,11 +102,11 @@ class JobEnding:
         if time.monotonic() >= self._kill_at:
             send(left, signal.SIGKILL)
             return time.monotonic() >= self._kill_at + KILL_LIMIT_S
-        # Processes that appear meanwhile are told as well; a stopped one would not see the wish.
-        new = set(left) - self._told
+        # Processes that appear meanwhile get it as well; a stopped one would not see it.
+        new = set(left) - self._signalled
         send(new, signal.SIGTERM)
         send(new, signal.SIGCONT)
-        self._told |= new
+        self._signalled |= new
         return False
 
 
@@ -122,7 +122,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class SignalInbox:
-    """Counts the signals that ask for the end, instead of dying of them, while it is open."""
+    """While it is open, signals that ask for the end are counted and do not kill the process."""
 
     def __init__(self) -> None:
         self.received: list[signal.Signals] = []

@@ -23,7 +23,7 @@ CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16
 MAX_ERROR = 500
 # What names a cause: our own one-line errors, the last line of a traceback (which torch marks), and what C++
-# and the interpreter say before they abort ("Fatal Python error: Aborted" says no more than the signal).
+# and the interpreter say before they abort ("Fatal Python error: Aborted" adds nothing to the signal).
 ERROR_LINE = re.compile(
     r"alphazero: error: .*|(\[rank\d+\]: )?([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit)\b.*"
     r"|terminate called .*|what\(\): .*|FATAL: .*"
@@ -35,12 +35,12 @@ MARK = re.compile(r"^\[rank\d+\]: ")
 class OutputStream:
     """One source of output: to its log file with the time of each line, to the head by lines or in pieces."""
 
-    def __init__(self, rank: int | None, log: Path, by_lines: bool, tell: Callable[[Output], None]) -> None:
+    def __init__(self, rank: int | None, log: Path, by_lines: bool, send: Callable[[Output], None]) -> None:
         self.rank = rank
         self.log = log
         self.error = ""  # the last line that looks like one
         self._by_lines = by_lines
-        self._tell = tell
+        self._send = send
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._file: BinaryIO | None = None
@@ -59,9 +59,9 @@ class OutputStream:
             if ERROR_LINE.fullmatch(bare := line.strip().rpartition("\r")[2]):
                 self.error = MARK.sub("", bare)[:MAX_ERROR]
         if not self._by_lines:
-            self._tell(Output(self.rank, text))
+            self._send(Output(self.rank, text))
         elif lines:
-            self._tell(Output(self.rank, "\n".join(lines) + "\n"))
+            self._send(Output(self.rank, "\n".join(lines) + "\n"))
 
     def _keep(self, data: bytes) -> None:
         """Append to the log file, as long as that goes."""
@@ -71,7 +71,7 @@ class OutputStream:
             self._file.write(data)
         except OSError as error:
             self._file = None
-            self._tell(Output(None, f"{self.log}: cannot be written: {error.strerror}\n"))
+            self._send(Output(None, f"{self.log}: cannot be written: {error.strerror}\n"))
 
     def close(self) -> None:
         """No more comes: an unfinished line is a line."""
@@ -112,7 +112,7 @@ class RankOutputs:
         tty.setraw(writer)  # a newline stays a newline
         fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         path.write_text(os.ttyname(writer), encoding="utf-8")
-        self._kept_open.append(writer)  # reading fails while nobody has it open
+        self._kept_open.append(writer)  # reading fails while no process has it open
         return reader
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ class _Progress:
             self.step_times_s.clear()
             self.stepped_at = None
         if beat.step > self.step:
-            # Time between checkpoints or validations says nothing about a step.
+            # Time between checkpoints or validations is no measure of a step.
             if self.stepped_at is not None and beat.phase is self.phase is Phase.STEP:
                 self.step_times_s.append((now - self.stepped_at) / (beat.step - self.step))
             self.stepped_at = now

@@ -79,7 +79,7 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> float:
     if state.phase is Phase.END:
         limit = limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
-        # Its launcher waits for other nodes as long as that, and says for whom.
+        # Its launcher waits for other nodes as long as that, and reports which.
         limit = limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
         limit = step_s if median_s else limits.start_s

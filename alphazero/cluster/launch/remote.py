@@ -155,7 +155,7 @@ SSH_FAULTS = (
 
 
 def explain_ssh(errors: str) -> str:
-    """One phrase for what ssh said when it failed: what is the matter, and what was expected."""
+    """One phrase for the output of an ssh that failed: what is the matter, and what was expected."""
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
             return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"

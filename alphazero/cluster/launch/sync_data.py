@@ -2,7 +2,7 @@
 
 The head names files with sizes and digests, the host answers which it lacks, a tar stream of those follows.
 Each file arrives under a temporary name, is hashed, flushed and renamed; a store's manifest comes last, so
-that an interrupted transfer leaves no store, and the next one goes on with the files that are missing.
+that an interrupted transfer leaves no store, and the next one sends the files that are missing.
 `python -m alphazero.cluster.launch.sync_data lacks|receive` is the host's side.
 """
 
@@ -96,7 +96,7 @@ def _stream(entries: Sequence[FileEntry], remote: Remote, python: str, checkout:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        # The other side closes when it cannot go on: what it says tells why.
+        # The other side closes when it cannot continue: its output has the reason.
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write((json.dumps([asdict(entry) for entry in entries]) + "\n").encode())
             with tarfile.open(fileobj=stream, mode="w|") as archive:

@@ -1,17 +1,14 @@
-"""What flags, files and environments claim about a launch, and whether the claims agree.
-
-How long a job may stand still or be silent: from flags and [cluster] to limits.
-"""
+"""What flags, files and environments claim about a launch, and whether the claims agree."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from alphazero.base.errors import LaunchError
+from alphazero.base.section import flag_of
 from alphazero.cluster.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
 from alphazero.cluster.plan.launch_plan import LaunchRequest, Limits
 from alphazero.cluster.plan.outer import OuterLauncher, SlurmJob, read_outer, read_slurm
@@ -45,31 +42,20 @@ class Sources:
     outer: OuterLauncher
     machine: Machine
 
-    def claim(self, flag: str, key: str) -> list[SettingClaim[object]]:
-        """What the flag and [cluster] claim about a setting, in this order."""
-        claims: list[SettingClaim[object]] = []
-        if (value := getattr(self.request, key)) is not None:
-            claims.append(SettingClaim(value, f"{flag} {value}"))
+    def claims(self, key: str, kind: type[T]) -> list[SettingClaim[T]]:
+        """What the flag and [cluster] give for a setting, in this order."""
+        found: list[SettingClaim[T]] = []
+        value = getattr(self.request, key)
+        if value is not None:
+            assert isinstance(value, kind)
+            found.append(SettingClaim(value, f"{flag_of(key)} {value}"))
         if self.file is not None and key in self.file.places:
-            claims.append(SettingClaim(getattr(self.file.config, key), self.file.said(key)))
-        return claims
+            found.append(SettingClaim(getattr(self.file.config, key), self.file.said(key)))
+        return found
 
-
-def choice(sources: Sources, key: str) -> object:
-    """The first claim about a setting that sources may give differently, None where there is none."""
-    claims = sources.claim("", key)
-    return claims[0].value if claims else None
-
-
-def numbers_of(claims: Sequence[SettingClaim[object]], least: int) -> list[SettingClaim[int]]:
-    """Claims of whole numbers, each of at least `least`; LaunchError for one below it."""
-    checked = []
-    for claim in claims:
-        assert isinstance(claim.value, int)
-        if claim.value < least:
-            raise LaunchError(f"{claim.text}: expected at least {least}")
-        checked.append(SettingClaim(claim.value, claim.text))
-    return checked
+    def choice(self, key: str, kind: type[T], default: T) -> T:
+        """Of a setting that sources may give differently, the first."""
+        return next((claim.value for claim in self.claims(key, kind)), default)
 
 
 def read_sources(
@@ -77,8 +63,8 @@ def read_sources(
 ) -> Sources:
     """Flags, [cluster], hostfile, SLURM and other launchers, read and checked by themselves.
 
-    Raises LaunchError for what no source may say. Whether the sources agree is found where each setting
-    is decided.
+    Raises LaunchError for values that no source may have. Whether the sources agree is found where each
+    setting is decided.
     """
     outer = read_outer(environment)
     # mpirun runs inside an allocation and numbers its own processes, whatever started its daemons.
@@ -172,29 +158,19 @@ def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
     return claims[0] if claims else None
 
 
-# By key: the limit, and its least value in seconds. Beats come each second; a host or head is not gone when
-# one of them is late.
+# By key: the limit.
 TIMEOUTS = {
-    "hang_timeout": ("step_s", 1.0),
-    "start_timeout": ("start_s", 1.0),
-    "pause_timeout": ("pause_s", 1.0),
-    "games_timeout": ("games_s", 1.0),
-    "shutdown_timeout": ("shutdown_s", 1.0),
-    "silence_timeout": ("silence_s", 3.0),
+    "hang_timeout": "step_s",
+    "start_timeout": "start_s",
+    "pause_timeout": "pause_s",
+    "games_timeout": "games_s",
+    "shutdown_timeout": "shutdown_s",
+    "silence_timeout": "silence_s",
 }
 
 
 def choose_limits(sources: Sources) -> Limits:
-    """The limits of a launch; LaunchError for one that is too small, or that nobody would heed."""
-    chosen: dict[str, float] = {}
-    for key, (limit, least_s) in TIMEOUTS.items():
-        claims = sources.claim("--" + key.replace("_", "-"), key)
-        for claim in claims:
-            assert isinstance(claim.value, float)
-            if not least_s <= claim.value < math.inf:
-                unit = "second" if least_s == 1 else "seconds"
-                raise LaunchError(f"{claim.text}: expected at least {least_s:g} {unit}")
-        if claims:
-            assert isinstance(claims[0].value, float)
-            chosen[limit] = claims[0].value
-    return replace(Limits(), **chosen)
+    """The limits of a launch."""
+    usual = Limits()
+    chosen = {limit: sources.choice(key, float, getattr(usual, limit)) for key, limit in TIMEOUTS.items()}
+    return replace(usual, **chosen)

@@ -3,9 +3,8 @@
 One host per line, `<host> slots=<positive int> [weight=<number above 0>]`; `#` starts a comment. What
 DeepSpeed's own reader accepts silently (slots=0, trailing words, a missing file) is an error here.
 
---include and --exclude: which hosts of a hostfile take part, and with which of their slots.
-
-The syntax is DeepSpeed's: `worker-0@worker-1:0,2` is all slots of worker-0 and slots 0 and 2 of worker-1.
+--include and --exclude choose hosts and slots in DeepSpeed's syntax: `worker-0@worker-1:0,2` is all slots of
+worker-0 and slots 0 and 2 of worker-1.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Host:
 
     @property
     def text(self) -> str:
-        """The line that says the same."""
+        """The line that stands for this host."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         weight = f" weight={self.weight:.6f}".rstrip("0").rstrip(".") if self.weight != 1 else ""
         return f"{self.user}{'@' if self.user else ''}{address} slots={self.slots}{weight}"
@@ -196,7 +195,7 @@ def _read_filter(place: str, text: str, whole: dict[str, set[int]], source: str)
         if absent := set(slots) - whole[key]:
             raise LaunchError(
                 f"{place}: {match[1]} has no slot {min(absent)}; expected 0 to {len(whole[key]) - 1}, "
-                f"as {source} says"
+                f"as in {source}"
             )
         named[key] = set(slots)
     return named

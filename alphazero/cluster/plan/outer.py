@@ -1,12 +1,10 @@
-"""What SLURM says of this job through its environment: the allocation, and the task this process is, if any.
+"""Launchers around this one, by their environment: SLURM, torchrun, a cloud's job controller, MPI.
 
 Names and forms are those of sbatch(1) and srun(1). Inside an allocation only (a batch script, salloc) the
 launcher starts one agent per node by srun; inside a step with one task per node each task starts its
 node's part.
 
-Another launcher around this one: what torchrun, a cloud's job controller or MPI left in the environment.
-
-Such a launcher starts ours once per machine; its rank is then the node rank. Where it starts ours several
+Another launcher starts ours once per machine; its rank is then the node rank. Where it starts ours several
 times per machine, it is an error: the ranks would start ranks.
 """
 
@@ -32,8 +30,8 @@ FIRST_PORT, NUM_PORTS = 15000, 15000
 class SlurmJob:
     """An allocation, or the step that this process belongs to.
 
-    hosts: in the order of SLURM's node ids. tasks_per_node: as asked for, () where nobody asked.
-    gpus_on_node: of this node, None where SLURM does not say. node_rank: this task's node among `hosts`,
+    hosts: in the order of SLURM's node ids. tasks_per_node: as asked for, () if not.
+    gpus_on_node: of this node, None where unknown. node_rank: this task's node among `hosts`,
     None outside a step. node_name: what SLURM calls this machine, "" where it is none of its nodes.
     source: the variable that names the hosts, for messages.
     """
@@ -119,7 +117,7 @@ def _tasks_per_node(environment: Mapping[str, str], num_nodes: int, in_step: boo
     elif "SLURM_NTASKS_PER_NODE" in environment:
         return (_number(environment, "SLURM_NTASKS_PER_NODE"),) * num_nodes
     elif "SLURM_NTASKS" in environment and "SLURM_TASKS_PER_NODE" in environment:
-        # Where nobody asked for a number of tasks, SLURM_TASKS_PER_NODE counts one task per core: no request.
+        # Without a request for tasks SLURM_TASKS_PER_NODE counts one task per core.
         name = "SLURM_TASKS_PER_NODE"
     else:
         return ()
@@ -220,7 +218,7 @@ ADDRESSES, PORTS = ("PET_MASTER_ADDR", "MASTER_ADDR"), ("PET_MASTER_PORT", "MAST
 class OuterLauncher:
     """The job as the outer launcher numbers it; num_nodes and node_rank with the variables they are from.
 
-    num_nodes is 1 and the variables "" where it tells nothing of other machines. by_mpi: mpirun started us.
+    num_nodes is 1 and the variables "" where it knows of no other machines. by_mpi: mpirun started us.
     """
 
     num_nodes: int = 1

@@ -18,9 +18,7 @@ from alphazero.cluster.plan.claims import (
     SettingClaim,
     Sources,
     agreed,
-    choice,
     choose_limits,
-    numbers_of,
     read_sources,
 )
 from alphazero.cluster.plan.launch_plan import (
@@ -67,7 +65,7 @@ def resolve(
     hosts = _plan_hosts(sources, nodes.value, role, node_rank, ssh or SshOptions())
     master_addr = _choose_master(sources, nodes, hosts)
     chose_address = not master_addr
-    interface = str(choice(sources, "interface") or "")
+    interface = sources.choice("interface", str, "")
     notices: tuple[str, ...] = ()
     if chose_address:
         master_addr = _own_address(nodes, role, node_rank, interface, outward_address)
@@ -99,7 +97,7 @@ def resolve(
 
 
 def _count_nodes(sources: Sources) -> SettingClaim[int]:
-    claims = numbers_of(sources.claim("--nodes", "nodes"), 1)
+    claims = sources.claims("nodes", int)
     if sources.chosen:
         count = len(sources.chosen)
         claims.append(SettingClaim(count, f"{sources.origin} ({counted(count, 'host')})"))
@@ -138,13 +136,9 @@ def _plan_hosts(
 
 def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]:
     """Processes of every node, None where it counts its devices."""
-    asked: list[SettingClaim[int]] = []
-    for claim in sources.claim("--gpus", "gpus"):
-        assert isinstance(claim.value, int)
-        if claim.value != ALL_GPUS and claim.value < 1:
-            raise LaunchError(f"{claim.text}: expected a number of processes from 1, or -1 for all devices")
-        asked.append(SettingClaim(claim.value, claim.text))
-    requested = agreed(asked)
+    requested = agreed(sources.claims("gpus", int))
+    if requested is not None and requested.value != ALL_GPUS and requested.value < 1:
+        raise LaunchError(f"{requested.text}: expected a number of processes from 1, or -1 for all devices")
     slurm = sources.slurm
     counts: list[int | None] = []
     for rank in range(num_nodes):
@@ -170,9 +164,7 @@ def _count_processes(sources: Sources, num_nodes: int) -> tuple[int | None, ...]
 
 def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[HostPlan, ...]) -> str:
     """The master's address; "" where none is named."""
-    claims = [
-        SettingClaim(str(claim.value), claim.text) for claim in sources.claim("--master-addr", "master_addr")
-    ]
+    claims = sources.claims("master_addr", str)
     outer = sources.outer
     if outer.master_addr and nodes.value > 1:
         claims.append(SettingClaim(outer.master_addr, f"{outer.addr_variable}={outer.master_addr}"))
@@ -213,11 +205,8 @@ def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
 
 def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:
     """The port; its text is "" where none was asked for."""
-    for claim in sources.claim("--master-port", "master_port"):
-        assert isinstance(claim.value, int)
-        if not 1 <= claim.value <= 65535:
-            raise LaunchError(f"{claim.text}: expected 1 to 65535")
-        return SettingClaim(claim.value, claim.text)
+    if claims := sources.claims("master_port", int):
+        return claims[0]
     if sources.outer.master_port is not None and nodes.value > 1:
         return SettingClaim(sources.outer.master_port, f"MASTER_PORT={sources.outer.master_port}")
     if sources.slurm is not None:
@@ -235,8 +224,7 @@ def _choose_launcher(sources: Sources) -> str:
 
 
 def _choose_restarts(sources: Sources, role: str) -> int:
-    claims = numbers_of(sources.claim("--max-restarts", "max_restarts"), 0)
-    number = claims[0].value if claims else 0
+    number = sources.choice("max_restarts", int, 0)
     by_hand = role in (NODE, SLURM_TASK)
     if number and by_hand and sources.request.max_restarts is not None:
         raise LaunchError(
@@ -248,7 +236,7 @@ def _choose_restarts(sources: Sources, role: str) -> int:
 
 def _choose_min_nodes(sources: Sources, role: str, num_nodes: int) -> int:
     """0 for all, and where each machine has a launcher of its own."""
-    claims = numbers_of(sources.claim("--min-nodes", "min_nodes"), 0)
+    claims = sources.claims("min_nodes", int)
     if claims and claims[0].value > num_nodes:
         raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")
     return claims[0].value if claims and role in (HEAD, SLURM) else 0
@@ -286,7 +274,7 @@ def _with_this_node(
 
 def _source_of_ranks(own: HostPlan, sources: Sources) -> str:
     """What sets the number of ranks of this machine, "" for nothing."""
-    claims = sources.claim("--gpus", "gpus")
+    claims = sources.claims("gpus", int)
     if own.num_ranks is None:
         return ""
     if sources.chosen:

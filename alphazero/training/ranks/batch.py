@@ -1,9 +1,7 @@
 """How a step's global batch is cut: K micro-batches of fixed size m, shared out over the ranks.
 
-Batch, micro-batch and accumulation: who gave them, whether they agree, and what follows from two of them.
-
-As DeepSpeed has it: batch = micro-batch x accumulation x ranks. A flag beats ds_config.json, which beats
-presets.
+`fix_batch` derives it from batch, micro-batch and accumulation, which must agree as in DeepSpeed: batch =
+micro-batch x accumulation x ranks. A flag beats ds_config.json, which beats presets.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from alphazero.settings.sections import AUTO
 LARGEST_MICRO_BATCH = {"cpu": 256, "cuda": 8192}
 # Smallest one chosen unasked: below it BatchNorm's statistics are noise and a device waits for its launches.
 LEAST_MICRO_BATCH = {"cpu": 64, "cuda": 256}
-# Positions per GPU and step below which people are told: the device then needs less time for a pass of 20
+# Positions per GPU and step below which a notice is printed: the device then needs less time for a pass of 20
 # blocks than the CPU for its launches (15 to 18 ms).
 FULL_SHARE = 512
-# Share of the ranks' time that may be idle before people are told.
+# Share of the ranks' time that may be idle before a notice is printed.
 IDLE_SHARE = 0.05
 # Batch sizes looked at in each direction for one that keeps all ranks busy.
 MOST_TRIED = 64
@@ -119,7 +117,7 @@ def plan_batches(
 
     micro_batch_size 0 takes the divisor that suits, AUTO the largest one. Raises ConfigError where the sizes
     do not divide, a rank would get nothing, weights differ where passes must be equal, or micro-batches that
-    nobody asked for would be tiny.
+    were not asked for would be tiny.
     """
     world_size = len(weights)
     if batch_size < world_size:
@@ -201,9 +199,9 @@ def _busy_sizes(
 def idle_notice(
     plan: BatchPlan, device_type: str, micro_batch_size: int = 0, *, batch_is_fixed: bool = False
 ) -> str:
-    """What people should know where ranks wait for others, "" where they hardly do.
+    """A notice where ranks wait for others, "" where they hardly do.
 
-    micro_batch_size: the one people named, 0 where it is chosen. batch_is_fixed: of a run that goes on.
+    micro_batch_size: the one that was named, 0 where it is chosen. batch_is_fixed: of a run that continues.
     """
     if plan.idle_share <= IDLE_SHARE:
         return ""
@@ -220,9 +218,9 @@ def idle_notice(
 
 
 def share_notice(plan: BatchPlan, device_type: str, *, batch_is_fixed: bool = False) -> str:
-    """What people should know where the batch leaves each GPU too little work, else "".
+    """A notice where the batch leaves each GPU too little work, else "".
 
-    batch_is_fixed: of a run that goes on.
+    batch_is_fixed: of a run that continues.
     """
     share = plan.batch_size // plan.world_size
     if device_type == "cpu" or share >= FULL_SHARE:
@@ -261,7 +259,7 @@ YIELDING = (PASSES, MICRO, BATCH)
 
 @dataclass(frozen=True)
 class SavedBatch:
-    """The batch and micro-batch of the checkpoint that a run goes on from."""
+    """The batch and micro-batch of the checkpoint that a run continues from."""
 
     batch_size: int
     micro_batch_size: int
@@ -272,11 +270,11 @@ def fix_batch(
 ) -> tuple[Config, tuple[str, ...]]:
     """`config` with the batch and micro-batch of this job, and lines for people.
 
-    saved: what a run that goes on keeps; accumulation gives way then. places: by setting, the file and line
+    saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
     of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
     """
     numbers = _Numbers(config, num_ranks, places or {})
-    return _going_on(numbers, saved) if saved else _beginning(numbers)
+    return _continuing(numbers, saved) if saved else _beginning(numbers)
 
 
 def implied_ranks(config: Config) -> int:
@@ -305,7 +303,7 @@ class _Numbers:
     places: Mapping[str, str]
 
     def given(self) -> dict[str, int]:
-        """Those that somebody gave: a flag, ds_config.json or a TOML file of the user's."""
+        """Those that were given: by a flag, ds_config.json or a TOML file of the user's."""
         config, training = self.config, self.config.training
         named = config.set_by_flag | config.set_by_file | config.set_by_json
         numbers = {BATCH: training.batch_size, MICRO: training.micro_batch_size}
@@ -319,12 +317,12 @@ class _Numbers:
         return name in self.config.set_by_json
 
     def called(self, name: str) -> str:
-        """What people wrote; an accumulation that nobody did is DeepSpeed's own."""
+        """As people wrote it; an accumulation that was not written has DeepSpeed's name."""
         if self.is_json(name) or name not in self.config.set_by_flag | self.config.set_by_file:
             return JSON_NAMES[name]
         return f"--{name.replace('_', '-')}"
 
-    def said(self, name: str, value: int) -> str:
+    def written(self, name: str, value: int) -> str:
         """A number as people wrote it."""
         called = self.called(name)
         return f"{called} {value}" if called.startswith("--") else f"{called} = {value}"
@@ -345,7 +343,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
     if len(given) == len(YIELDING) and not _agree(given, numbers.num_ranks):
         yielding = _yielding(numbers, given)
         lines = (
-            f"{numbers.said(yielding, given.pop(yielding))} gives way to "
+            f"{numbers.written(yielding, given.pop(yielding))} gives way to "
             f"{' and '.join(f'{numbers.called(name)} {value}' for name, value in given.items())} over "
             f"{counted(numbers.num_ranks, 'rank')}",
         )
@@ -354,7 +352,7 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
         return numbers.with_numbers(micro * passes * numbers.num_ranks, micro), lines
     if numbers.is_json(BATCH) and 0 < batch < numbers.num_ranks:
         raise ConfigError(
-            f"{numbers.place(BATCH)}{numbers.said(BATCH, batch)}: expected at least "
+            f"{numbers.place(BATCH)}{numbers.written(BATCH, batch)}: expected at least "
             f"{numbers.num_ranks}, one position for each rank"
         )
     batch = batch or training.batch_size
@@ -362,21 +360,21 @@ def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
         micro = _share(numbers, batch, passes)
     elif micro and batch % micro:
         raise ConfigError(
-            f"{numbers.place(MICRO, BATCH)}{numbers.said(MICRO, micro)}: expected a divisor of "
-            f"{numbers.said(BATCH, batch)}"
+            f"{numbers.place(MICRO, BATCH)}{numbers.written(MICRO, micro)}: expected a divisor of "
+            f"{numbers.written(BATCH, batch)}"
         )
     return numbers.with_numbers(batch, micro or training.micro_batch_size), lines
 
 
 def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
-    """The number that a flag's beat. Raises ConfigError where all come from one hand."""
+    """The number that a flag's beat. Raises ConfigError where all come from one source."""
     from_json = [name for name in YIELDING if numbers.is_json(name)]
     if from_json and len(from_json) < len(given):
         return from_json[0]
     product = " x ".join((numbers.called(MICRO), numbers.called(PASSES), "ranks"))
     sizes = (given[MICRO], given[PASSES], numbers.num_ranks)
     raise ConfigError(
-        f"{numbers.place(BATCH)}{numbers.said(BATCH, given[BATCH])}: expected {product} = "
+        f"{numbers.place(BATCH)}{numbers.written(BATCH, given[BATCH])}: expected {product} = "
         f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{_fitting(given)}"
     )
 
@@ -391,15 +389,15 @@ def _share(numbers: _Numbers, batch: int, passes: int) -> int:
     micro, rest = divmod(batch, passes * numbers.num_ranks)
     if rest or not micro:
         raise ConfigError(
-            f"{numbers.place(PASSES, BATCH)}{numbers.said(PASSES, passes)}: expected "
-            f"{numbers.said(BATCH, batch)} to be a multiple of {passes * numbers.num_ranks}, "
+            f"{numbers.place(PASSES, BATCH)}{numbers.written(PASSES, passes)}: expected "
+            f"{numbers.written(BATCH, batch)} to be a multiple of {passes * numbers.num_ranks}, "
             f"that is of it over {counted(numbers.num_ranks, 'rank')}"
         )
     return micro
 
 
-def _going_on(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, ...]]:
-    """Batch and micro-batch stand, unless a flag or a file of the user's says otherwise of them."""
+def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, ...]]:
+    """Batch and micro-batch stand, unless a flag or a file of the user's changes them."""
     config, given = numbers.config, numbers.given()
     training = config.training
     stands = PASSES in given or MICRO in config.set_by_json
@@ -411,7 +409,7 @@ def _going_on(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str, 
     lines: tuple[str, ...] = ()
     if passes and passes != now:
         lines = (
-            f"{numbers.said(PASSES, passes)} gives way: batch {batch} and micro-batch {micro} stand, "
+            f"{numbers.written(PASSES, passes)} gives way: batch {batch} and micro-batch {micro} stand, "
             f"over {counted(numbers.num_ranks, 'rank')} that is {now:g} per rank",
         )
     return numbers.with_numbers(batch, micro), lines

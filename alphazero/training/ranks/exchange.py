@@ -1,9 +1,9 @@
-"""What ranks tell each other outside gradients: numbers, records, files, tensors, and faults.
+"""Messages between ranks outside gradients: numbers, records, files, tensors, and faults.
 
 Between processes go JSON, Arrow and tensors, never pickle: what a rank receives can be wrong, but it cannot
 run code. Every method is collective: all ranks of the job call it, in the same order.
 
-Checksums of tensors, by which ranks find out that they hold the same bits, and who does not.
+By checksums of tensors ranks find out whether they hold the same bits, and which do not.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Exchange:
     def raise_any(self, fault: AlphaZeroError | None) -> None:
         """Raise the fault of the lowest rank that has one on all ranks alike; return where none has any.
 
-        Where rank 0, which shows it, has none itself, the text says whose fault it is.
+        Where rank 0, which shows it, has none itself, the text names its rank.
         """
         at_fault = [rank for rank, has_one in enumerate(self.numbers(int(fault is not None))) if has_one]
         if not at_fault:

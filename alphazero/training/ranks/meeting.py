@@ -96,9 +96,9 @@ def meet(
     """Return when all are there.
 
     listener: of number 0, to which the others come; it stays open, with what comes to it afterwards. Raises
-    LaunchError, on all that have come, for those that do not come within limit_s, a rank given twice, unlike
-    numbers of nodes, and a machine that is there as two nodes; on the others also where number 0 cannot be
-    reached, with the reason.
+    LaunchError, on all that have come, for those that do not come within limit_s, a rank given twice,
+    different numbers of nodes, and a machine that is there as two nodes; on the others also where number 0
+    cannot be reached, with the reason.
     """
     if own.count == 1:
         return
@@ -266,7 +266,7 @@ class _Caller(_Meeting):
     _trouble = "not tried"
 
     def run(self) -> None:
-        """Until number 0 says that all are there."""
+        """Until number 0 answers that all are there."""
         noun, shown = self._place.noun, self._place.shown
         while not self._call():
             if self._is_over:
@@ -283,7 +283,7 @@ class _Caller(_Meeting):
         return False
 
     def _call(self) -> bool:
-        """One connection: True when number 0 says go, False where it came to nothing."""
+        """One connection: True when number 0 answers go, False where it came to nothing."""
         left_s = max(0.1, self._began + self._limit_s - time.monotonic())
         address = (self._place.address, self._place.port)
         try:
@@ -308,7 +308,7 @@ class _Caller(_Meeting):
             except TimeoutError:
                 # Number 0 reports who is missing more often than that.
                 if time.monotonic() - heard > 2 * REPORT_S:
-                    self._failed("it accepts the connection and says nothing")
+                    self._failed("it accepts the connection and does not answer")
                 continue
             heard = time.monotonic()
             *lines, received = (received + data).split(b"\n")

@@ -126,7 +126,7 @@ def _run(
     records = tuple(from_json(RankRecord, text) for text in roll_call.gather("versions", own))
     findings = judge_records(records)
     times: tuple[RankTimes, ...] = ()
-    if worst(findings) < Severity.FAIL:  # unlike versions of NCCL or torch would hang or crash
+    if worst(findings) < Severity.FAIL:  # different versions of NCCL or torch would hang or crash
         times = _measure(runtime, environment, records, roll_call, work, thresholds.stage_timeout_s)
         findings += judge_times(records, times, thresholds)
         findings += judge_network(records, times, _bandwidth_bytes(runtime), thresholds)
@@ -149,7 +149,7 @@ def _bandwidth_bytes(runtime: Runtime) -> int:
 
 
 def _places(hosts: Sequence[str]) -> Callable[[int], str]:
-    """The host of a rank by --hosts, "" where they do not tell. Raises LaunchError."""
+    """The host of a rank by --hosts, "" where unknown. Raises LaunchError."""
     names: list[str] = []
     for entry in hosts:
         name, _, slots = entry.rpartition("=")

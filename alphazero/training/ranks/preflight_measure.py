@@ -21,7 +21,7 @@ BANDWIDTH_REPEATS = 5
 LATENCY_BYTES = 8
 BANDWIDTH_BYTES = {"cuda": 64 * MIB, "cpu": 4 * MIB}
 LINK_BYTES = 4 * MIB
-# A rank with a good link meets a bad one in one round at most, so that the best of three tells.
+# A rank with a good link meets a bad one in one round at most, so that the best of three counts.
 LINK_ROUNDS = 3
 
 Work = Callable[[], None]

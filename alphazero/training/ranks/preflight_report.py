@@ -189,8 +189,8 @@ def _ranges(ranks: Sequence[int]) -> str:
             parts[-1].append(rank)
         else:
             parts.append([rank])
-    said = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-    return f"rank {said}" if len(ranks) == 1 else f"ranks {said}"
+    runs = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+    return f"rank {runs}" if len(ranks) == 1 else f"ranks {runs}"
 
 
 def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:

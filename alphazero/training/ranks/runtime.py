@@ -1,6 +1,6 @@
-"""Who this process is: rank, world, device. Read once from the environment the launcher made.
+"""Who this process is (rank, world, device) by its environment, and how its device computes.
 
-Switches of the whole process that decide how a device computes: TF32, autotuning, determinism.
+The second part are switches of the whole process: TF32, autotuning, determinism.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
 
 
 def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Rendezvous variables for one process that no launcher started, which talks to nobody outside."""
+    """Rendezvous variables for one process that no launcher started, which talks to no other machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -60,7 +60,7 @@ class ExitBarrierFilter(logging.Filter):
 
 
 class FailureFilter(logging.Filter):
-    """Leaves out what `report` says better: which rank failed, and that the others are ended for it."""
+    """Leaves out what `report` prints better: which rank failed, and that the others are ended for it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """False for those records."""
@@ -170,7 +170,7 @@ def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str
     ]
     accounts = environment.get(OUTPUT_VARIABLE)
     end, failure = first_failure(ends, Path(accounts) if accounts else None)
-    if file := environment.get(FAILURE_VARIABLE):  # the head says it, of all hosts
+    if file := environment.get(FAILURE_VARIABLE):  # the head reports it, for all hosts
         write_first_failure(failure, Path(file))
     else:
         print(f"alphazero: error: rank {end.rank} on {socket.gethostname()} {end.fate}", file=sys.stderr)

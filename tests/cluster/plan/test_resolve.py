@@ -1,6 +1,5 @@
 """From flags, hostfile, environment and machine to a plan: every role, source and contradiction."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -68,16 +67,12 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
             "--gpus 8: this machine has 4 NVIDIA devices; expected at most as many",
         ),
         (LaunchRequest(gpus=0), CPU, "--gpus 0: expected a number of processes from 1, or -1"),
-        (LaunchRequest(gpus=-2), CPU, "--gpus -2: expected a number of processes from 1, or -1"),
         (LaunchRequest(device="cuda"), CPU, "--device cuda: expected an NVIDIA device, there is none on box"),
-        (LaunchRequest(nodes=0), CPU, "--nodes 0: expected at least 1"),
         (LaunchRequest(nodes=2), CPU, "--nodes 2: expected --node-rank beside it, 0 to 1"),
         (LaunchRequest(nodes=2, node_rank=1), CPU, "--nodes 2: expected --master-addr beside it"),
         (LaunchRequest(node_rank=1), CPU, "--node-rank 1: expected 0 to 0 (--nodes 1)"),
         (LaunchRequest(nodes=2, node_rank=2, master_addr="a"), CPU, "--node-rank 2: expected 0 to 1"),
         (LaunchRequest(nodes=2, node_rank=-1, master_addr="a"), CPU, "--node-rank -1: expected 0 to 1"),
-        (LaunchRequest(master_port=0), CPU, "--master-port 0: expected 1 to 65535"),
-        (LaunchRequest(master_port=65536), CPU, "--master-port 65536: expected 1 to 65535"),
         (
             LaunchRequest(nodes=2, node_rank=0),
             replace(CPU, addresses=(("lo", "127.0.0.1"), ("eth0", "fe80::1"))),
@@ -92,11 +87,6 @@ def test_a_taken_default_port_is_replaced_and_said_on_one_machine():
         (LaunchRequest(node_rank="auto"), CPU, "--node-rank auto: expected --hostfile beside it"),
         (LaunchRequest(include="a:0"), CPU, "--include a:0: expected --hostfile beside it"),
         (LaunchRequest(launcher="slurm"), CPU, "--launcher slurm: expected a SLURM allocation"),
-        (LaunchRequest(max_restarts=-1), CPU, "--max-restarts -1: expected at least 0"),
-        (LaunchRequest(hang_timeout=0.5), CPU, "--hang-timeout 0.5: expected at least 1 second"),
-        (LaunchRequest(start_timeout=math.inf), CPU, "--start-timeout inf: expected at least 1 second"),
-        (LaunchRequest(pause_timeout=math.nan), CPU, "--pause-timeout nan: expected at least 1 second"),
-        (LaunchRequest(silence_timeout=2.0), CPU, "--silence-timeout 2.0: expected at least 3 seconds"),
         (LaunchRequest(min_nodes=2), CPU, "--min-nodes 2: expected at most 1, as many as hosts"),
         (
             LaunchRequest(nodes=2, node_rank=0, master_addr="a", max_restarts=3),
