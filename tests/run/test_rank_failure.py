@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import ConfigError, DivergedRanksError, LaunchError, LostConnectionError
-from alphazero.cli.command_table import COMMANDS, Command
+from alphazero.cli.command_table import COMMANDS, CommandEntry
 from alphazero.cli.main import main
 from alphazero.run.rank import (
     OUTPUT_VARIABLE,
@@ -95,7 +95,7 @@ def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, c
     assert found is not None
     assert (found.kind, found.status) == ("config", 2)
     assert capsys.readouterr().err == f"alphazero: error: {found.text}\n"
-    monkeypatch.setitem(COMMANDS, "crash", Command("program", ""))
+    monkeypatch.setitem(COMMANDS, "crash", CommandEntry("program", ""))
     with pytest.raises(ModuleNotFoundError):
         main(["crash"])
     found = read_failure(tmp_path, 0)
