@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def names() -> list[str]:
-    """The benchmarks there are."""
+    """The names of the benchmarks."""
     return sorted(path.stem for path in DIRECTORY.glob("[a-z]*.py"))
 
 

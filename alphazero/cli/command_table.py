@@ -1,4 +1,4 @@
-"""The sub-commands of `alphazero`: their names, their modules, and how one is found and run."""
+"""The commands of `alphazero`: their names, modules and help, and how one is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CommandEntry(NamedTuple):
 COMMANDS: dict[str, CommandEntry] = {
     "launch": CommandEntry("training", "start training on the devices of this machine"),
     "train": CommandEntry("training", "train in this process; every rank of a job runs this"),
-    "selfplay": CommandEntry("playing", "let a network play against itself and keep the games"),
+    "selfplay": CommandEntry("playing", "play games of a network against itself into a game store"),
     "data": CommandEntry("training", "import PGN files and lc0 data; describe, verify and export stores"),
     "checkpoint": CommandEntry("training", "list, verify and prune the checkpoints of a run"),
     "eval": CommandEntry("", "measure how well networks predict the moves and results of known games"),
@@ -33,14 +33,14 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "rate": CommandEntry("playing", "measure the Elo of networks against a ladder of fixed opponents"),
     "play": CommandEntry("playing", "play against a network in the terminal"),
-    "analyse": CommandEntry("playing", "show what a network says of one position"),
-    "uci": CommandEntry("playing", "play in chess programs: an engine that speaks UCI"),
+    "analyse": CommandEntry("playing", "evaluate one position with a network, and search it"),
+    "uci": CommandEntry("playing", "run a network as a UCI engine for chess programs"),
     "import-weights": CommandEntry("", "convert an lc0 network to a weights file of this program"),
     "export": CommandEntry("", "write a network for other programs: lc0, ONNX, or a weights file"),
     "runs": CommandEntry("training", "list the runs of a directory: state, step, best figures, size"),
     "report": CommandEntry("training", "plot the curves of one or more runs"),
     "health": CommandEntry("training", "check the GPUs and the host of this machine"),
-    "doctor": CommandEntry("training", "tell the environment, and measure what this machine can do"),
+    "doctor": CommandEntry("training", "describe the environment, and measure what this machine can do"),
     "solve": CommandEntry("playing", "compute the exact value of a Connect Four position"),
     "perft": CommandEntry("", "count the leaves of the move tree (a test of the rules)"),
     "bench": CommandEntry("", "measure a part of the system"),

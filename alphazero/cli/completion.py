@@ -9,7 +9,7 @@ from pathlib import Path
 from alphazero.settings.flags import Parser
 
 SHELLS = ("bash", "zsh", "fish")
-# Where a name of a file is what is meant, by what help calls the value.
+# Metavars of values that are file names.
 OF_FILES = frozenset({"W", "FILE", "DIR", "STORE", "SRC", "RUN", "PATH", "NAME|FILE", "DIRECTORY"})
 HINTS = """\
 Load it in the shell's own start-up file, or now:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def script(shell: str) -> str:
-    """What the shell reads; it runs no Python when it completes."""
+    """The script; the shell runs no Python to complete."""
     import shtab
 
     return shtab.complete(whole_parser(), shell)
@@ -54,7 +54,7 @@ def whole_parser() -> Parser:
             module_of("train").configure(parser)
         module_of(name).configure(parser)
         for action in _actions(parser):
-            _say_what_it_takes(action)
+            _add_completion(action)
     return root
 
 
@@ -66,8 +66,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(part)
 
 
-def _say_what_it_takes(action: argparse.Action) -> None:
-    """Tell shtab of the words that a setting allows, and of files."""
+def _add_completion(action: argparse.Action) -> None:
+    """Give shtab the words of a setting, and the flags that take files."""
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if metavar.startswith("{") and action.choices is None:
         action.choices = metavar[1:-1].split(",")

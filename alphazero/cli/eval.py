@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="leave out positions that occur in these, as in the training data",
+        help="leave out positions that occur in these, such as the training data",
     )
     parser.add_argument(
         "--positions",
@@ -78,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cache-dir",
         type=Path,
         default=Path("cache"),
-        help="directory in which imported PGN is kept (default: cache)",
+        help="directory of imported PGN files (default: cache)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     eval_solved.configure(parser)
@@ -105,12 +105,10 @@ def run(args: argparse.Namespace) -> int:
         return eval_solved.run(args, device)
     eval_solved.refuse_flags(args)
     if args.precision == "int8":
-        raise ConfigError("--precision int8: is for --solved; expected one of fp32, bf16, fp16 with --data")
+        raise ConfigError("--precision int8: only with --solved; expected one of fp32, bf16, fp16")
     if not args.data:
-        raise ConfigError(
-            "expected --data PATH... with known games, or --solved for exact truth of Connect Four"
-        )
-    # Before any import of games, which may take long: a wrong name is told at once.
+        raise ConfigError("expected --data PATH... with known games, or --solved for Connect Four positions")
+    # Before any import of games, which may take long.
     networks = [open_network(name, device)[0] for name in args.weights]
     window = open_window(args.data, args.cache_dir)
     positions = choose_positions(args, window)
@@ -150,9 +148,7 @@ def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
         keys = WindowEncoder(window, spec, num_threads=args.num_workers).position_keys()
         eligible = eligible[~np.isin(keys, seen)]
         if not len(eligible):
-            raise DataError(
-                f"--not-in: all {window.num_samples} positions of --data occur there; none is left"
-            )
+            raise DataError(f"--not-in: holds all {window.num_samples} positions of --data; none is left")
     return PositionSet(draw(eligible, args.positions, args.seed), window.num_samples, len(eligible))
 
 
@@ -183,7 +179,7 @@ def measure(
 def progress(
     name: str, args: argparse.Namespace, window: Window, spec: GameSpec, positions: PositionSet
 ) -> Iterator[Batch]:
-    """The batches; stderr tells how far it is."""
+    """The batches, with progress on stderr."""
     from alphazero.data.sampling.loader import WindowEncoder, batches_of
     from alphazero.show.console import showing
 
@@ -195,7 +191,7 @@ def progress(
 
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
-    """For people."""
+    """A table for people."""
     lines = [("weights", "top-1", "top-5", "policy loss", "value loss", "value mse")]
     lines += [
         (
@@ -222,7 +218,7 @@ def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[Po
 
 
 def describe(args: argparse.Namespace, positions: PositionSet) -> str:
-    """How many positions, of which."""
+    """The number of positions, and how they were chosen."""
     chosen = "evenly spread" if args.seed is None else f"seed {args.seed}"
     text = f"{len(positions.ids)} of {positions.in_data} positions ({chosen})"
     if args.not_in:
@@ -232,7 +228,7 @@ def describe(args: argparse.Namespace, positions: PositionSet) -> str:
 
 
 def to_json(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:
-    """For programs."""
+    """JSON for programs."""
     return json.dumps(
         {
             "data": [str(path) for path in args.data],

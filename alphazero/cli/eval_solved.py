@@ -1,7 +1,4 @@
-"""`alphazero eval --solved`: how often a network's moves in Connect Four are errors, against exact truth.
-
-What `alphazero eval --solved` tells: errors set by set, networks in pairs, for people and for programs.
-"""
+"""`alphazero eval --solved`: how often networks err in solved Connect Four positions, alone and in pairs."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ def compare(results: dict[str, list[SetErrors]]) -> list[Comparison]:
 
 
 def to_table(name: str, results: Sequence[SetErrors]) -> str:
-    """For people: a line a set and one for all of them."""
+    """A table with a line for each set and one for all of them."""
     players = list(results[0].errs)
     rows = with_total(results)
     lines = [("set", "positions", "no error possible", *players)]
@@ -100,7 +97,7 @@ def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
 
 
 def pairs_table(comparison: Comparison) -> str:
-    """For people: a line for each set and player."""
+    """A table with a line for each set and player."""
     lines: list[Sequence[str]] = [
         ("set", "positions", "player", "A", "B", "B - A", "95 % interval", "only A errs", "only B errs")
     ]
@@ -133,7 +130,7 @@ def pairs_table(comparison: Comparison) -> str:
 
 
 def to_json(results: dict[str, list[SetErrors]], comparisons: Sequence[Comparison]) -> str:
-    """For programs: by weights file, set by set; then the pairs."""
+    """JSON by weights file and set, then the pairs."""
     networks = [
         {
             "weights": name,
@@ -225,12 +222,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--all-moves",
         action="store_true",
-        help="solve every move first, to tell how many positions allow no error (slow the first time)",
+        help="solve every move first, to count the positions that allow no error (slow the first time)",
     )
 
 
 def refuse_flags(args: argparse.Namespace) -> None:
-    """Raises ConfigError for a flag that means nothing without --solved."""
+    """Raises ConfigError for a flag that needs --solved."""
     for name in ("solved_sets", "simulations", "one_ply", "proofs", "config", "all_moves"):
         if getattr(args, name) not in (None, False):
             raise ConfigError(f"--{name.replace('_', '-')}: only with --solved")
@@ -267,9 +264,9 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
 def check(args: argparse.Namespace) -> None:
     """Raises ConfigError for flags that contradict each other."""
     if args.data or args.not_in:
-        raise ConfigError("--solved: has positions of its own; expected no --data and no --not-in")
+        raise ConfigError("--solved: uses its own positions; expected neither --data nor --not-in")
     if args.simulations is None and (args.proofs is not None or args.config):
-        raise ConfigError("--proofs, --config: are for a search; expected --simulations N beside them")
+        raise ConfigError("--proofs, --config: only with --simulations N")
 
 
 def proof_modes(args: argparse.Namespace) -> tuple[bool, ...]:
@@ -280,7 +277,7 @@ def proof_modes(args: argparse.Namespace) -> tuple[bool, ...]:
 
 
 def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
-    """How many the searches of one network make where no proof ends one early."""
+    """The simulations of one network's searches where no proof ends one early."""
     from alphazero.measure.exact_truth import may_err
 
     asked = sum(may_err(position) for entry in sets for position in entry.positions)
@@ -311,7 +308,7 @@ def network_players(
     if args.simulations is None:
         return players
     search = load_config(args.config or "", {}).search
-    cache = _core.EvaluationCache(CACHE_BYTES)  # one, for the searches meet the same positions
+    cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for proofs in proof_modes(args):
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
         title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
@@ -322,7 +319,7 @@ def network_players(
 def watched_search(
     evaluator: NetworkEvaluator, settings: _core.SearchSettings, cache: _core.EvaluationCache, work: Work
 ) -> Player:
-    """A search that advances `work` as it goes, in the end by as much as if no proof had saved it any."""
+    """A search that advances `work`, in the end by all simulations even where proofs saved some."""
     import torch
 
     from alphazero.play.matches.players import search_player
@@ -330,14 +327,14 @@ def watched_search(
     def choose(lines: Sequence[Line]) -> Sequence[int]:
         before = work.done
 
-        def tell(simulations: int) -> None:
+        def advance(simulations: int) -> None:
             work.done = before + simulations
 
         player = search_player(
-            evaluator, settings, cache=cache, num_threads=torch.get_num_threads(), after_batch=tell
+            evaluator, settings, cache=cache, num_threads=torch.get_num_threads(), after_batch=advance
         )
         moves = player(lines)
-        tell(len(lines) * settings.simulations)
+        advance(len(lines) * settings.simulations)
         return moves
 
     return choose
@@ -369,7 +366,7 @@ def measure(
 
 
 def watching(console: Console, name: str) -> Watch:
-    """People are told how many moves in the positions of the set are solved."""
+    """Shows the progress of solving the moves of a set."""
 
     def watch(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterator[int]:
         with console.working(f"solving {name}", len(questions), "move") as work:

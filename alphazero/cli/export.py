@@ -1,4 +1,4 @@
-"""`alphazero export`: a network for other programs: lc0, ONNX, or a weights file of ours."""
+"""`alphazero export`: a network as lc0, ONNX or weights file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alphazero.cli.flags import WEIGHTS_HELP
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import WeightsFile
 
-# By the name of the format: the end of its files' names.
+# The suffix of each format's files.
 SUFFIXES = {"lc0": ".pb.gz", "onnx": ".onnx", "safetensors": ".safetensors", "pt": ".pt"}
 
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="file to write (default: the network's name, here)"
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--license",
         default="",
@@ -33,22 +33,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, write, say what was written."""
+    """Convert the network and print the file's name."""
     from alphazero.network.weights.open_network import open_weights
 
     weights = open_weights(args.weights, "weights")
     path: Path = args.out or Path(default_name(weights) + SUFFIXES[args.to])
     if path.exists() and not args.force:
-        raise WeightsError(f"{path}: is there already (--force replaces it)")
+        raise WeightsError(f"{path}: already exists (--force replaces it)")
     if args.license and args.to != "lc0":
-        raise WeightsError(f"--license: of no use with --to {args.to}; expected --to lc0")
+        raise WeightsError(f"--license: not with --to {args.to}; expected --to lc0")
     write(path, weights, args)
     print(f"wrote {path} ({path.stat().st_size:,} bytes)")
     return 0
 
 
 def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
-    """Write the file. Raises WeightsError for what the format has no form for."""
+    """Write the file. Raises WeightsError for networks that the format cannot hold."""
     from alphazero.network.inference.onnx_export import write_onnx
     from alphazero.network.weights.lc0_export import write_lc0
     from alphazero.network.weights.weights import network_of, write_weights
@@ -66,7 +66,7 @@ def write(path: Path, weights: WeightsFile, args: argparse.Namespace) -> None:
 
 
 def training_steps(weights: WeightsFile) -> int:
-    """The steps that the network was trained for, where its file says so."""
+    """The training steps in the file's metadata, else 0."""
     steps = weights.metadata.get("step", weights.metadata.get("training_steps"))
     return steps if isinstance(steps, int) and 0 <= steps < 2**32 else 0
 

@@ -33,7 +33,7 @@ def add_network_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
-    """--weights: whatever any_weights.open_network understands, one or `several`. role: for the help."""
+    """--weights: one or `several` of what open_network takes. role: for the help."""
     parser.add_argument(
         "--weights",
         nargs="+" if several else None,
@@ -44,17 +44,11 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
 
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:
-    """A solver with so much memory. Raises ConfigError where there is not as much."""
+    """A solver with this much memory. Raises ConfigError where less is free."""
     import alphazero._core as _core
-
-    check_memory(table_mib)
-    return _core.Connect4Solver(table_mib)
-
-
-def check_memory(table_mib: int) -> None:
-    """Raises ConfigError where there is not as much."""
     from alphazero.machine.memory import HostMemory
 
     available_mib = HostMemory().check().available_bytes >> 20
     if not 1 <= table_mib <= available_mib:
-        raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the memory that is free")
+        raise ConfigError(f"--table-mib {table_mib}: expected 1 to {available_mib}, the free memory")
+    return _core.Connect4Solver(table_mib)

@@ -1,4 +1,4 @@
-"""`alphazero import-weights`: an lc0 network (.pb.gz) becomes our weights file."""
+"""`alphazero import-weights`: an lc0 network (.pb.gz) as a weights file of this program."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument(
-        "source", type=Path, metavar="SRC", help="lc0 network (.pb.gz), or any weights file of ours"
+        "source", type=Path, metavar="SRC", help="lc0 network (.pb.gz), or a weights file of this program"
     )
     parser.add_argument(
         "destination", type=Path, metavar="DST", help="weights file to write (.pt or .safetensors)"
     )
-    parser.add_argument("--force", action="store_true", help="replace DST if it is there")
+    parser.add_argument("--force", action="store_true", help="replace DST if it exists")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, say what it is, write."""
+    """Read, describe, write."""
     import torch
 
     from alphazero.network.weights.open_network import open_network
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     destination: Path = args.destination
     if destination.exists() and not args.force:
-        raise WeightsError(f"{destination}: is there already (--force replaces it)")
+        raise WeightsError(f"{destination}: already exists (--force replaces it)")
     network, metadata = open_network(args.source, torch.device("cpu"), "source")
     save_weights(destination, network, {**metadata, "imported_from": args.source.name})
     print(describe(args.source, network.config, network.parameter_count(), metadata))
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
-    """What the network is, in a few lines."""
+    """The network in a few lines."""
     squeeze = f"yes, ratio {config.se_ratio}" if config.se_ratio else "no"
     policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
     heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")

@@ -1,4 +1,4 @@
-"""The `alphazero` command: how it ends. A user's error is one line and exit code 2."""
+"""The `alphazero` process: its exit codes. A user's error is one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from alphazero.run.rank import note_failure, shows_common_errors
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
-NOBODY_READS = 141  # 128 + SIGPIPE, as a shell tells of any other program
-# Set, it makes what nobody foresaw a traceback on stderr instead of one line.
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports it
+# Set, an internal error prints its traceback instead of one line.
 TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"
 LONGEST_LINE = 300
 
-SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits so long before it ends
+SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits this long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 
 # How often a CPU thread that waits looks for work before it sleeps. GNU's OpenMP looks for milliseconds by
@@ -43,37 +43,37 @@ def main(argv: Sequence[str]) -> int:
             status = run_command(argv)
         except SystemExit as ending:  # argparse, after it has printed help
             status = ending.code if isinstance(ending.code, int) else 0
-        sys.stdout.flush()  # a reader that left is noticed here, where it is no error
+        sys.stdout.flush()  # notices a closed pipe here, where it is no error
         return status
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
         if not error.found_by_all_ranks or shows_common_errors(os.environ):
             print(error_line(str(error)), file=sys.stderr)
         else:
-            # torchrun ends all ranks when the first one fails: the one that speaks must come to it.
+            # torchrun ends all ranks when the first one fails: leave time for the rank that prints.
             time.sleep(SILENT_RANK_S)
         return error.exit_code
     except KeyboardInterrupt:
         print("alphazero: interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and nobody_reads_stdout():
-            # The reader of our output left (| head): its choice, no error of ours.
+        if isinstance(error, BrokenPipeError) and stdout_is_closed():
+            # The reader closed the pipe (| head), which is no error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return NOBODY_READS
-        # A full disk, a directory that may not be written: the system's own words name the file.
+            return PIPE_CLOSED
+        # A full disk, a read-only directory: the system's message names the file.
         note_failure(error, AlphaZeroError.exit_code)
         print(error_line(str(error)), file=sys.stderr)
         return AlphaZeroError.exit_code
-    except Exception as error:  # what nobody foresaw, a bug of ours
+    except Exception as error:  # a bug
         note_failure(error, CRASH_STATUS)
         if is_rank or os.environ.get(TRACEBACK_VARIABLE):
-            raise  # the launcher's report of the rank needs it, and so do tests
+            raise  # for the launcher's report of the rank, and for tests
         print(f"alphazero: internal error: {internal_error(error)}", file=sys.stderr)
         return INTERNAL_ERROR
 
 
-def nobody_reads_stdout() -> bool:
+def stdout_is_closed() -> bool:
     """True where stdout is a pipe or socket whose other end is closed."""
     poll = select.poll()
     try:
@@ -84,10 +84,10 @@ def nobody_reads_stdout() -> bool:
 
 
 def internal_error(error: Exception) -> str:
-    """One line for an error that nobody foresaw; its traceback is kept in a file that the line names."""
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    if len(told) > LONGEST_LINE:
-        told = f"{told[:LONGEST_LINE]}..."
+    """One line for an internal error, naming the file with its traceback."""
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(line) > LONGEST_LINE:
+        line = f"{line[:LONGEST_LINE]}..."
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="alphazero-error-", suffix=".log", delete=False, encoding="utf-8"
@@ -95,8 +95,8 @@ def internal_error(error: Exception) -> str:
             file.write(f"{shlex.join(sys.argv)}\n{platform.platform()}, Python {sys.version}\n\n")
             file.writelines(traceback.format_exception(error))
     except OSError as reason:
-        return f"{told} (traceback not kept: {reason.strerror}; {TRACEBACK_VARIABLE}=1 shows it)"
-    return f"{told} (traceback in {file.name})"
+        return f"{line} (traceback not saved: {reason.strerror}; {TRACEBACK_VARIABLE}=1 prints it)"
+    return f"{line} (traceback in {file.name})"
 
 
 def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
@@ -108,15 +108,15 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:  # once more, while the process was ending
         os._exit(INTERRUPTED)
     except Exception:
-        # As Python would, but for taking libraries down: NCCL waits for the other ranks then.
+        # As Python would, but without unloading libraries, where NCCL waits for the other ranks.
         traceback.print_exc()
         end_process(CRASH_STATUS)
 
 
 def end_process(status: int) -> NoReturn:
-    """What Python does at its end, but for taking modules and libraries down.
+    """End as Python does, but without unloading modules and libraries.
 
-    gloo, libuv and others still have threads then; one that meets a half-gone interpreter can abort a
+    gloo, libuv and others still have threads; one that meets a partly unloaded interpreter can abort a
     process whose work is done, and the job would count as failed.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons

@@ -1,12 +1,8 @@
-"""The result of a match between two players: counts of games and of pairs, Elo, likelihood of superiority.
+"""Two players compared: the score of a match with its Elo, its SPRT, and errors on the same positions.
 
-Two players on the same solved positions: the difference of their shares of errors, and how sure it is.
-
-The sequential probability ratio test of two players, as fastchess and fishtest make it.
-
-The log-likelihood ratio is that of the most likely distributions with the two strengths in question
-(generalised SPRT; Van den Bergh, "Comparing the approximations for the generalized log likelihood ratio of a
-multinomial distribution", 1.1-1.3, and "Comments on normalized Elo", 4.1-4.9).
+The SPRT is that of fastchess and fishtest: the log-likelihood ratio of the most likely distributions with the
+two strengths in question (generalised SPRT; Van den Bergh, "Comparing the approximations for the generalized
+log likelihood ratio of a multinomial distribution", 1.1-1.3, and "Comments on normalized Elo", 4.1-4.9).
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from alphazero.base.errors import ConfigError
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964
-# Pairs of games from which on their mean is taken for normal; below, the interval is Jeffreys'.
+# Pairs from which on their mean is taken as normal; with fewer, the interval is Jeffreys'.
 ENOUGH_PAIRS = 30
 DRAWS_OF_POSTERIOR = 50_000
 JEFFREYS = 0.5
@@ -67,11 +63,11 @@ class MatchScore:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """What an interval and a test are made of: pairs, else losses, draws and wins."""
+        """The counts of an interval and a test: pairs, else losses, draws and wins."""
         return self.pairs if any(self.pairs) else (self.losses, self.draws, self.wins)
 
     def __add__(self, other: MatchScore) -> MatchScore:
-        """Of both matches together."""
+        """The score of both matches together."""
         lowest, low, even, high, highest = map(sum, zip(self.pairs, other.pairs, strict=True))
         return MatchScore(
             self.wins + other.wins,
@@ -81,7 +77,7 @@ class MatchScore:
         )
 
     def reversed(self) -> MatchScore:
-        """For the other player."""
+        """The other player's score."""
         lowest, low, even, high, highest = self.pairs
         return MatchScore(self.losses, self.draws, self.wins, (highest, high, even, low, lowest))
 
@@ -139,7 +135,7 @@ def elo_of(share: float) -> float:
 
 @dataclass(frozen=True)
 class PairedErrors:
-    """Positions by who errs there. What both do right or both do wrong says nothing of their difference."""
+    """Positions by which of two players errs; those where both or neither err do not distinguish them."""
 
     positions: int
     both: int
@@ -230,7 +226,7 @@ class Sprt:
         )
 
     def decide(self, counts: Sequence[int]) -> Decision:
-        """Whether the games are enough, and for which of the two."""
+        """The hypothesis that is accepted, or 'continue'."""
         ratio, (lower, upper) = self.log_likelihood_ratio(counts), self.bounds
         if ratio >= upper:
             return "H1"

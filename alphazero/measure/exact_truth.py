@@ -1,9 +1,7 @@
-"""How often a player's moves in Connect Four change a won, drawn or lost position for the worse.
+"""How often a player's moves in Connect Four make the outcome worse, by positions that are solved exactly.
 
-Exact truth comes from the solver: positions of Pascal Pons's test sets (`moves score` a line), or one of the
-project's own tables, which also hold the score, or the outcome, of every move. None of them enters training.
-
-Positions of Connect Four solved in several threads, each with a solver of its own.
+They come from Pascal Pons's test sets (`moves score` a line), or from the project's own tables, which also
+hold the score or the outcome of every move. None of them enters training.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ def solve_in_threads(
     table_mib: int,
     num_threads: int,
 ) -> Generator[Found]:
-    """`solve` of a solver and each of the items, in order; num_threads solvers share table_mib.
+    """`solve` of each item in order, by a solver in each thread, which share table_mib.
 
-    Items are taken ITEMS_AHEAD a thread before their turn, so they may be without end. Closing the iterator
-    gives up what has not begun.
+    ITEMS_AHEAD items a thread are taken ahead, so they may be endless. Closing the iterator cancels those not
+    yet started.
     """
     solvers = threading.local()
 
@@ -62,7 +60,7 @@ def solve_in_threads(
 
 OWN_TABLE = Path(__file__).resolve().parents[1] / "assets" / "connect4" / "positions.tsv"
 EARLY_TABLE = OWN_TABLE.with_name("early.txt")
-OWN_SETS = {"own": OWN_TABLE, "early": EARLY_TABLE}  # words for read_sets; ./own is a file of that name
+OWN_SETS = {"own": OWN_TABLE, "early": EARLY_TABLE}  # names for read_sets; ./own is a file of that name
 COLUMNS = 7
 TABLE_HEAD = "# Connect Four positions from random games with the exact score of every move"
 OUTCOMES_HEAD = "# Connect Four: early positions with the outcome of every move"
@@ -117,12 +115,12 @@ _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 # makes it, in the order asked for, as they become known.
 SolvedMove: TypeAlias = tuple[SolvedPosition, int]
 Outcomes: TypeAlias = Callable[[Sequence[SolvedMove]], Iterable[int]]
-# Passes outcomes of these questions on, and shows how far they are.
+# Passes the outcomes of these moves on and shows progress.
 Watch: TypeAlias = Callable[[Sequence[SolvedMove], Iterable[int]], Iterable[int]]
 
 
 def in_silence(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterable[int]:
-    """A Watch that shows nothing."""
+    """A Watch without progress."""
     return outcomes
 
 
@@ -198,7 +196,7 @@ def read_sets(paths: Sequence[Path] = ()) -> list[SolvedSet]:
     sets: list[SolvedSet] = []
     for path in [OWN_SETS.get(str(path), path) for path in paths] or [OWN_TABLE]:
         if path.is_dir() and not list(path.glob("Test_L*_R*")):
-            raise DataError(f"{path}: holds no file named as Pons's sets are, Test_L*_R*")
+            raise DataError(f"{path}: no files named as Pons's sets are, Test_L*_R*")
         for file in sorted(path.glob("Test_L*_R*")) if path.is_dir() else [path]:
             head = _lines(file)[:1]
             if head == [OUTCOMES_HEAD]:
@@ -220,14 +218,16 @@ def _checked(path: Path, number: int, position: SolvedPosition) -> SolvedPositio
     try:
         if not position.line().outcome().over:
             return position
-        fault = "the game is over there"
+        fault = "the game is over"
     except (ValueError, OverflowError) as error:
         fault = str(error)
-    raise DataError(f"{path}:{number}: {position.moves!r}: {fault}; expected columns 1-7 of a game under way")
+    raise DataError(
+        f"{path}:{number}: {position.moves!r}: {fault}; expected columns 1-7 of a game in progress"
+    )
 
 
 def table_outcomes(questions: Sequence[SolvedMove]) -> Iterator[int]:
-    """From the scores that the positions brought along."""
+    """From the scores of the positions' moves."""
     for position, column in questions:
         score = position.move_scores[column]
         assert score is not None, "the move was legal"
@@ -235,9 +235,9 @@ def table_outcomes(questions: Sequence[SolvedMove]) -> Iterator[int]:
 
 
 class SolverOutcomes:
-    """Solved when asked for, and remembered in a file, a line `moves column outcome` each.
+    """Solves moves and caches their outcomes in a file of lines `moves column outcome`.
 
-    num_threads solvers share table_mib. Raises DataError for a file that holds something else.
+    num_threads solvers share table_mib. Raises DataError for another file.
     """
 
     def __init__(self, cache: Path, table_mib: int = 512, num_threads: int = 1) -> None:
@@ -293,7 +293,7 @@ def find_errors(
 ) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
-    The player is not asked where all moves are known to be as good.
+    The player is not asked where all moves are known to be equally good.
     """
     asked = [place for place, position in enumerate(positions) if may_err(position)]
     moves = player([positions[place].line() for place in asked]) if asked else []
@@ -306,7 +306,7 @@ def find_errors(
 
 
 def may_err(position: SolvedPosition) -> bool:
-    """Whether an error is possible, as far as is known of the moves."""
+    """Whether an error is possible, as far as the moves are known."""
     known = [sign(score) for score in position.move_scores if score is not None]
     return not known or min(known) < sign(position.score)
 

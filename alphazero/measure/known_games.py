@@ -1,9 +1,4 @@
-"""How well a network predicts known games: policy accuracy, losses and value error on positions.
-
-The phase of the game that a position belongs to, told from its packed planes alone.
-
-What a network says of single positions, beside what is true of them; and what adds up over many.
-"""
+"""How well a network predicts known games: accuracy, losses, value error, calibration, phases."""
 
 from __future__ import annotations
 
@@ -36,14 +31,14 @@ _STONE_PLANES = (0, 1)
 
 
 def phase_names(spec: GameSpec) -> tuple[str, str, str]:
-    """What the phases are called, in order."""
+    """The names of the phases, in order."""
     if spec.name == CHESS:
         return ("opening", "middlegame", "endgame")
     return ("first third", "second third", "last third")
 
 
 def phase_rule(spec: GameSpec) -> str:
-    """How they are told apart, for people."""
+    """The definition of the phases, as text."""
     if spec.name == CHESS:
         return (
             f"opening: {_OPENING_PIECES} or more of the 14 knights, bishops, rooks and queens are on the "
@@ -53,7 +48,7 @@ def phase_rule(spec: GameSpec) -> str:
 
 
 def phases_of(packed_BN: npt.NDArray[np.uint8], spec: GameSpec) -> npt.NDArray[np.int64]:
-    """0, 1 or 2 for each position."""
+    """The phase of each position, 0, 1 or 2, from its packed planes."""
     planes_BP8 = packed_BN[:, : 8 * spec.num_bit_planes].reshape(len(packed_BN), spec.num_bit_planes, 8)
     chosen = _PIECE_PLANES if spec.name == CHESS else _STONE_PLANES
     count_B = np.unpackbits(planes_BP8[:, chosen], axis=2).sum(axis=(1, 2)).astype(np.int64)
@@ -79,7 +74,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """B positions with their targets, and what a network says of them.
+    """B positions with their targets and a network's predictions.
 
     logit_K: f64, of the legal moves as batch.legal_index has them. wdl_B3: f64, shares.
     """
@@ -153,7 +148,7 @@ class Predictions:
 
 
 def tallies_of(seen: Predictions, spec: GameSpec) -> torch.Tensor:
-    """Sums over positions, f64 [NUM_TALLIES], that add up over batches and ranks: `bins_of`, `phases_in`."""
+    """Sums over positions, f64 [NUM_TALLIES], to be added over batches and ranks: see bins_of, phases_in."""
     wdl_B3, target_B3 = seen.wdl_B3, seen.batch.wdl.astype(np.float64)
     finite_B = np.isfinite(wdl_B3).all(axis=1)
     wdl_B3, target_B3 = wdl_B3[finite_B], target_B3[finite_B]
@@ -227,8 +222,8 @@ def sum_over_positions(
 ) -> torch.Tensor:
     """Sums over all positions in SUM_NAMES' order, float64 [7] on the CPU; they add up over ranks.
 
-    `network` is used as it is (the caller puts it in eval mode); precision is fp32, bf16 or fp16. watch: told
-    what the network says of each batch.
+    The caller puts `network` in eval mode; precision is fp32, bf16 or fp16. watch is called with the
+    predictions of each batch.
     """
     loss = AlphaZeroLoss(LossConfig())
     total = torch.zeros(len(SUM_NAMES), dtype=torch.float64, device=device)
@@ -244,7 +239,7 @@ def sum_over_positions(
 
 
 def metrics_of(sums: torch.Tensor) -> PositionMetrics:
-    """Means from what `sum_over_positions` gave, over at least one position."""
+    """Means from the sums of sum_over_positions, over at least one position."""
     named = dict(zip(SUM_NAMES, sums.tolist(), strict=True))
     count = named["positions"]
     return PositionMetrics(

@@ -1,7 +1,4 @@
-"""A match of two players of this process: batched, from many openings, each opening with either side.
-
-The results of a match so far: of each two players, by pairs of games.
-"""
+"""The results of a match by pairs of games, and a match of two players of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from alphazero.play.matches.players import InProcess, Player, without_values
 
 
 class Scoreboard:
-    """Takes in games in any order."""
+    """The results so far; games are added in any order."""
 
     def __init__(self) -> None:
         # By (lower, higher) player and pair: 1, 0, -1 for each game that the lower one won, drew, lost.
@@ -37,11 +34,11 @@ class Scoreboard:
 
     @property
     def met(self) -> list[tuple[int, int]]:
-        """Who has met whom, the lower number first."""
+        """The pairs of players that have met, the lower number first."""
         return sorted(self._results)
 
     def losses(self, player: int) -> dict[str, int]:
-        """How often the player lost by each ending."""
+        """The number of losses by each ending."""
         return {ending: count for (loser, ending), count in self._endings.items() if loser == player}
 
     def score(self, player: int, other: int) -> MatchScore:
@@ -58,9 +55,9 @@ class Scoreboard:
         return total
 
     def in_order(self, player: int, other: int) -> MatchScore:
-        """The pairs that are complete, up to the first one that is not.
+        """The complete pairs before the first incomplete one.
 
-        A test that looked at whatever ends first would see short games first, and those are no fair sample.
+        A test of the games that end first would see short games first, which are no fair sample.
         """
         pairs = self._results[min(player, other), max(player, other)]
         complete: list[list[int]] = []
@@ -83,7 +80,7 @@ def _score(pairs: Iterable[list[int]]) -> MatchScore:
     )
 
 
-LANES_OF_TEST = 64  # more games side by side would be played in vain when the test is decided
+LANES_OF_TEST = 64  # games at a time; more would be wasted when the test is decided
 
 
 def play_match(

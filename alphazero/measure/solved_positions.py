@@ -1,4 +1,4 @@
-"""A network alone on solved positions: the moves that it plays, and what it says beside exact truth."""
+"""A network without search on solved positions: its moves and its predictions against exact truth."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from alphazero.network.model.resnet import AlphaZeroNet
 
 
 class SolvedPlayer:
-    """The network's likeliest move, by the module as it is: at ZeRO 3 nothing can be folded or copied.
+    """Plays the network's likeliest move by the module itself, as ZeRO 3 allows no folded or copied one.
 
-    It remembers what the network said of all positions it was asked, in their order.
+    It keeps the predictions of all positions, in order.
     """
 
     def __init__(self, network: AlphaZeroNet, device: torch.device, precision: str) -> None:
@@ -33,7 +33,7 @@ class SolvedPlayer:
         self._wdl: list[Doubles] = []  # [B, 3] each
 
     def __call__(self, lines: Sequence[Line]) -> list[int]:
-        """Its moves."""
+        """The move in each position."""
         first = len(self._logits)
         self.look(lines)
         moves = []
@@ -43,7 +43,7 @@ class SolvedPlayer:
 
     @torch.inference_mode()
     def look(self, lines: Sequence[Line]) -> None:
-        """Have the network judge these positions."""
+        """Evaluate these positions and keep the predictions."""
         packed_BN = torch.as_tensor(np.stack([line.packed() for line in lines])).to(self._device)
         planes_BCHW = expand_planes(packed_BN, self._network.spec, torch.channels_last)
         with autocast(self._device, self._precision):
@@ -54,7 +54,7 @@ class SolvedPlayer:
             self._logits.append(policy_A[line.legal_indices()].astype(np.float64))
 
     def against(self, truth: Batch) -> Predictions:
-        """What was said since the last call, beside the truth of the same positions."""
+        """The predictions since the last call, with the truth of the same positions."""
         seen = Predictions(truth, np.concatenate(self._logits), np.concatenate(self._wdl))
         self._logits, self._wdl = [], []
         return seen

@@ -1,4 +1,4 @@
-"""Games of self-play as Arrow: whole with all that goes on from them, and as rows of the game store."""
+"""Games of self-play as Arrow tables: with all that is needed to continue them, and as rows of a store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NUMBERS: dict[str, pa.DataType] = {
     "plays_through": pa.bool_(),
     "resign_ply": pa.int32(),
 }
-# A game as the core has it, over or under way.
+# A game of the core, finished or in progress.
 GAME_SCHEMA = pa.schema(
     [pa.field(name, kind, nullable=False) for name, kind in _NUMBERS.items()]
     + [pa.field(name, pa.utf8(), nullable=False) for name in ("end", "termination")]
@@ -47,9 +47,9 @@ GAME_SCHEMA = pa.schema(
         for name, kind in _ARRAYS.items()
     ]
 )
-# Columns that games did not have at first; where they are not known they are NaN.
+# Columns that old games lack; they are read as NaN.
 _LATER = ("best_d", "orig_q", "orig_d")
-# Of them those that the store has beside ROW_SCHEMA.
+# The store has them beside ROW_SCHEMA.
 STORE_SCHEMA = row_schema(_LATER)
 _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
@@ -79,7 +79,7 @@ def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
 def from_batch(
     batch: pa.RecordBatch, what: str = "games of self-play", *, under_way: bool = False
 ) -> list[_core.SelfPlayGame]:
-    """The games of `to_batch`; under_way: none of them may be over.
+    """The games of `to_batch`; under_way: none of them may be finished.
 
     Raises DataError, which begins with `what`, where columns are others or do not fit together.
     """
@@ -100,7 +100,7 @@ def from_batch(
         except KeyError as error:
             raise DataError(f"{what}: row {row}: {error.args[0]!r} ends no game") from error
         if under_way and game.end is not _core.GameEnd.NONE:
-            raise DataError(f"{what}: row {row}: the game ended by {game.end.name}; expected one under way")
+            raise DataError(f"{what}: row {row}: the game ended by {game.end.name}; expected one in progress")
         for name in _ARRAYS:
             setattr(game, name, np.array(batch.column(name)[row].values))
         games.append(game)
@@ -158,7 +158,7 @@ def from_bytes(content: bytes, what: str) -> pa.RecordBatch:
 
 
 def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Games of an earlier version with what it did not keep as unknown; others as they are."""
+    """Games of an earlier version with NaN in the columns it lacks; others as they are."""
     earlier = pa.schema([field for field in GAME_SCHEMA if field.name not in _LATER])
     if not batch.schema.equals(earlier) or any(column.null_count for column in batch.columns):
         return batch
@@ -171,7 +171,7 @@ def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all, by lane and number of the game: the same whoever played which."""
+    """The rows of all batches, by lane and number of the game."""
     table = pa.Table.from_batches(list(batches), GAME_SCHEMA).sort_by(
         [("lane", "ascending"), ("number", "ascending")]
     )
@@ -180,7 +180,7 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
-    """Finished games as rows for the game store (STORE_SCHEMA). event: what they were played for."""
+    """Finished games as rows of the game store (STORE_SCHEMA). event: why they were played."""
     num_rows = batch.num_rows
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),

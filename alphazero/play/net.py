@@ -1,4 +1,4 @@
-"""A network to ask: what it says of positions, and what a search with it finds."""
+"""A network for use from Python: evaluations of positions, and searches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Position = Board | str | None | tuple[str | None, Sequence[str]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the network alone says of a position; all of it from the point of view of the side to move.
+    """The network's evaluation of a position, from the point of view of the side to move.
 
     position: as text (chess: FEN). wdl: chances of win, draw and loss, which sum to 1. policy: the share of
     each legal move by its text (chess: UCI), largest first; they sum to 1. moves_left: plies to the end of
@@ -64,8 +64,8 @@ class Evaluation:
 class Net:
     """A network frozen for playing; `az.load` opens one.
 
-    game: which it plays. config: its shape. metadata: what its file says of it (step, run, ...). source: the
-    name that it was opened by.
+    game: which it plays. config: its shape. metadata: of its file (step, run, ...). source: the name
+    that it was opened by.
     """
 
     def __init__(self, network: AlphaZeroNet, metadata: Metadata, device: torch.device, source: str) -> None:
@@ -89,7 +89,7 @@ class Net:
     def evaluate(
         self, position: Position = None, moves: Sequence[str] = (), *, fill: str = "fen_only"
     ) -> Evaluation:
-        """What the network says of one position, without a search.
+        """Evaluate one position, without a search.
 
         position: as text (chess: FEN; None is the start of the game) or a Board. moves: played from there, in
         SAN or UCI; they are the position's history, which the network sees. fill: what stands for positions
@@ -142,7 +142,7 @@ class Net:
         lines: int = 3,
         settings: TreeSettings | None = None,
     ) -> Snapshot:
-        """A tree search of one position, from nothing; position and moves as for `evaluate`.
+        """A new tree search of one position; position and moves as for `evaluate`.
 
         It ends at so many simulations (visits of the root, its own evaluation included) or after so many
         seconds; without either at 800 simulations. lines: of how many moves the line of play is wanted. The
@@ -166,13 +166,13 @@ class Net:
             tree.close()
 
     def tree(self, settings: TreeSettings | None = None) -> TreeSearch:
-        """A search that keeps its tree from move to move (TreeSearch); close() ends its threads."""
+        """A search that keeps its tree between moves (TreeSearch); close() ends its threads."""
         if self._evaluator is None:
             self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
         return TreeSearch(self.game, self._evaluator, settings)
 
     def _board(self, position: Position) -> Board:
-        """A board of one's own for a position. Raises GameInputError for another game's."""
+        """A new board of a position. Raises GameInputError for a board of another game."""
         if isinstance(position, Board):
             if position.game != self.game:
                 raise GameInputError(f"a board of {position.game}: the network plays {self.game}")
@@ -182,7 +182,7 @@ class Net:
         return Board(self.game, position)
 
     def refresh(self) -> None:
-        """Have searches see the module's weights as they are now, after somebody trained them."""
+        """Use the module's current weights in searches, after training it."""
         self._network.eval()
         self._evaluator = None
 
@@ -196,9 +196,9 @@ class Net:
 
 
 def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) -> Snapshot:
-    """The search of the end of a line, with lines of play for so many moves.
+    """Search the end of a line; the snapshot has lines of play for so many moves.
 
-    Time that is over before the network's first answer does not end it: that one is waited for.
+    A search whose time is over before the first evaluation waits for it.
     """
     tree.set_line(line)
     found = tree.search(limits, num_lines=lines)
@@ -208,7 +208,7 @@ def search_line(tree: TreeSearch, line: Line, limits: SearchLimits, lines: int) 
 def new_net(
     game: str = "chess", *, blocks: int = 6, filters: int = 64, seed: int = 0, **shape: int | bool
 ) -> Net:
-    """A network that knows nothing yet, on the CPU: its weights are drawn by the seed.
+    """An untrained network on the CPU, its weights drawn by the seed.
 
     shape: other fields of config.NetworkConfig, such as se_ratio=8 or moves_left=True. Raises ConfigError.
     """

@@ -1,7 +1,4 @@
-"""A search for people: the best lines of play with their visits and chances.
-
-What the terminal can show: Unicode or ASCII, colours or none; and the flags that say otherwise.
-"""
+"""A search as text and as JSON, and the terminal's style: Unicode or ASCII, colours or none."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ LONGEST_PV = 10  # moves of a line of play that a row has room for
 
 
 def value_text(value: float, mate: int | None) -> str:
-    """'+0.123', or 'wins in 3' and 'loses in 2' where that is proven."""
+    """'+0.123', or 'wins in 3' and 'loses in 2' where it is proven."""
     if mate is not None:
         return f"{'wins' if mate > 0 else 'loses'} in {abs(mate)}"
     return f"{value:+.3f}"
@@ -90,7 +87,7 @@ def _line_json(report: MoveReport, line: Line) -> dict[str, Any]:
 
 def add_screen_flags(parser: argparse.ArgumentParser) -> None:
     """--ascii and --color."""
-    parser.add_argument("--ascii", action="store_true", help="draw with ASCII letters alone")
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
@@ -102,7 +99,7 @@ def add_screen_flags(parser: argparse.ArgumentParser) -> None:
 def style_of(
     args: argparse.Namespace, stream: TextIO | None = None, environment: Mapping[str, str] = os.environ
 ) -> Style:
-    """How to draw on `stream`, by default stdout."""
+    """The style for `stream`, by default stdout."""
     stream = stream or sys.stdout
     encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
     shows_colours = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

@@ -1,8 +1,6 @@
-"""Plays this rank's lanes of self-play: endless rows of games, a stretch at a time.
+"""Self-play: the lanes of a rank played for a budget of moves, figures of the games, recording to a store.
 
-What the games of a generation look like, in numbers: lengths, results, entropy, wrong resignations.
-
-Self-play for its games alone: plays until there are enough, and stores them as they end.
+A lane is an endless sequence of games.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def new_lane(number: int) -> _core.SelfPlayGame:
 
 
 def check_lanes(game_name: str, lanes: Sequence[_core.SelfPlayGame], what: str) -> None:
-    """Raises DataError, which begins with `what`, unless every lane's game can go on."""
+    """Raises DataError, which begins with `what`, unless every lane's game can continue."""
     pool = get_game(game_name).core.self_play(_core.SelfPlaySettings(), 1, 1, 1, history_fill("fen_only"))
     for lane in lanes:
         try:
@@ -50,11 +48,10 @@ def lanes_of(rank: int, world_size: int, num_lanes: int) -> range:
 
 @dataclass(frozen=True)
 class Played:
-    """What a stretch of play gave: games that ended, by lane and number, and every lane's game under way.
+    """The result of `play`: the games that ended, by lane and number, and every lane's game in progress.
 
-    is_complete: every lane made its moves; else it was broken off, and the games under way stand somewhere
-    between. Counts are this rank's: searched moves, simulations, positions that the network evaluated, those
-    whose evaluation the cache knew, and the batches that the network got.
+    is_complete: every lane made its moves; else play was interrupted. Counts are this rank's: searched moves,
+    simulations, positions that the network evaluated, those found in the cache, and batches of the network.
     """
 
     is_complete: bool
@@ -68,7 +65,7 @@ class Played:
 
 
 def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
-    """A cache of evaluations of this size, for one network's play; None where there is to be none."""
+    """A cache of evaluations of this size, for one network; None for 0."""
     return _core.EvaluationCache(mebibytes << 20) if mebibytes else None
 
 
@@ -84,14 +81,13 @@ def play(
     num_threads: int = 1,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
 ) -> Played:
-    """Let every lane play `moves` searched moves; its games go on from where they stand.
+    """Play `moves` searched moves in every lane, continuing its game.
 
-    A game is a function of the settings, its lane and number, and the evaluator's weights: what else is
-    played beside it, with how many threads, and what the cache knows, changes nothing. cache: evaluations
-    by the same weights and with the same fill, which are not asked for again; new ones are added. on_progress
-    is told the moves and games so far after each batch; where it says False play is broken off. Raises
-    GameError for a lane whose moves are not legal or whose game is over, ConfigError for more leaves of a
-    tree than the evaluator takes.
+    A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
+    number of threads and the cache change nothing. cache: evaluations by the same weights and fill; new ones
+    are added. on_progress is called after each batch with the moves and games so far; False interrupts play.
+    Raises GameError for a lane whose moves are illegal or whose game is over, ConfigError for more leaves of
+    a tree than the evaluator takes.
     """
     groups = evaluator.batches_ahead
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
@@ -154,7 +150,7 @@ def policy_entropy(batch: pa.RecordBatch) -> float:
 
 
 def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
-    """How many games were played on where a side would have resigned, and in which share it did not lose."""
+    """How many games continued after a side would have resigned, and the share that it did not lose."""
     resign_ply = batch.column("resign_ply").to_numpy(zero_copy_only=False)
     played = batch.column("plays_through").to_numpy(zero_copy_only=False) & (resign_ply >= 0)
     if not played.any():
@@ -167,7 +163,7 @@ def checked_resignations(batch: pa.RecordBatch) -> dict[str, float]:
 
 
 def describe(figures: dict[str, float]) -> str:
-    """In a line, for people."""
+    """The figures in one line."""
     parts = [
         f"{figures['games']:,.0f} games of {figures['plies']:.1f} plies",
         f"{figures['positions']:,.0f} positions",
@@ -194,10 +190,9 @@ def _list_lengths(column: pa.Array[Any]) -> npt.NDArray[Any]:
 
 @dataclass
 class Recording:
-    """Plays games into a store, a round of moves at a time; a round's games are stored when it ends.
+    """Plays games into a store, which gets the finished games after each round of moves.
 
-    history_fill: of DataConfig. on_progress is told the games so far after each batch; where it says False
-    play ends, and the games that have ended by then are stored.
+    history_fill: of DataConfig. on_progress gets the games so far after each batch; False ends play.
     """
 
     search: SearchConfig
@@ -213,7 +208,7 @@ class Recording:
     finished: list[pa.RecordBatch] = field(default_factory=list)
 
     def run(self, num_games: int) -> pa.RecordBatch:
-        """Play until at least num_games games have ended; all of them (GAME_SCHEMA), by lane and number.
+        """Play until at least num_games games have ended; returns them (GAME_SCHEMA), by lane and number.
 
         Raises DataError where the store cannot be written.
         """

@@ -1,7 +1,4 @@
-"""A game in the terminal: what a person types, what the network answers.
-
-A game that was played in the terminal, and how it is written as PGN.
-"""
+"""Games of a person against a network in the terminal, and their PGN."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ CHESS = "chess"
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """person: which side the person has, first or second. result: as in PGN, '*' where the game goes on."""
+    """person: the person's side, first or second. result: as in PGN, '*' for a game in progress."""
 
     board: Board
     person: str
@@ -36,7 +33,7 @@ class PlayedGame:
 
 
 def require_chess(game: str, place: str) -> None:
-    """Raise GameInputError for a game that PGN has no form for."""
+    """Raise GameInputError for a game other than chess."""
     if game != CHESS:
         raise GameInputError(f"{place}: PGN is for chess; this is {game}")
 
@@ -86,7 +83,7 @@ def add_to_pgn(path: Path, game: PlayedGame) -> None:
 
 HINT_LINES = 3
 SIDES = ("first", "second", "random")
-# Chess and the other games name their sides otherwise.
+# Names of the sides in chess and in other games.
 SIDE_WORDS = {"white": "first", "black": "second", "x": "first", "o": "second"}
 COMMANDS = {
     "hint": "what the network would play, with its best lines",
@@ -94,11 +91,11 @@ COMMANDS = {
     "flip": "show the board from the other side",
     "board": "show the board again",
     "moves": "the moves so far, and the legal ones",
-    "resign": "give the game up",
-    "new [SIDE]": "begin another game; SIDE: first (white, x), second (black, o) or random",
+    "resign": "resign the game",
+    "new [SIDE]": "start another game; SIDE: first (white, x), second (black, o) or random",
     "pgn FILE": "add the game to a PGN file (chess)",
     "help": "this list",
-    "quit": "end; so do Ctrl-D and Ctrl-C",
+    "quit": "quit, as Ctrl-D and Ctrl-C do",
 }
 _WORDS = {text.split()[0]: text for text in COMMANDS}
 
@@ -107,7 +104,7 @@ _WORDS = {text.split()[0]: text for text in COMMANDS}
 class PlaySettings:
     """side: the person's: first, second or random. limits: of a search. start: a position as text, or None.
 
-    moves: played from there. pgn: where games are written when they end, or None. seed: of what is random.
+    moves: played from there. pgn: where games are written when they end, or None. seed: of a random side.
     """
 
     side: str
@@ -120,9 +117,9 @@ class PlaySettings:
 
 @dataclass
 class PlaySession:
-    """Games of a person against a network. read: a line typed after a prompt, None at the end of the input.
+    """Games of a person against a network. read: prompts for a line, None at the end of the input.
 
-    write: shows text.
+    write: prints text.
     """
 
     net: Net
@@ -133,8 +130,8 @@ class PlaySession:
     _board: Board = field(init=False)
     _resigned: str = field(init=False, default="")
     _person: str = field(init=False, default="first")
-    _leaves: bool = field(init=False, default=False)
-    _kept: list[str] = field(init=False, default_factory=list)  # moves of the game that was written last
+    _quits: bool = field(init=False, default=False)
+    _kept: list[str] = field(init=False, default_factory=list)  # moves of the game that was last saved
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.settings.seed)
@@ -142,10 +139,10 @@ class PlaySession:
         self._begin(self.settings.side)
 
     def run(self) -> None:
-        """Play until the input ends or the person leaves; the game so far is kept (see PlaySettings.pgn)."""
+        """Play until the input ends or the person quits; saves the game (PlaySettings.pgn)."""
         try:
             self._show()
-            while not self._leaves:
+            while not self._quits:
                 if self._is_over or self._board.turn == self._person:
                     self._obey()
                 else:
@@ -178,7 +175,7 @@ class PlaySession:
         return f"the game is over: {result} ({why})"
 
     def _answer(self) -> None:
-        """The network's move."""
+        """Play the network's move."""
         line = self._board.line
         found = self._search(HINT_LINES)
         assert found.best is not None
@@ -196,12 +193,12 @@ class PlaySession:
         return search_line(self._tree, self._board.line, self.settings.limits, lines)
 
     def _obey(self) -> None:
-        """One line of the person's."""
+        """Read and handle a line."""
         prompt = "game over> " if self._is_over else f"{self._side_name()}> "
         typed = self.read(prompt)
         if typed is None:
             self.write("")
-            self._leaves = True
+            self._quits = True
             return
         word, _, rest = typed.strip().partition(" ")
         if not word:
@@ -257,7 +254,7 @@ class PlaySession:
             self.write(row)
 
     def _back(self) -> None:
-        """To the person's turn before the last one."""
+        """Return to the person's previous turn."""
         before = self._board.copy()
         self._resigned, was_resigned = "", self._resigned
         if was_resigned:
@@ -269,12 +266,12 @@ class PlaySession:
                 self._board.pop()
         except GameInputError:
             self._board, self._resigned = before, was_resigned
-            raise GameInputError("back: there is no move of yours to take back") from None
+            raise GameInputError("back: no move of yours to take back") from None
         self._show()
 
     def _flip(self) -> None:
         if not can_be_flipped(self._board.line):
-            raise GameInputError(f"flip: a board of {self._board.game} stands upright")
+            raise GameInputError(f"flip: a board of {self._board.game} cannot be flipped")
         self.style = replace(self.style, flipped=not self.style.flipped)
         self._show()
 
@@ -319,7 +316,7 @@ class PlaySession:
             self.write(f"  {name.ljust(width)}  {text}")
 
     def _quit(self) -> None:
-        self._leaves = True
+        self._quits = True
 
     def _keep(self) -> None:
         """Add the game to the file of --pgn, once."""

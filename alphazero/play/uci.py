@@ -1,7 +1,4 @@
-"""The engine: what a GUI says, in order, and what it is answered.
-
-The network of the engine: read on a thread of its own, so that the protocol is answered meanwhile.
-"""
+"""The UCI engine: commands in order and their answers, while a thread of its own loads networks."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from alphazero.search.tree_search import TreeSearch, TreeSettings
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """Which network, and how it shall be computed. threads, minibatch_size: 0 leaves the choice."""
+    """Which network to load, and how to compute it. threads, minibatch_size: 0 is automatic."""
 
     weights: str
     threads: int
@@ -42,14 +39,14 @@ class LoadedNetwork:
 
 
 class OpenNetwork(Protocol):
-    """Reads a network; raises AlphaZeroError for one that cannot be used."""
+    """Loads a network. Raises AlphaZeroError for one that cannot be used."""
 
     def __call__(self, request: NetworkRequest) -> LoadedNetwork: ...
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How reading a network ended: with a network, an error, or neither where another was asked for since."""
+    """The result of a request: a network, an error, or neither where a newer request replaced it."""
 
     request: NetworkRequest
     network: LoadedNetwork | None = None
@@ -57,16 +54,16 @@ class Loading:
 
 
 class NetworkLoader:
-    """Reads networks one after the other; `tell` hears of each on the loader's thread."""
+    """Loads networks one after the other; `report` is called with each on the loader's thread."""
 
-    def __init__(self, open_network: OpenNetwork, tell: Callable[[Loading], None]) -> None:
+    def __init__(self, open_network: OpenNetwork, report: Callable[[Loading], None]) -> None:
         self._open = open_network
-        self._tell = tell
+        self._report = report
         self._turn = threading.Lock()
         self._newest: NetworkRequest | None = None
 
     def load(self, request: NetworkRequest) -> None:
-        """Begin to read a network; one that was asked for before and not begun is left out."""
+        """Start loading a network; an earlier request that has not started is skipped."""
         self._newest = request
         threading.Thread(target=self._load, args=(request,), name="network", daemon=True).start()
 
@@ -75,9 +72,9 @@ class NetworkLoader:
             try:
                 is_wanted = request is self._newest
                 loading = Loading(request, network=self._open(request) if is_wanted else None)
-            except Exception as error:  # told, whatever it is: the engine decides what becomes of it
+            except Exception as error:  # of any kind: the engine decides what follows
                 loading = Loading(request, error=error)
-        self._tell(loading)
+        self._report(loading)
 
 
 LONGEST_LINE = 2**20
@@ -87,10 +84,10 @@ _END = None  # of the input
 
 
 class UciEngine:
-    """Reads commands and answers them, until `quit` or the end of the input.
+    """Answers commands until `quit` or the end of the input.
 
-    open_network reads a network, `weights` is the first one. Only run() reads and handles; other threads
-    search, read networks and send lines.
+    open_network loads a network; `weights` names the first one. run() handles the commands; other threads
+    read them, search, load networks and send lines.
     """
 
     def __init__(
@@ -108,7 +105,7 @@ class UciEngine:
         self._writing = threading.Lock()
         self._inbox: SimpleQueue[str | Loading | None] = SimpleQueue()
         self._loader = NetworkLoader(open_network, self._inbox.put)
-        self._loading = 0  # networks being read
+        self._loading = 0  # networks being loaded
         self._requested: NetworkRequest | None = None
         self._awaiting_ready = 0
         self._line: Line = make_line("chess")
@@ -122,10 +119,10 @@ class UciEngine:
         self._network_weights = weights
         self._tree: TreeSearch | None = None
         self._tree_network: LoadedNetwork | None = None
-        self._is_settled = False  # no network is being read
+        self._is_settled = False  # no network is being loaded
 
     def run(self, lines: IO[bytes]) -> int:
-        """Serve until the end; the exit status. Raises AlphaZeroError where the first network is unusable."""
+        """Serve; returns the exit status. Raises AlphaZeroError where the first network cannot be used."""
         self._load()
         threading.Thread(target=self._read, args=(lines,), name="commands", daemon=True).start()
         try:
@@ -144,18 +141,18 @@ class UciEngine:
             self._changed.notify_all()
 
     def _read(self, lines: IO[bytes]) -> None:
-        is_cut = False  # what comes is the rest of a line that was passed over
+        is_cut = False  # the rest of a line that is ignored follows
         while raw := lines.readline(LONGEST_LINE):
             is_whole = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
             if is_whole and not is_cut:
                 self._inbox.put(raw.decode("utf-8", "replace"))
             elif is_whole:
-                self._send([info_string(f"a line of more than {LONGEST_LINE:,} bytes is passed over")])
+                self._send([info_string(f"ignored a line of more than {LONGEST_LINE:,} bytes")])
             is_cut = not is_whole
         self._inbox.put(_END)
 
     def _serve(self, item: str | Loading | None) -> bool:
-        """One thing that came in; False at the end."""
+        """Handle a line or a loaded network; False at the end."""
         if item is None:
             return False
         if isinstance(item, Loading):
@@ -195,7 +192,7 @@ class UciEngine:
             self._is_greeted = True
             self._describe_network()
         elif word == "isready":
-            # During a search at once; before the network is there when it is.
+            # During a search at once; while the network is loading, afterwards.
             if self._is_settled or self._is_thinking():
                 self._send(["readyok"])
             else:
@@ -211,7 +208,7 @@ class UciEngine:
         try:
             option = self.options.set(command.name, command.value)
         except AlphaZeroError as error:
-            self._send([info_string(f"{error}; it stays as it was")])
+            self._send([info_string(f"{error}; option unchanged")])
             return
         if option.name == "Clear Hash":
             self._forget_first = True
@@ -221,7 +218,7 @@ class UciEngine:
             self._load()
 
     def _set_position(self, command: SetPosition) -> None:
-        """Take a position; where any of it cannot be, the one of before stays."""
+        """Set the position; an invalid one changes nothing."""
         try:
             line = make_line("chess", command.fen or None)
             for number, text in enumerate(command.moves, start=1):
@@ -230,7 +227,7 @@ class UciEngine:
                 except _core.GameError as error:
                     raise GameInputError(f"move {number}: {error}") from None
         except AlphaZeroError as error:
-            self._send([info_string(f"position: {error}; the position stays as it was")])
+            self._send([info_string(f"position: {error}; position unchanged")])
             return
         self._line = line
 
@@ -238,7 +235,7 @@ class UciEngine:
         began = time.monotonic()
         if self._thinking is not None and not self._thinking.is_over:
             if self._is_thinking():
-                self._send([info_string("go: a search is under way; it is stopped")])
+                self._send([info_string("go: stopped the search in progress")])
             self._stop()
         if self._thinking is not None:
             self._thinking.join()
@@ -276,7 +273,7 @@ class UciEngine:
         )
 
     def _ready_tree(self, thinking: Thinking) -> TreeSearch | None:
-        """The tree, with the network and the settings of now; waits for a network that is being read.
+        """The tree with the current network and settings, once no network is being loaded.
 
         None where there is no network, or the search was stopped first.
         """
@@ -311,7 +308,7 @@ class UciEngine:
         if loading.error is not None:
             if self._network is None and self._loading == 0 and isinstance(loading.error, AlphaZeroError):
                 raise loading.error
-            self._send([info_string(f"{reason(loading.error)}; the network stays as it was")])
+            self._send([info_string(f"{reason(loading.error)}; network unchanged")])
             self._weights, self._requested = self._network_weights, None
         with self._changed:
             if loading.network is not None:

@@ -1,4 +1,4 @@
-"""The options that the engine offers: one table for `uci`, `setoption` and docs/play.md."""
+"""The options of the engine: one table for `uci`, `setoption` and docs/play.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
 
-EMPTY = "<empty>"  # how UCI writes a string of no signs
+EMPTY = "<empty>"  # how UCI writes an empty string
 
 Kind = Literal["check", "spin", "string", "number", "button"]
 
@@ -19,7 +19,7 @@ Kind = Literal["check", "spin", "string", "number", "button"]
 class Option:
     """One option. A `number` is a fraction, which UCI has no type for: it is offered as a string.
 
-    aliases: other names by which programs know it.
+    aliases: other names that programs use for it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Option:
 
     @property
     def line(self) -> str:
-        """What `uci` is answered."""
+        """The line that answers `uci`."""
         if self.kind == "button":
             return f"option name {self.name} type button"
         kind = "string" if self.kind == "number" else self.kind
@@ -40,7 +40,7 @@ class Option:
         return f"{line} min {self.low:.0f} max {self.high:.0f}" if self.kind == "spin" else line
 
     def checked(self, value: str) -> str:
-        """The value as it is kept. Raises ConfigError, one line, for one that cannot be."""
+        """The normalised value. Raises ConfigError for an invalid one."""
         value = value.strip()
         if self.kind == "check":
             if value.lower() not in ("true", "false"):
@@ -113,7 +113,7 @@ class Options:
             self.set(name, value)
 
     def set(self, name: str, value: str) -> Option:
-        """Set one; returns it. Raises ConfigError where there is none, or not with this value."""
+        """Set an option and return it. Raises ConfigError for an unknown one or an invalid value."""
         option = find_option(name)
         self._values[option.name] = option.checked(value)
         return option

@@ -1,6 +1,6 @@
-"""Lines of UCI, read and written: commands in, infos and best moves out.
+"""Lines of UCI: commands parsed, infos and best moves written.
 
-The protocol asks engines to pass over what they do not understand; what was passed over is told as remarks.
+The protocol asks engines to ignore what they do not understand; remarks report what was ignored.
 """
 
 from __future__ import annotations
@@ -77,25 +77,25 @@ GO_WORDS = tuple(field.name for field in fields(Go))
 
 @dataclass(frozen=True)
 class Parsed:
-    """A line as it was understood; command None: not at all. remarks: what was passed over and why."""
+    """A parsed line; command None: not understood. remarks: what was ignored and why."""
 
     command: Command | None
     remarks: tuple[str, ...] = ()
 
 
 def parse(line: str) -> Parsed:
-    """Any line. An empty one is neither a command nor worth a remark."""
+    """Parse any line; an empty one gives neither a command nor a remark."""
     words = line.split()
     skipped = 0
     while skipped < len(words) and words[skipped] not in COMMANDS:
         skipped += 1
     if skipped == len(words):
         return Parsed(None, (f"unknown command: {quoted(line.strip())}",) if words else ())
-    remarks = [f"unknown command passed over: {quoted(' '.join(words[:skipped]))}"] if skipped else []
+    remarks = [f"ignored unknown command: {quoted(' '.join(words[:skipped]))}"] if skipped else []
     word, rest = words[skipped], words[skipped + 1 :]
     if word in PLAIN:
         if rest and word != "register":
-            remarks.append(f"{word}: passed over {quoted(' '.join(rest))}")
+            remarks.append(f"{word}: ignored {quoted(' '.join(rest))}")
         return Parsed(Plain(word), tuple(remarks))
     if word == "debug":
         return _debug(rest, remarks)
@@ -131,12 +131,12 @@ def _position(rest: list[str], remarks: list[str]) -> Parsed:
     what = rest[:end]
     if what[:1] == ["startpos"]:
         if what[1:]:
-            remarks.append(f"position: passed over {quoted(' '.join(what[1:]))}")
+            remarks.append(f"position: ignored {quoted(' '.join(what[1:]))}")
         return Parsed(SetPosition("", moves), tuple(remarks))
     if what[:1] == ["fen"] and len(what) > 1:
         return Parsed(SetPosition(" ".join(what[1:]), moves), tuple(remarks))
     got = quoted(" ".join(what))
-    return Parsed(None, (*remarks, f"position: {got}: expected startpos or fen FEN; the position stays"))
+    return Parsed(None, (*remarks, f"position: {got}: expected startpos or fen FEN; position unchanged"))
 
 
 def _go(rest: list[str], remarks: list[str]) -> Parsed:
@@ -157,11 +157,11 @@ def _go(rest: list[str], remarks: list[str]) -> Parsed:
             at += bool(text)
             number = _number(text, -MOST if word in SIGNED else 0)
             if number is None:
-                remarks.append(f"go {word}: {quoted(text)}: expected a whole number; passed over")
+                remarks.append(f"go {word}: {quoted(text)}: expected a whole number; ignored")
             else:
                 found[word] = number
         else:
-            remarks.append(f"go: passed over {quoted(word)}")
+            remarks.append(f"go: ignored {quoted(word)}")
     return Parsed(Go(**found), tuple(remarks))  # type: ignore[arg-type]  # names and types go together above
 
 
@@ -174,7 +174,7 @@ def _number(text: str, low: int) -> int | None:
 
 
 def centipawns(q: float) -> int:
-    """W - L as lc0 tells it: 90 * tan(1.5637541897 * q)."""
+    """W - L in centipawns by lc0's formula: 90 * tan(1.5637541897 * q)."""
     return round(CENTIPAWN_SCALE * math.tan(CENTIPAWN_ANGLE * max(-1.0, min(1.0, q))))
 
 
@@ -193,7 +193,7 @@ def score_text(q: float, mate: int | None) -> str:
 def info_line(
     seen: Snapshot, move: MoveReport | None, pv: tuple[str, ...], *, multipv: int = 0, shows_wdl: bool = False
 ) -> str:
-    """What is told of one move of a search (None: of the position); multipv 0: no such field."""
+    """The info line of one move of a search (None: of the position); multipv 0 omits that field."""
     q, wdl, mate = (seen.q, seen.wdl, seen.mate) if move is None else (move.q, move.wdl, move.mate)
     milliseconds = round(1000 * seen.seconds)
     parts = [
@@ -213,7 +213,7 @@ def info_line(
 
 
 def info_string(text: str) -> str:
-    """A line for people."""
+    """A line of text for the user."""
     return f"info string {shortened(text)}"
 
 

@@ -1,7 +1,4 @@
-"""One `go` from its limits to `bestmove`: the clock, the infos, ponder and stop.
-
-How long to think: the budget of a move from the clocks, and when to stop before it is spent.
-"""
+"""One `go` from its limits to `bestmove`: the time budget from the clocks, infos, ponder and stop."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ USUAL_MOVES_LEFT = 26  # of a game without movestogo; as early stops save some o
 LARGEST_SHARE = 0.25  # of the clock for one move, unless the clock is only for fewer than four
 EXTENSION = 2.0  # of the budget, where the most visited move is not the one of the best value
 SHORTEST_S = 0.001
-# lc0's smart pruning: the playouts left are thought to be this many times fewer.
+# lc0's smart pruning divides the estimate of the playouts left by this.
 PRUNING_FACTOR = 1.33
 PRUNING_AFTER_PLAYOUTS = 32  # before, the speed is not known
 RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must have
@@ -28,17 +25,17 @@ RIVAL_SHARE = 0.1  # of the visits of the most visited move that a rival must ha
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds for a move: as planned, and at most. None: no limit in time."""
+    """Seconds for a move: planned, and at most. None: no time limit."""
 
     planned_s: float | None = None
     most_s: float | None = None
-    is_clock: bool = False  # of a clock: time that is saved is of use later
+    is_clock: bool = False  # time saved on this move can be used later
 
 
 def budget_of(go: Go, white_moves: bool, overhead_ms: int) -> Budget:
     """The budget of `go`'s limits for the side to move.
 
-    overhead_ms of every move is lost on the way. A side without a clock of its own has the other one's.
+    overhead_ms of every move is reserved. A side without a clock uses the other side's.
     """
     if go.infinite:
         return Budget()
@@ -59,9 +56,9 @@ def budget_of(go: Go, white_moves: bool, overhead_ms: int) -> Budget:
 
 
 def is_time_over(budget: Budget, seen: Snapshot, seconds: float, *, prunes: bool) -> bool:
-    """Whether to move now, `seconds` after the clock began to run.
+    """Whether to move now, `seconds` after the clock was started.
 
-    With `prunes`: also where no other move can still be visited more often, or there is only one.
+    With `prunes`: also where no other move can be visited more often in time, or there is only one.
     """
     if budget.planned_s is None or budget.most_s is None:
         return False
@@ -96,13 +93,13 @@ def _is_decided(seen: Snapshot, left_s: float) -> bool:
 
 INFO_EVERY_S = 0.9
 CLOCK_EVERY_S = 0.01
-# A search whose time is over before the first evaluation may wait so long for it.
+# How long a search whose time is over waits for its first evaluation.
 GRACE_S = 0.05
 
 
 @dataclass(frozen=True)
 class Manner:
-    """What of the options concerns a single search."""
+    """The options of a single search."""
 
     multipv: int = 1
     shows_wdl: bool = False
@@ -110,14 +107,14 @@ class Manner:
     prunes: bool = True
     overhead_ms: int = 30
     tree_mb: int = 1024
-    counts: bool = False  # tells what a search cost: `debug on`
+    counts: bool = False  # report the cost of the search (`debug on`)
 
 
 class Thinking:
-    """One `go`, on a thread of its own.
+    """One `go`, in its own thread.
 
-    tree: asked for once it is needed, and given None where the search was stopped before there was a network.
-    send: takes lines of the protocol. began: when the command was read, by time.monotonic().
+    tree: called when the tree is needed; returns None where the search was stopped before a network was
+    loaded. send: takes lines of the protocol. began: when the command was read, by time.monotonic().
     """
 
     def __init__(
@@ -134,7 +131,7 @@ class Thinking:
         self._tree_of, self._send = tree, send
         self._clock_began = began
         self._pondering = go.ponder
-        # `bestmove` is held back until the GUI says so.
+        # Set when `bestmove` may be sent: at once, or after `stop` or `ponderhit`.
         self._may_answer = threading.Event()
         if not (go.infinite or go.ponder):
             self._may_answer.set()
@@ -142,18 +139,18 @@ class Thinking:
         self._thread = threading.Thread(target=self._think, name="thinking", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the search."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer now."""
+        """Stop the search and answer."""
         self.stopped.set()
         if self._tree is not None:
             self._tree.stop()
         self._may_answer.set()
 
     def ponder_hit(self) -> None:
-        """The opponent has played the move that was pondered: the clock runs from now."""
+        """The opponent played the expected move: start the clock."""
         if self._pondering:
             self._clock_began = time.monotonic()
             self._pondering = False
@@ -185,30 +182,30 @@ class Thinking:
         self._answer(seen, only)
 
     def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot | None:
-        """Until a limit, a proof or stop; the search as it stands then. None: the network failed."""
+        """Search until a limit, a proof or `stop`; returns the last snapshot."""
         self._tree = tree
         tree.set_line(self._line)
         tree.start(SearchLimits(nodes=self._go.nodes, depth=self._go.depth, moves=only))
-        if self.stopped.is_set():  # it came before `start`
+        if self.stopped.is_set():  # before the tree was started
             tree.stop()
         budget = budget_of(self._go, self._line.first_player_to_move, self._manner.overhead_ms)
-        told = time.monotonic()
+        sent = time.monotonic()
         try:
             while not tree.wait(CLOCK_EVERY_S if budget.planned_s is not None else INFO_EVERY_S):
                 now = time.monotonic()
                 if self._is_time_over(tree, budget, now):
                     break
-                if now - told >= INFO_EVERY_S:
-                    told = now
+                if now - sent >= INFO_EVERY_S:
+                    sent = now
                     self._send(self._infos(tree.snapshot(self._manner.multipv)))
             self._wait_for_the_first(tree)
-        except Exception as error:  # what the evaluator raised: out of memory, a lost device
+        except Exception as error:  # of the evaluator: out of memory, a lost device
             self._send([info_string(f"the network failed: {error}")])
         tree.stop()
         seen = tree.snapshot(self._manner.multipv)
         if seen.is_full:
             limit = self._manner.tree_mb
-            self._send([info_string(f"the tree is full: MemoryLimit {limit} MB; the search ends here")])
+            self._send([info_string(f"tree full (MemoryLimit {limit} MB): search ended")])
         if self._manner.counts:
             size = f"{seen.tree_nodes:,} nodes, {seen.tree_bytes // 2**20} MB"
             evaluated = f"{seen.evaluations:,} evaluations, {seen.cache_hits:,} from the cache"
@@ -222,7 +219,7 @@ class Thinking:
         return is_time_over(budget, tree.snapshot(0), now - self._clock_began, prunes=self._manner.prunes)
 
     def _wait_for_the_first(self, tree: TreeSearch) -> None:
-        """A position without any evaluation waits for it for a moment: a move at random is worth less."""
+        """Wait up to GRACE_S for the first evaluation, instead of playing a random move."""
         end = time.monotonic() + GRACE_S
         while time.monotonic() < end and not tree.wait(CLOCK_EVERY_S / 10):
             if tree.snapshot(0).best is not None:
@@ -248,7 +245,7 @@ class Thinking:
         legal = only or tuple(self._line.legal())
         if best is not None:
             texts = move_texts(self._line, best.pv[:2], self._manner.chess960)
-        elif legal:  # nothing was found out: any move is better than none
+        elif legal:  # without an evaluation, any legal move
             texts = move_texts(self._line, legal[:1], self._manner.chess960)
             if seen is None:
                 self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
@@ -257,13 +254,13 @@ class Thinking:
         self._send([best_move_line(*texts)])
 
     def _legal_of(self, texts: tuple[str, ...], remarks: list[str]) -> tuple[int, ...]:
-        """The moves of `searchmoves`; what is none here is told of. None left: all moves."""
+        """The legal moves of `searchmoves`, with a remark for each other; () means all moves."""
         moves = []
         for text in texts:
             try:
                 moves.append(self._line.text_to_move(text))
             except _core.GameError:
-                remarks.append(info_string(f"go searchmoves: {text!r}: no legal move here; passed over"))
+                remarks.append(info_string(f"go searchmoves: {text!r}: illegal move, ignored"))
         return tuple(moves)
 
 

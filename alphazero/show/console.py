@@ -1,4 +1,4 @@
-"""What rank 0 tells people: lines on stderr and in the run's log, and how far the work at hand is."""
+"""The console of rank 0: lines on stderr and in the run's log, and the progress of the current work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BAR_OF_UNKNOWN_LENGTH = "{desc}{postfix}"
 
 @contextlib.contextmanager
 def showing(what: str, total: int, unit: str) -> Iterator[Work]:
-    """People are told how far the block is, by a console of its own: for a command that does one thing."""
+    """Show the progress of the block on a new console, for a command that does one thing."""
     console = Console(True)
     try:
         with console.working(what, total, unit) as work:
@@ -43,7 +43,7 @@ def showing(what: str, total: int, unit: str) -> Iterator[Work]:
 
 @dataclass(frozen=True)
 class ConsoleStyle:
-    """log_format: text or json. quiet: only warnings, validations and the end; the run's log has all."""
+    """log_format: text or json. quiet: only warnings, validations and the end; the log has all lines."""
 
     log_format: str = TEXT
     quiet: bool = False
@@ -52,8 +52,8 @@ class ConsoleStyle:
 class Console:
     """Silent on all ranks but 0; any thread may call.
 
-    On a terminal lines share the screen with a bar. Elsewhere each line has its time, and where nothing was
-    said for five seconds, then for ten, and so on up to a minute, a line says how far the work at hand is.
+    On a terminal lines share the screen with a bar. Elsewhere lines are stamped with the time, and after
+    five seconds of silence, then ten, up to a minute, a line reports the progress of the current work.
     """
 
     def __init__(self, is_main: bool, style: ConsoleStyle | None = None) -> None:
@@ -62,7 +62,7 @@ class Console:
         self._shows_bar = sys.stderr.isatty() and self._style.log_format == TEXT and not self._style.quiet
         self._has_time = not sys.stderr.isatty()
         self._log: Path | None = None
-        self._works: list[Work] = []  # the innermost last: the one that people are told of
+        self._works: list[Work] = []  # the innermost last: the one whose progress is shown
         self._bar: tqdm[NoReturn] | None = None
         self._steps: Work | None = None
         self._lock = threading.RLock()
@@ -76,7 +76,7 @@ class Console:
         self._log = directory / ("log.jsonl" if self._style.log_format == JSON else "log.txt")
 
     def say(self, text: str, topic: Topic = Topic.NEWS, figures: Mapping[str, object] | None = None) -> None:
-        """One or more lines. figures: what a program wants to read of it, for JSON."""
+        """Print one or more lines. figures: values for programs, in JSON."""
         if not self._is_main:
             return
         is_json = self._style.log_format == JSON
@@ -89,16 +89,16 @@ class Console:
                     log.write((line if is_json else stamped(text)) + "\n")
 
     def warn(self, text: str) -> None:
-        """Something is wrong and goes on: shown by --quiet too."""
+        """Print a warning, also with --quiet."""
         self.say(text, Topic.WARNING)
 
     def alarm(self, text: str) -> None:
-        """One line from whichever rank: what rank 0 cannot know, as its host's memory."""
+        """Print one line from any rank: what rank 0 cannot know, as the memory of a host."""
         self._show(as_json(text, Topic.WARNING) if self._style.log_format == JSON else text)
 
     @contextlib.contextmanager
     def working(self, what: str, total: int = 0, unit: str = "", done: int = 0) -> Iterator[Work]:
-        """People are told how far the block is; what it does within it, and advances, it tells the Work."""
+        """Show the progress of the block, which advances the Work."""
         work = self.begin(what, total, unit, done)
         try:
             yield work
@@ -121,17 +121,17 @@ class Console:
         return work
 
     def end(self, work: Work) -> None:
-        """The work is over, and all that was begun after it."""
+        """End the work, and all that was begun after it."""
         with self._lock:
             places = [place for place, one in enumerate(self._works) if one is work]
             if places:
-                # The bar of the steps stays in sight when they are made.
+                # The bar of the steps stays on the screen at the end.
                 self._close_bar(leave=work is self._steps)
                 del self._works[places[0] :]
                 self._open_bar()
 
     def start_bar(self, done: int, total: int) -> None:
-        """Training begins, whatever else was going on: `total` steps, of which `done` are made."""
+        """Begin training of `total` steps, of which `done` are made; ends all other work."""
         if self._works:
             self.end(self._works[0])
         self._steps = self.begin("training", total, "step", done)
@@ -142,18 +142,18 @@ class Console:
             self._steps.done += 1
 
     def note_bar(self, note: str, left_s: float) -> None:
-        """What is shown beside the steps, and how long they still take."""
+        """Set the note beside the steps and the seconds left."""
         if self._steps is not None:
             self._steps.note, self._steps.left_s = note, left_s
 
     def end_bar(self) -> None:
-        """Training ends; the bar stays as it stands."""
+        """End training; the bar stays on the screen."""
         if self._steps is not None:
             self.end(self._steps)
             self._steps = None
 
     def close(self) -> None:
-        """Nothing more is shown of works; lines may follow."""
+        """End all work; lines may follow."""
         self._ended.set()
         with self._lock:
             if self._works:
@@ -182,7 +182,7 @@ class Console:
         self._move_bar()
 
     def _move_bar(self) -> None:
-        """Have the bar show where the work is."""
+        """Update the bar."""
         if self._bar is not None:
             work = self._works[-1]
             self._bar.set_postfix_str(", ".join([duration(work.seconds), *work.remarks()]), refresh=False)
@@ -197,7 +197,7 @@ class Console:
             self._bar = None
 
     def _tick(self) -> None:
-        """On a thread of its own: a bar moves though nothing advances, and silence is broken."""
+        """In its own thread: update the bar's time, and report progress after a silence."""
         while not self._ended.wait(TICK_S):
             with self._lock:
                 self._move_bar()

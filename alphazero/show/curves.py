@@ -1,4 +1,4 @@
-"""What viewers show as curves: which figures, in which group, at which step, and each point once.
+"""Curves for viewers: which figures, in which group, at which step, and each point once.
 
 TensorBoard and Weights & Biases get the same points. metrics.jsonl has every figure (docs/runs.md).
 """
@@ -28,7 +28,7 @@ _GROUP_OF_KIND = {
     "health": SYSTEM,
 }
 _PREFIX_OF_KIND = {"epoch": "epoch_", "time_share": "share_of_time/"}
-# Numbers that name something, or that a viewer has as an axis: no curves.
+# Names and axes rather than figures.
 _NO_CURVES = frozenset(
     {"sample_id_sum", "slowest_rank", "generation", "minutes", "num_positions", "ended_in_step"}
 )
@@ -66,7 +66,7 @@ class Curves:
 
         hides_zeros: a curve begins with its first value other than zero, so that what is always zero has no
         curve. The zeros before it are never shown: sent once the curve begins, they would be older than
-        checkpoints from which a run that was killed goes on, and it would send them again.
+        checkpoints from which a killed run resumes, and would be sent again.
         """
         self._absent = absent
         self._hides_zeros = hides_zeros
@@ -91,15 +91,15 @@ class Curves:
         return shown
 
     def rewind(self, step: int) -> None:
-        """What came after `step` will be made again."""
+        """Expect points after `step` once more."""
         for curve in self._curves.values():
             curve.last_step = min(curve.last_step, step)
 
     def restore(self, lines: Iterable[str], step: int, after: int | None = None) -> list[Point]:
-        """Stand where earlier starts of the run stood at `step`, by the lines of metrics.jsonl.
+        """Restore the state of earlier starts of the run at `step` from the lines of metrics.jsonl.
 
         after: the points from there to `step` that were shown then; None: none of them, and losses of single
-        steps are passed over, since they are never all zero.
+        steps are skipped, since they are never all zero.
         """
         shown = []
         for text in lines:
@@ -113,7 +113,7 @@ class Curves:
                 figures = {name: value for name, value in line.items() if isinstance(value, (int, float))}
                 points = [point for point in _points(kind, at, figures) if point.step <= step]
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
-                continue  # damaged: read_metrics tells of it
+                continue  # damaged: read_metrics reports it
             shown += self._take(points)
         return [point for point in shown if after is not None and point.step > after]
 
@@ -138,8 +138,8 @@ def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
     """The step of training at which the figures stand.
 
     An epoch stands at the step that ended it, not at its number. A generation stands at the first step that
-    trains on it: a run that goes on from the checkpoint of `step` plays it again, and a point at `step`
-    could not be told from those made before that checkpoint.
+    trains on it: a run that resumes from the checkpoint of `step` plays it again, and a point at `step`
+    could not be distinguished from those before that checkpoint.
     """
     if kind == "epoch":
         return int(figures.get("ended_in_step", step))

@@ -1,6 +1,6 @@
-"""What TensorBoard shows of a run: curves, settings with final figures, texts; each point once after resumes.
+"""TensorBoard: curves, settings with final figures, and texts of a run; each point once after resumes.
 
-The event files lie in the run's own directory, since TensorBoard names a run by the directory of its events.
+The event files are in the run's directory, because TensorBoard names a run by the directory of its events.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _HPARAM_KINDS = {
 
 
 class TensorBoardViewer:
-    """Writes event files. A start says what of the earlier ones no longer counts."""
+    """Writes event files; a start hides the points that will be repeated."""
 
     def __init__(self, run: RunDirectory, first_step: int, settings: Mapping[str, Setting]) -> None:
-        """first_step: of the checkpoint that the run goes on from, 0 at its beginning."""
+        """first_step: of the checkpoint that the run resumes from, else 0."""
         from torch.utils.tensorboard import SummaryWriter
 
         _move_up(run)
-        # Points after the checkpoint are made again and hidden; at the beginning of a run all of them are.
+        # Points after the checkpoint are repeated, so they are hidden; without one, all are.
         kept = first_step + 1 if first_step else 0
         self._writer: SummaryWriter = SummaryWriter(str(run.path), purge_step=kept, flush_secs=FLUSH_S)
         self._file: Any = self._writer.file_writer
@@ -64,7 +64,7 @@ class TensorBoardViewer:
         self._writer.add_text(name, text, step)
 
     def flush(self) -> None:
-        """Have everything on disk."""
+        """Write everything to disk."""
         self._writer.flush()
 
     def rewind(self, step: int) -> None:
@@ -75,7 +75,7 @@ class TensorBoardViewer:
         self._file.add_event(Event(step=step + 1, session_log=log))
 
     def close(self, failed: bool = False) -> None:
-        """Flush and close. TensorBoard keeps the first end it reads: that of a run that failed may go on."""
+        """Flush and close. TensorBoard keeps the first end it reads, and a failed run may be resumed."""
         from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
         if not failed:
@@ -115,7 +115,7 @@ class TensorBoardViewer:
 
 
 def _move_up(run: RunDirectory) -> None:
-    """Event files of earlier versions lie in a directory of their own, and would be a second run."""
+    """Event files of version 0 are in a subdirectory, which would appear as a second run."""
     old = run.path / OLD_DIRECTORY
     for path in sorted(old.glob(EVENT_FILES)):
         path.replace(run.path / path.name)

@@ -1,4 +1,4 @@
-"""Passes a run's figures to the viewers it asked for, as points of curves and as texts."""
+"""Writes a run's figures to TensorBoard and Weights & Biases, as points of curves and as texts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Viewer(Protocol):
         """Show a text in Markdown."""
 
     def flush(self) -> None:
-        """Have all that came so far on disk."""
+        """Write everything to disk."""
 
     def rewind(self, step: int) -> None:
-        """What came after `step` is made again."""
+        """Expect points after `step` once more."""
 
     def close(self, failed: bool = False) -> None:
         """Flush and release."""
@@ -41,7 +41,7 @@ class ViewerWriter:
         self._curves = curves
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Show what of it is a curve."""
+        """Show the figures that are curves."""
         if points := self._curves.take(kind, step, figures):
             self._viewer.points(points)
 
@@ -71,7 +71,7 @@ class ViewerWriter:
 def open_writers(
     run: RunDirectory, config: Config, first_step: int, world_size: int, say: Callable[[str], None]
 ) -> AllWriters:
-    """The writers of rank 0. first_step: of the checkpoint that the run goes on from, 0 at its beginning."""
+    """The writers of rank 0. first_step: of the checkpoint that the run resumes from, else 0."""
     absent = frozenset() if config.network.moves_left else frozenset({"moves_left_loss"})
     earlier = complete_lines(run.metrics) if first_step else []
     writers: list[MetricWriter] = [JsonLinesWriter(run)]
@@ -83,7 +83,7 @@ def open_writers(
     if config.run.wandb:
         wandb = WandbViewer(run, config.run, to_table(config), say)
         curves = Curves(absent)
-        # What came before their last step they have got.
+        # Points up to their last step were sent.
         unsent = curves.restore(earlier, first_step, after=wandb.last_step)
         wandb.points(sorted(unsent, key=lambda point: point.step))
         writers.append(ViewerWriter(wandb, curves))
@@ -91,7 +91,7 @@ def open_writers(
 
 
 def shown_settings(config: Config, world_size: int) -> dict[str, Setting]:
-    """The settings by which people compare runs; config.json of the run has all."""
+    """The settings by which runs are compared; config.json of the run has all."""
     network, optimizer, training = config.network, config.optimizer, config.training
     shown: dict[str, Setting] = {
         "game": network.game,

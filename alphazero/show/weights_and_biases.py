@@ -1,12 +1,9 @@
-"""Weights & Biases: one run of theirs for each run of ours, resumes included, with files in our directory.
+"""Weights & Biases: one run there for each run here, resumes included, with its files in the run's directory.
 
-What they have once, they keep: a step that a resumed run makes again is not sent again. What they have not
-got, since the process that should have sent it was killed, is sent from metrics.jsonl.
-
-What an offline run of Weights & Biases has kept: rows of its file, as far as a killed process came.
-
-The file is a header and a LevelDB log: blocks of 32 KiB, in them records of crc, length and kind, each a
-protobuf message or a part of one. https://github.com/google/leveldb/blob/main/doc/log_format.md
+Each step is sent once, also where a resumed run repeats it; steps that a killed process did not send are sent
+from metrics.jsonl. An offline run is a file: a header and a LevelDB log in blocks of 32 KiB, whose records of
+crc, length and kind hold protobuf messages or parts of one
+(https://github.com/google/leveldb/blob/main/doc/log_format.md).
 """
 
 from __future__ import annotations
@@ -75,7 +72,7 @@ Say = Callable[[str], None]
 
 
 def require_package(config: RunConfig) -> None:
-    """Raise ConfigError where a run asks for Weights & Biases and this Python has not got the package."""
+    """Raise ConfigError where a run uses Weights & Biases and the package is not installed."""
     if not config.wandb:
         return
     # A directory of this name, as the package itself leaves them, passes for an empty package.
@@ -91,7 +88,7 @@ class WandbViewer:
     """Sends a row for each step, or keeps it in the run's directory where WANDB_MODE is offline."""
 
     def __init__(self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], say: Say) -> None:
-        """settings: all of the run's, by section. say: told where the figures can be seen."""
+        """settings: all of the run's, by section. say prints where the figures can be seen."""
         require_package(config)
         import wandb
 
@@ -106,14 +103,14 @@ class WandbViewer:
                 dir=str(run.path),
                 resume="allow",
                 config=dict(settings),
-                # Our own lines are in the log; theirs would break a log of JSON objects and the progress bar.
+                # Their lines would break a log of JSON objects and the progress bar.
                 settings=wandb.Settings(console="off", silent=True),
             )
         except (wandb.Error, OSError) as error:
             raise ConfigError(
                 f"--wandb: {' '.join(str(error).split())}; expected `wandb login`, or WANDB_MODE=offline"
             ) from error
-        # Their own count of rows is no count of steps.
+        # Their count of rows is not the step.
         self._run.define_metric(STEP_AXIS, hidden=True)
         self._run.define_metric("*", step_metric=STEP_AXIS)
         self.last_step = self._last_step(run)
@@ -133,10 +130,10 @@ class WandbViewer:
         self._row_of(step)[name] = wandb.Html(f"<pre>{html.escape(text)}</pre>")
 
     def flush(self) -> None:
-        """Nothing: what a killed process did not send, the next start sends (see `last_step`)."""
+        """Do nothing: the next start sends what a killed process did not (see `last_step`)."""
 
     def rewind(self, step: int) -> None:
-        """What was sent stays, and is not sent again."""
+        """Discard rows that were not sent; those sent stay."""
         self._rows = {}
 
     def close(self, failed: bool = False) -> None:
@@ -145,7 +142,7 @@ class WandbViewer:
         self._run.finish(exit_code=int(failed))
 
     def _row_of(self, step: int) -> dict[str, Any]:
-        """The row of a step; of one that they have, a row that is sent nowhere."""
+        """The row of a step; for one that was sent, a row that is discarded."""
         return self._rows.setdefault(step, {}) if step > self.last_step else {}
 
     def _send(self, last: int) -> None:
@@ -156,7 +153,7 @@ class WandbViewer:
                 self.last_step = step
 
     def _last_step(self, run: RunDirectory) -> int:
-        """The last step that they have of this run; -1 where there is none."""
+        """The last step that was sent; -1 where there is none."""
         if self._run.settings.mode == "offline":
             return max((int(row.get(STEP_AXIS, -1)) for row in offline_rows(run.path)), default=-1)
         return int(self._run.summary.get(STEP_AXIS, -1)) if self._run.resumed else -1
@@ -176,7 +173,7 @@ def _has_losses(row: Mapping[str, Any]) -> bool:
 
 
 def _id_of(run: RunDirectory) -> str:
-    """Of the run at Weights & Biases: kept in our directory, so that a run that goes on is the same there."""
+    """The id of the run there, kept in the run's directory so that a resumed run continues it."""
     path = run.path / ID_FILE
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["id"])
@@ -187,5 +184,5 @@ def _id_of(run: RunDirectory) -> str:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
             f"{path}: cannot be read ({type(error).__name__}); expected the id that --wandb writes, or no "
-            "such file: then a new run begins at Weights & Biases"
+            "such file: then a new run is made at Weights & Biases"
         ) from error

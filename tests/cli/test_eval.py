@@ -117,7 +117,7 @@ def test_the_table_says_what_was_left_out(files, capsys: pytest.CaptureFixture[s
         (["--weights", "net2", "--data", "one"], "net2.pt: plays tictactoe, --data holds chess"),
         (
             ["--weights", "net0", "--data", "one", "--not-in", "one"],
-            "--not-in: all 8 positions of --data occur",
+            "--not-in: holds all 8 positions of --data",
         ),
         (["--weights", "net0", "--data", "one", "--positions", "0"], "'0': expected a whole number from 1"),
         (["--weights", "net0", "--data", "one", "--seed", "-1"], "'-1': expected a whole number"),

@@ -74,7 +74,7 @@ def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> No
     ("arguments", "told"),
     [
         (["none.pt", "--to", "lc0"], "weights none.pt: no such file or directory"),
-        (["net.pt", "--to", "pt", "--license", "x", "--out", "o.pt"], "--license: of no use with --to pt"),
+        (["net.pt", "--to", "pt", "--license", "x", "--out", "o.pt"], "--license: not with --to pt"),
         (["net.pt", "--to", "pt", "--out", "o.bin"], "weights are written to .pt or .safetensors"),
         (["net.pt", "--to", "lc0", "--out", "none/o.pb.gz"], "cannot be written"),
     ],

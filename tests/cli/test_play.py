@@ -83,7 +83,7 @@ def test_a_bad_move_is_one_line_and_changes_nothing(play):
         "'flip now': expected flip alone",
         "new purple: expected first, second, random, white, black, x, o",
         "pgn: expected the name of a file, as pgn game.pgn",
-        "back: there is no move of yours to take back",
+        "back: no move of yours to take back",
     ]
 
 
@@ -134,7 +134,7 @@ def test_the_other_games(play, game):
     assert "the network plays " in told
     assert "'zz': no legal move here; expected a legal move, such as " in told
     assert f"pgn: PGN is for chess; this is {game}" in told
-    assert ("flip: a board of connect4 stands upright" in told) == (game == "connect4")
+    assert ("flip: a board of connect4 cannot be flipped" in told) == (game == "connect4")
     assert "  move  visits  share " in told
 
 

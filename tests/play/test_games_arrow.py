@@ -125,7 +125,7 @@ def changed(batch: pa.RecordBatch, name: str, value: object) -> pa.RecordBatch:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("end", "RULES", "lanes: row 1: the game ended by RULES; expected one under way"),
+        ("end", "RULES", "lanes: row 1: the game ended by RULES; expected one in progress"),
         ("end", "NOBODY", "lanes: row 1: 'NOBODY' ends no game"),
         ("termination", "NOTHING", "lanes: row 1: 'NOTHING' ends no game"),
         ("flags", [], r"lanes: row 1: 0 entries of flags; expected \d+"),

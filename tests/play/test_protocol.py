@@ -67,7 +67,7 @@ def test_a_line_is_understood(line: str, command: object) -> None:
 @pytest.mark.parametrize(
     ("line", "command", "remark"),
     [
-        ("joho debug on", Debug(True), "unknown command passed over: 'joho'"),
+        ("joho debug on", Debug(True), "ignored unknown command: 'joho'"),
         ("blah", None, "unknown command: 'blah'"),
         ("debug maybe", None, "debug: 'maybe': expected on or off"),
         ("setoption Hash 32", None, "setoption: expected setoption name NAME"),
@@ -75,14 +75,14 @@ def test_a_line_is_understood(line: str, command: object) -> None:
         ("setoption name value 3", None, "setoption: expected setoption name NAME"),
         ("position", None, "position: '': expected startpos or fen FEN"),
         ("position fen moves e2e4", None, "position: 'fen': expected startpos or fen FEN"),
-        ("position startpos e2e4", SetPosition("", ()), "position: passed over 'e2e4'"),
-        ("go nodes many", Go(), "go nodes: 'many': expected a whole number; passed over"),
+        ("position startpos e2e4", SetPosition("", ()), "position: ignored 'e2e4'"),
+        ("go nodes many", Go(), "go nodes: 'many': expected a whole number; ignored"),
         ("go nodes -3", Go(), "go nodes: '-3': expected a whole number"),
         ("go movetime", Go(), "go movetime: '': expected a whole number"),
         ("go wtime btime 7", Go(btime=7), "go wtime: '': expected a whole number"),
-        ("go fast depth 2", Go(depth=2), "go: passed over 'fast'"),
+        ("go fast depth 2", Go(depth=2), "go: ignored 'fast'"),
         ("go nodes " + "9" * 5000, Go(), "go nodes: '999"),
-        ("stop now", Plain("stop"), "stop: passed over 'now'"),
+        ("stop now", Plain("stop"), "stop: ignored 'now'"),
     ],
 )
 def test_what_is_not_understood_is_told(line: str, command: object, remark: str) -> None:

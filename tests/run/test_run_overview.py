@@ -162,7 +162,7 @@ def test_json_and_what_is_no_run(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)[0]["run"] == "x"
     shutil.rmtree(tmp_path / "x")
     run_command(["runs", str(tmp_path)])
-    assert capsys.readouterr().out == f"{tmp_path}: holds no run\n"
+    assert capsys.readouterr().out == f"{tmp_path}: no runs found\n"
 
 
 def test_a_missing_directory_is_one_line(tmp_path):

@@ -1,4 +1,4 @@
-"""`alphazero analyse`: what a network says of one position, and what a search with it finds."""
+"""`alphazero analyse`: the evaluation of one position by a network, and by a search."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--simulations",
         type=numbers.whole(1, MOST_SIMULATIONS),
         metavar="N",
-        help="search so many simulations (default: no search, the network alone)",
+        help="search with N simulations (default: no search)",
     )
-    parser.add_argument("--seconds", type=numbers.seconds(0.01), metavar="S", help="search so long")
+    parser.add_argument("--seconds", type=numbers.seconds(0.01), metavar="S", help="search for S seconds")
     parser.add_argument(
         "--lines",
         type=numbers.count,
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate the position, search it where that is asked for, print it."""
+    """Evaluate the position, search it if requested, print the result."""
     from alphazero.games.notation import play_moves
     from alphazero.games.registry import make_line
     from alphazero.play.net import load
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def search(net: Net, line: Line, args: argparse.Namespace) -> Snapshot:
-    """A search from nothing of the line's current position. Raises GameInputError if the game is over."""
+    """Search the line's current position. Raises GameInputError if the game is over."""
     from alphazero.games.registry import history_fill
     from alphazero.play.net import search_line
     from alphazero.search.tree_search import SearchLimits, TreeSettings
@@ -99,17 +99,17 @@ def to_json(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
     """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
     from alphazero.play.search_text import search_json
 
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "position": analysis.position,
         "policy": analysis.policy,
         "wdl": list(analysis.wdl),
         "value": analysis.value,
     }
     if analysis.moves_left is not None:
-        told["moves_left"] = analysis.moves_left
+        body["moves_left"] = analysis.moves_left
     if found is not None:
-        told["search"] = search_json(found, line, count)
-    return json.dumps(told)
+        body["search"] = search_json(found, line, count)
+    return json.dumps(body)
 
 
 def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, PlayerError
+from alphazero.base.text import counted
 from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
 from alphazero.cli.playing.players import PlayerWords, read_player, with_own_names
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alphazero.cli.playing.match_report import MatchReport
+    from alphazero.play.matches.conduct import Conditions
     from alphazero.play.matches.game import FinishedGame, Pairing
     from alphazero.play.matches.pgn import PgnFile
     from alphazero.play.matches.players import Contestant
@@ -33,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, tell the score as it grows, print the result."""
+    """Play, printing the score on the way and the result."""
     if args.games % 2:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
     players, rules, limit = players_of(args), rules_of(args), limit_of(args)
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     lineup = Lineup(args, limit, batch_size_of(args, side_by_side))
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
-        raise ConfigError(f"--pgn-out {args.pgn_out}: PGN is of chess; expected no --pgn-out in {game}")
+        raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
     contestants = [lineup.contestant(player) for player in players]
     openings = openings_of(args, game, args.games // 2)
     met = meetings(len(contestants), args.tournament or ROUND_ROBIN)
@@ -84,8 +86,10 @@ def players_of(args: argparse.Namespace) -> list[PlayerWords]:
         players.append(read_player([args.against], "--against"))
     players += [read_player(words, "--player") for words in args.player]
     if len(players) < 2:
-        told = "--against P or --player ..." if players else "--weights W --against P, or --player ... twice"
-        raise ConfigError(f"a match of {len(players)} player{'s' * (len(players) != 1)}: expected {told}")
+        wanted = (
+            "--against P or --player ..." if players else "--weights W --against P, or --player ... twice"
+        )
+        raise ConfigError(f"a match of {counted(len(players), 'player')}: expected {wanted}")
     if len(players) > 2 and args.sprt:
         raise ConfigError(f"--sprt with {len(players)} players: expected two")
     return with_own_names(players)
@@ -93,18 +97,17 @@ def players_of(args: argparse.Namespace) -> list[PlayerWords]:
 
 def conduct(
     contestants: Sequence[Contestant],
-    conditions: object,
+    conditions: Conditions,
     pairings: Sequence[Pairing],
     report: MatchReport,
     args: argparse.Namespace,
 ) -> None:
     """Play all games, each to the report and the PGN file."""
-    from alphazero.play.matches.conduct import Conditions, Conductor
+    from alphazero.play.matches.conduct import Conductor
     from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.pgn import PgnFile
     from alphazero.play.matches.players import EnginePlayer
 
-    assert isinstance(conditions, Conditions)
     engines = [player for player in contestants if isinstance(player, EnginePlayer)]
     with contextlib.ExitStack() as stack:
         pgn: PgnFile | None = None
@@ -125,7 +128,7 @@ def conduct(
 
 @contextlib.contextmanager
 def ends_at_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block in order, so that engines end with it."""
+    """SIGTERM ends the block by SystemExit, so that engines end with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The flags of `alphazero match`, and what they say about games: limits, openings, adjudication."""
+"""The flags of `alphazero match`: players, limits, openings, adjudication, and the search of networks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CENTIPAWNS = 100_000
 
 
 def add_match_flags(parser: argparse.ArgumentParser) -> None:
-    """All of them."""
+    """Add all flags of `alphazero match`."""
     _add_players(parser)
     _add_length(parser)
     _add_game_flags(parser)
@@ -40,7 +40,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         type=numbers.count,
         default=10,
         metavar="N",
-        help="tell the score every N pairs of games (default: 10)",
+        help="print the score every N pairs of games (default: 10)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_search_flags(parser, "openings, their order, and random moves")
@@ -94,7 +94,7 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("games", "limits hold for players without one of their own")
+    group = parser.add_argument_group("games", "limits apply to players without one")
     group.add_argument(
         "--nodes",
         type=numbers.whole(1, MOST_SIMULATIONS),
@@ -110,7 +110,7 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         type=numbers.whole(0, 10**6),
         default=round(1000 * MARGIN_S),
         metavar="MS",
-        help=f"milliseconds that a move may come late (default: {1000 * MARGIN_S:g})",
+        help=f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})",
     )
     group.add_argument(
         "--opening-plies",
@@ -147,7 +147,7 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         type=numbers.number(0.1, MOST_CLOCK_S),
         default=120.0,
         metavar="S",
-        help="seconds after which an engine that has no clock has lost (default: 120)",
+        help="seconds after which an engine without a clock forfeits (default: 120)",
     )
 
 
@@ -156,8 +156,7 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--openings",
         metavar="FILE",
-        help=f"book of openings, EPD or PGN; {BALANCED}: the one that comes with this program "
-        "(default for chess)",
+        help=f"book of openings, EPD or PGN; {BALANCED}: the book of this program (default for chess)",
     )
     parser.add_argument(
         "--order",
@@ -178,7 +177,7 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
         "--batch-size",
         type=numbers.whole(1, MOST_UNITS),
         metavar="N",
-        help="positions per evaluation of the network (default: what the games side by side fill, at most "
+        help="positions per evaluation of the network (default: by the number of games at a time, at most "
         f"{MOST_BATCH})",
     )
     parser.add_argument(
@@ -188,12 +187,12 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
 
 
 def batch_size_of(args: argparse.Namespace, games: int) -> int:
-    """That of --batch-size, else what so many games side by side fill, searched in two groups by turns."""
+    """--batch-size, else half of the games at a time, as they are searched in two groups by turns."""
     return args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
 
 
 def limit_of(args: argparse.Namespace) -> Limit:
-    """The limit of players without one of their own."""
+    """The limit of players without one."""
     return Limit(
         nodes=args.nodes,
         move_time_s=args.movetime,

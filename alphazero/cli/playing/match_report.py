@@ -1,4 +1,4 @@
-"""What `alphazero match` tells of its games: lines while it goes on, the result at its end."""
+"""The output of `alphazero match`: the score on the way, and the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alphazero.play.matches.game import Ending, FinishedGame
 
 
 class MatchReport:
-    """Takes in games; with a test says when to stop."""
+    """Counts games and prints the score; with a test it decides when to stop."""
 
     def __init__(self, names: Sequence[str], test: Sprt | None, interval: int) -> None:
         """interval: pairs of games between two lines of the score."""
@@ -45,7 +45,7 @@ class MatchReport:
         print(line, file=sys.stderr, flush=True)
 
     def take(self, game: FinishedGame) -> bool:
-        """Count a game, tell the score now and then; whether the match goes on."""
+        """Count a game, print the score at intervals; returns whether the match continues."""
         self.board.add(game)
         if self._bar is not None:
             self._bar.update()
@@ -61,7 +61,7 @@ class MatchReport:
         return self.board.in_order(0, 1) if self._test is not None else self.board.score(0, 1)
 
     def to_text(self) -> str:
-        """For people."""
+        """The result for people."""
         if len(self._names) > 2:
             return "\n".join(self._tournament_lines())
         score, (first, second) = self.score, self._names
@@ -73,11 +73,11 @@ class MatchReport:
         if self._test is not None:
             lines += [sprt_line(self._test, score), self._verdict(self._test, score)]
             if left := self.board.games - score.games:
-                lines.append(f"({counted(left, 'game')} begun later had ended as well and is not counted)")
+                lines.append(f"({counted(left, 'game')} after the decision not counted)")
         return "\n".join([*lines, *self._failures()])
 
     def to_json(self) -> str:
-        """For programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
+        """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
         if len(self._names) == 2:
             return json.dumps(
                 {"players": list(self._names), **score_json(self.score), "sprt": self._sprt_json()}
@@ -136,15 +136,15 @@ class MatchReport:
         yield from self._failures()
 
     def _failures(self) -> Iterator[str]:
-        """Players that lost other than on the board."""
+        """Players that lost by forfeits."""
         usual = {Ending.NORMAL.value, Ending.ADJUDICATION.value}
         for number, name in enumerate(self._names):
             failed = {
                 ending: count for ending, count in self.board.losses(number).items() if ending not in usual
             }
             if failed:
-                told = ", ".join(f"{count} by {ending}" for ending, count in sorted(failed.items()))
-                yield f"{name} lost {told}"
+                losses = ", ".join(f"{count} by {ending}" for ending, count in sorted(failed.items()))
+                yield f"{name} lost {losses}"
 
     def _score_line(self, score: MatchScore) -> str:
         estimate = score.elo()
@@ -169,7 +169,7 @@ def elo_lines(score: MatchScore) -> Iterator[str]:
     estimate = score.elo()
     yield (
         f"Elo {estimate.elo:+.1f} (95 %: {estimate.low:+.1f} to {estimate.high:+.1f}), "
-        f"the stronger one with a probability of {estimate.superiority:.1%}"
+        f"likelihood of superiority {estimate.superiority:.1%}"
     )
     normalized = score.normalized_elo()
     if normalized is not None:

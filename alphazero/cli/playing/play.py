@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"
     )
-    parser.add_argument("--pgn", metavar="FILE", help="add every game to this PGN file (chess)")
+    parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=numbers.seed, metavar="N", help="seed of --side random")
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to use (default: auto)"
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play until the person leaves; Ctrl-D and Ctrl-C do."""
+    """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
     from alphazero.play.session import PlaySession, require_chess
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settings_of(args: argparse.Namespace) -> PlaySettings:
-    """What the flags ask for."""
+    """The settings of the flags."""
     from alphazero.play.session import SIDE_WORDS, PlaySettings
     from alphazero.search.tree_search import SearchLimits
 
@@ -87,7 +87,7 @@ def settings_of(args: argparse.Namespace) -> PlaySettings:
 
 
 def read_line(prompt: str) -> str | None:
-    """A line that the person types, with the line editing of the terminal; None at the end of the input."""
+    """Read a line with the terminal's line editing; None at the end of the input."""
     if sys.stdin.isatty():
         import readline  # noqa: F401 - input() uses it: arrows and history
     try:

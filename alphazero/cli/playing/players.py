@@ -1,7 +1,4 @@
-"""Players of a match from the words about them: networks loaded, engines resolved.
-
-Players as they are named on the command line: `random`, `solver`, weights, or key=value words.
-"""
+"""Players as the command line names them (`random`, `solver`, weights, key=value words), and their making."""
 
 from __future__ import annotations
 
@@ -52,9 +49,9 @@ OPTION = "option."
 
 @dataclass(frozen=True)
 class PlayerWords:
-    """What was said of a player. kind: random, solver, weights or engine.
+    """A player as given. kind: random, solver, weights or engine.
 
-    given: the weights' name. limit: None where nothing was said of it.
+    given: the weights' name. limit: None where none was given.
     """
 
     place: str
@@ -89,9 +86,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
         return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
     for key in ("args", "dir"):
         if key in values:
-            raise ConfigError(f"{place}, {key}=: expected it with cmd=PROGRAM alone")
+            raise ConfigError(f"{place}, {key}=: expected only with cmd=PROGRAM")
     if options:
-        raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected it with cmd=PROGRAM alone")
+        raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER) else "weights"
     given = values.get("weights", bare)
     name = values.get("name", given.rstrip("/"))
@@ -99,7 +96,7 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
 
 
 def with_own_names(players: Sequence[PlayerWords]) -> list[PlayerWords]:
-    """A number behind the second name of the same kind, so that tables and PGN tell them apart."""
+    """Equal names numbered, so that tables and PGN distinguish them."""
     seen: dict[str, int] = {}
     named = []
     for player in players:
@@ -174,7 +171,7 @@ def _limit(values: dict[str, str], place: str) -> Limit | None:
     if "timemargin" in values:
         limit = replace(limit, margin_s=seconds(values["timemargin"], f"{place}, timemargin=", 0.001))
         if not limit.is_any:
-            raise ConfigError(f"{place}, timemargin=: expected it with tc= or st=")
+            raise ConfigError(f"{place}, timemargin=: expected only with tc= or st=")
     return limit if limit.is_any else None
 
 
@@ -188,7 +185,7 @@ class Lineup:
     """Makes the contestants of one match; a network that plays twice is loaded once."""
 
     def __init__(self, args: argparse.Namespace, limit: Limit, batch_size: int) -> None:
-        """limit: of players without one of their own. batch_size: positions per evaluation of a network."""
+        """limit: of players without one. batch_size: positions per evaluation of a network."""
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
@@ -198,7 +195,7 @@ class Lineup:
         self._evaluators: dict[str, NetworkEvaluator] = {}
 
     def game_of(self, players: Sequence[PlayerWords]) -> str:
-        """The game that they all play. Raises ConfigError where they do not."""
+        """The game of all players. Raises ConfigError where they play different ones."""
         found: dict[str, PlayerWords] = {}
         for player in players:
             game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
@@ -224,7 +221,7 @@ class Lineup:
                 player.name, player.command, limit, player.directory, player.options, player.random_share
             )
         if player.kind == RANDOM:
-            # All its moves are drawn by the match, the same ones whatever goes on beside a game.
+            # The match draws all its moves, a function of seed, game and ply.
             return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
         if player.kind == SOLVER:
             from alphazero.cli.flags import make_solver
@@ -244,12 +241,12 @@ class Lineup:
         )
 
     def _is_engine(self, player: PlayerWords) -> bool:
-        """Whether a network plays by a clock or to a depth: our own UCI engine knows how."""
+        """Whether a network plays by a clock or to a depth, as the UCI engine does."""
         limit = player.limit or self._limit
         return limit.is_timed or limit.depth is not None
 
     def _engine_command(self, player: PlayerWords) -> tuple[str, ...]:
-        """That of `alphazero uci` with the network."""
+        """The command of `alphazero uci` with the network."""
         flags = (
             "--weights",
             player.given,

@@ -32,7 +32,7 @@ SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of search and self-play."""
     add_weights_flag(parser)
-    parser.add_argument("--out", type=Path, required=True, help="game store to make, or to add games to")
+    parser.add_argument("--out", type=Path, required=True, help="game store to create or append to")
     parser.add_argument(
         "--games",
         type=numbers.count,
@@ -68,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def sole_writer(out: Path) -> Iterator[None]:
-    """No other process writes to the store within the block, nor to the run that it belongs to.
+    """Lock the store, and the run that it belongs to, within the block.
 
-    Even opening a store to add to it clears away what a killed writer left.
+    Even opening a store to append to it removes the remains of a killed writer.
     """
     if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: is there and no game store; expected a new or an existing store")
+        raise DataError(f"{out}: not a game store; expected a new or an existing one")
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
@@ -91,7 +91,7 @@ def sole_writer(out: Path) -> Iterator[None]:
 
 
 def play(args: argparse.Namespace, config: Config) -> int:
-    """Play until there are enough games or a signal comes; the exit status."""
+    """Play until there are enough games or a signal arrives; returns the exit status."""
     import torch
 
     from alphazero.data.store.growing import GrowingStore
@@ -131,7 +131,7 @@ def play(args: argparse.Namespace, config: Config) -> int:
 
 
 def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float, *, as_json: bool) -> None:
-    """What was played, and how fast."""
+    """Print figures of the games and the speed."""
     from alphazero.play.selfplay import describe, figures_of
 
     figures = figures_of(batch) if batch.num_rows else {}

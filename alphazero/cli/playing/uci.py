@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what an option of UCI begins with, as Hash=256; may be given several times (docs/play.md)",
+        help="initial value of a UCI option, as Hash=256; may be repeated (docs/play.md)",
     )
 
 
@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(text: str) -> None:
-    """To the GUI, at once."""
+    """Write to the GUI and flush."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def only_run(runs: Path) -> str:
-    """The only run of a directory. Raises WeightsError where there is none, or where there are several."""
+    """The only run of a directory. Raises WeightsError where there is not exactly one."""
     expected = f"expected --weights W, ${WEIGHTS_VARIABLE}, or exactly one run in {runs}/"
     try:
         found = sorted(path for path in runs.iterdir() if (path / "checkpoints").is_dir())
@@ -65,12 +65,12 @@ def only_run(runs: Path) -> str:
         found = []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
-        raise WeightsError(f"uci: no --weights, and of runs there are: {names}; {expected}")
+        raise WeightsError(f"uci: no --weights; runs found: {names}; {expected}")
     return str(found[0])
 
 
 def opener(asked_device: str, precision: str) -> OpenNetwork:
-    """What reads the engine's networks; torch is imported when the first one is read."""
+    """The loader of the engine's networks; torch is imported with the first one."""
 
     def open_it(request: NetworkRequest) -> LoadedNetwork:
         from alphazero.network.inference.purpose import evaluator_for_tree

@@ -1,4 +1,4 @@
-"""`alphazero checkpoint list|verify|prune`: what a run has saved, whether it is whole, what may go."""
+"""`alphazero checkpoint list|verify|prune`: the checkpoints of a run, checked and removed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 metavar="N",
                 help="newest checkpoints to keep (default: 3)",
             )
-            action.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+            action.add_argument(
+                "--dry-run", action="store_true", help="list what would be removed, remove nothing"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,12 +94,12 @@ def find(path: Path) -> tuple[Path, list[Path]]:
     directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     paths = [*files.superseded_in(directory), *files.checkpoints_in(directory)]
     if not paths:
-        raise CheckpointError(f"{path}: holds no checkpoint; expected a run or its checkpoints directory")
+        raise CheckpointError(f"{path}: no checkpoints found; expected a run or its checkpoints directory")
     return directory, paths
 
 
 def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
-    """What is to be said of one checkpoint."""
+    """Describe one checkpoint."""
     fault, precision, world_size = "", "?", 0
     figures: dict[str, float] = {}
     try:

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
     info.add_argument("--json", action="store_true", help="print JSON")
-    add_flags(info, {"what training would be left with (docs/data.md)": SampleFilters})
+    add_flags(info, {"filters of the positions trained on (docs/data.md)": SampleFilters})
     verify = actions.add_parser("verify", help="verify the checksums, offsets and moves of a game store")
     verify.add_argument("store", metavar="STORE")
     _configure_export(actions.add_parser("export", help="write games of a store as lc0 training data or PGN"))
@@ -106,10 +106,10 @@ def amount(games: int, plies: int) -> str:
 
 
 def import_text(report: ImportReport, noted: NotedPlies) -> str:
-    """What a person wants to know after an import. noted: what comments said."""
+    """The result of an import. noted: from comments."""
     manifest, store = report.manifest, printable(report.store)
     if report.was_there:
-        return f"{store}: holds these sources already ({amount(manifest.games, manifest.plies)})"
+        return f"{store}: already holds these sources ({amount(manifest.games, manifest.plies)})"
     lines = [
         f"{store}: {amount(manifest.games, manifest.plies)}"
         f" in {counted(len(manifest.shards), 'shard')},"
@@ -127,7 +127,7 @@ def import_text(report: ImportReport, noted: NotedPlies) -> str:
 
 
 def noted_text(noted: NotedPlies | StoreSummary) -> str:
-    """What comments said of the plies."""
+    """The plies with evaluations and clocks in comments."""
     return (
         f"{counted(noted.evaluations, 'ply', 'plies')} with an evaluation,"
         f" {counted(noted.clocks, 'ply', 'plies')} with a clock"
@@ -156,7 +156,7 @@ def _info(path: Path, filters: SampleFilters, *, as_json: bool) -> int:
 
 
 def _filtered(store: GameStore, filters: SampleFilters) -> Window:
-    """What a run with these filters would train on, were nothing held out. Raises DataError."""
+    """The window of a run with these filters and nothing held out. Raises DataError."""
     from alphazero.data.sampling.filters import for_training, with_filters
     from alphazero.data.sampling.window import Window
     from alphazero.machine.memory import count_processors

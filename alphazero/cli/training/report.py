@@ -34,8 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--watch",
         action="store_true",
-        help="serve the page on this machine (127.0.0.1) and keep it up to date while the runs go on, until "
-        "Ctrl-C",
+        help="serve the page on this machine (127.0.0.1) and keep it up to date, until Ctrl-C",
     )
     parser.add_argument(
         "--port",
@@ -47,13 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write, print or serve it, and say where."""
+    """Write, print or serve the report; prints its place."""
     if (args.json or args.watch) and args.out is not None:
-        raise ConfigError(
-            f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file; expected one of the two"
-        )
+        raise ConfigError(f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file")
     if args.port and not args.watch:
-        raise ConfigError(f"--port {args.port}: nothing is served; expected it beside --watch")
+        raise ConfigError(f"--port {args.port}: only with --watch")
     out = args.out or args.runs[0] / ("report.png" if args.png else "report.html")
     if out.suffix not in SUFFIXES:
         raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")

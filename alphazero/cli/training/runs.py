@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def to_table(directory: Path, runs: list[RunOverview], now_s: float) -> str:
     """A line per run, the names first."""
     if not runs:
-        return f"{printable(directory)}: holds no run"
+        return f"{printable(directory)}: no runs found"
     rows = [("run", "network", "step", "best", "size", "changed", "state")]
     for one in runs:
         rows.append(
@@ -61,7 +61,7 @@ def to_table(directory: Path, runs: list[RunOverview], now_s: float) -> str:
 
 
 def shown_figures(one: RunOverview) -> list[str]:
-    """The names of the figures that a row tells."""
+    """The names of the figures in a row."""
     return [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]
 
 

@@ -1,4 +1,4 @@
-"""Plays the games of a match: players in this process answer in batches, engines think beside them."""
+"""Plays the games of a match: players of this process move in batches while engines search."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from alphazero.play.matches.game import (
 from alphazero.play.matches.players import Contestant, EnginePlayer, InProcess
 
 FAULTS_IN_A_ROW = 3  # of an engine, which end the match
-LATE_S = 1.0  # beyond its clock and margin an engine is waited for no longer than this
+LATE_S = 1.0  # waited beyond the clock and margin of an engine
 ENGINE_TIMEOUT_S = 120.0  # without a clock
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What holds for all games. lanes: games side by side; concurrency: those of them with an engine.
+    """The conditions of all games. lanes: games at a time; concurrency: those of them with an engine.
 
-    engine_timeout_s: after which an engine without a clock is given up. seed: of moves drawn at random.
+    engine_timeout_s: after which an engine without a clock forfeits. seed: of random moves.
     """
 
     game: str
@@ -47,7 +47,7 @@ class Conditions:
 
 
 class Conductor:
-    """One match. on_game is told of each game that is over, says whether to go on; say: lines for people."""
+    """One match. on_game takes each finished game and returns whether to continue; say prints a line."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Conductor:
         self._live: dict[int, LiveGame] = {}
         self._asked: dict[Future[Decision], LiveGame] = {}
         self._faults: Counter[str] = Counter()  # in a row
-        self._goes_on = True
+        self._continues = True
 
     def play(self, pairings: Iterable[Pairing]) -> None:
-        """Play the games in their order, many side by side. Raises PlayerError: a player keeps failing."""
+        """Play the games in order, many at a time. Raises PlayerError where an engine keeps failing."""
         waiting = iter(pairings)
         upcoming = next(waiting, None)
-        while self._goes_on:
+        while self._continues:
             while upcoming is not None and self._has_room_for(upcoming):
                 self._begin(upcoming)
                 upcoming = next(waiting, None)
@@ -80,7 +80,7 @@ class Conductor:
                 return
             self._ask_engines()
             has_thought = self._think()
-            if self._asked and self._goes_on:
+            if self._asked and self._continues:
                 self._take_answers(None if not has_thought else 0.0)
 
     def _has_room_for(self, pairing: Pairing) -> bool:
@@ -119,12 +119,11 @@ class Conductor:
                 if side is not None:
                     clocks[f"{colour}_clock"] = game.clocks[is_first].left_s
                     clocks[f"{colour}_inc"] = side.increment_s
-        timeout_s, ending, told = self._conditions.engine_timeout_s, Ending.ABANDONED, "falls silent"
+        timeout_s, ending = self._conditions.engine_timeout_s, Ending.ABANDONED
+        reason = f"does not answer for {timeout_s:g} s"
         if limit.is_timed:
             timeout_s, ending = clock.deadline_s + LATE_S, Ending.TIME
-            told = "loses on time, without an answer"
-        elif limit.nodes is not None or limit.depth is not None:
-            told = f"falls silent for {timeout_s:g} s"
+            reason = "loses on time without an answer"
         return MoveRequest(
             game.pairing.number,
             game.board().copy(),
@@ -137,11 +136,11 @@ class Conductor:
             ),
             timeout_s,
             ending,
-            told,
+            reason,
         )
 
     def _plays_at_random(self, game: LiveGame, player: Contestant) -> bool:
-        """Drawn anew for each move, the same for the same seed whatever goes on beside it."""
+        """Whether this move is drawn at random: a function of the seed, the game and the ply."""
         if not player.random_share:
             return False
         return self._dice(game, "mistake").random() < player.random_share
@@ -150,7 +149,7 @@ class Conductor:
         return random.Random(f"{self._conditions.seed}/{game.pairing.number}/{game.line.num_plies}/{purpose}")
 
     def _think(self) -> bool:
-        """One move in every game whose player is of this process, or draws its move; whether any was."""
+        """Play a move in every game that waits for no engine; returns whether there was any."""
         has_thought = False
         for index, player in enumerate(self._contestants):
             games = [game for game in self._live.values() if game.to_move == index and not game.is_waiting]
@@ -159,7 +158,7 @@ class Conductor:
                 move = self._dice(game, "move").choice(game.line.legal())
                 self._play(game, Decision(game.line.move_to_text(move)))
             thinking = [game for game in games if game not in drawn] if drawn else games
-            if isinstance(player, InProcess) and thinking and self._goes_on:
+            if isinstance(player, InProcess) and thinking and self._continues:
                 self._think_of(player, thinking)
             has_thought = has_thought or bool(games)
         return has_thought
@@ -178,7 +177,7 @@ class Conductor:
         for future in done:
             game = self._asked.pop(future)
             game.is_waiting = False
-            if self._goes_on:
+            if self._continues:
                 self._take(game, future)
 
     def _take(self, game: LiveGame, future: Future[Decision]) -> None:
@@ -186,24 +185,24 @@ class Conductor:
         try:
             decision = future.result()
         except ForfeitError as fault:
-            self._finish(game, game.forfeit(fault.ending, fault.told))
-            self._note_fault(player.name, game, fault.told)
+            self._finish(game, game.forfeit(fault.ending, fault.reason))
+            self._note_fault(player.name, game, fault.reason)
             return
         self._faults[player.name] = 0
         late_s = game.clock.spend(decision.time_s)
         if player.limit.is_timed and late_s:
-            told = f"loses on time ({1000 * late_s:.0f}ms overrun)"
-            self._say(f"game {game.pairing.number}: {player.name} {told}")
-            self._finish(game, game.forfeit(Ending.TIME, told))
+            reason = f"loses on time ({1000 * late_s:.0f}ms overrun)"
+            self._say(f"game {game.pairing.number}: {player.name} {reason}")
+            self._finish(game, game.forfeit(Ending.TIME, reason))
             return
         self._play(game, decision)
 
-    def _note_fault(self, name: str, game: LiveGame, told: str) -> None:
-        self._say(f"game {game.pairing.number}: {name} {told}; the game is lost")
+    def _note_fault(self, name: str, game: LiveGame, reason: str) -> None:
+        self._say(f"game {game.pairing.number}: {name} {reason} and loses the game")
         self._faults[name] += 1
         if self._faults[name] == FAULTS_IN_A_ROW:
             games = counted(FAULTS_IN_A_ROW, "game")
-            raise PlayerError(f"player {name!r} failed in {games} in a row, in the last one it {told}")
+            raise PlayerError(f"player {name!r} failed in {games} in a row; in the last one it {reason}")
 
     def _play(self, game: LiveGame, decision: Decision) -> None:
         over = game.play(decision)
@@ -214,5 +213,5 @@ class Conductor:
         del self._live[game.pairing.number]
         if self._engines is not None:
             self._engines.leave(game.pairing.number)
-        if self._goes_on:
-            self._goes_on = self._on_game(over)
+        if self._continues:
+            self._continues = self._on_game(over)

@@ -1,7 +1,4 @@
-"""One UCI engine as a process: started, configured, asked for moves, and ended for certain.
-
-All engine processes of a match: one for each engine and game under way, used again game after game.
-"""
+"""UCI engines as processes: one for each engine and game in progress, reused from game to game."""
 
 from __future__ import annotations
 
@@ -35,17 +32,17 @@ QUIT_TIMEOUT_S = 1.0
 
 
 class ForfeitError(Exception):
-    """What costs an engine the game. told: as it follows the engine's name or side."""
+    """The engine forfeits the game. reason: a phrase that follows the engine's name or side."""
 
-    def __init__(self, ending: Ending, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, ending: Ending, reason: str) -> None:
+        super().__init__(reason)
         self.ending = ending
-        self.told = told
+        self.reason = reason
 
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """A position with all its moves, the limit of the move, and when to give the engine up."""
+    """A position with all its moves, the limit of the move, and when and how the engine forfeits."""
 
     game: int
     board: chess.Board
@@ -56,7 +53,7 @@ class MoveRequest:
 
 
 class EngineProcess:
-    """A running engine; all methods belong to the thread of the event loop."""
+    """A running engine, for the thread of the event loop alone."""
 
     def __init__(
         self, engine: EnginePlayer, transport: asyncio.SubprocessTransport, protocol: _TimedProtocol
@@ -67,7 +64,7 @@ class EngineProcess:
 
     @classmethod
     async def start(cls, engine: EnginePlayer) -> EngineProcess:
-        """The engine, with its options set. Raises ConfigError."""
+        """Start the engine and set its options. Raises ConfigError."""
         logging.getLogger("chess.engine").addHandler(logging.NullHandler())
         process = await cls._spawn(engine)
         try:
@@ -79,15 +76,13 @@ class EngineProcess:
             last_words = process._protocol.last_words
             await process.kill()
             if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
-                told = f"no uciok and readyok within {START_TIMEOUT_S:g} s"
+                fault = f"no uciok and readyok within {START_TIMEOUT_S:g} s"
             elif isinstance(error, chess.engine.EngineError):
-                told = reason(error)
+                fault = reason(error)
             else:
                 raise
-            said = f" ({shortened(last_words)})" if last_words else ""
-            raise ConfigError(
-                f"{_place(engine)}: {told}{said}; expected an engine that speaks UCI"
-            ) from error
+            last = f" ({shortened(last_words)})" if last_words else ""
+            raise ConfigError(f"{_place(engine)}: {fault}{last}; expected a UCI engine") from error
         return process
 
     @classmethod
@@ -95,7 +90,7 @@ class EngineProcess:
         program = engine.command[0]
         local = Path(engine.directory or ".") / program
         if shutil.which(program) is None and not (local.is_file() and os.access(local, os.X_OK)):
-            raise ConfigError(f"{_place(engine)}: {quoted(program)}: expected a program that can be run")
+            raise ConfigError(f"{_place(engine)}: {quoted(program)}: expected an executable program")
         try:
             transport, protocol = await asyncio.get_running_loop().subprocess_exec(
                 _TimedProtocol,
@@ -108,14 +103,14 @@ class EngineProcess:
         return cls(engine, transport, protocol)
 
     def _check_options(self) -> None:
-        """Raises ConfigError for options that the engine lacks, or values that it refuses."""
+        """Raises ConfigError for unknown options and invalid values."""
         known = self._protocol.options
         for name, value in self.engine.options.items():
             place = f"{_place(self.engine)}, option.{name}"
             if name not in known:
                 raise ConfigError(f"{place}: no such option; {one_of(name, known)}")
             if known[name].is_managed():
-                raise ConfigError(f"{place}: expected an option that the match itself does not set")
+                raise ConfigError(f"{place}: this option is set by the match")
             try:
                 known[name].parse(value)
             except chess.engine.EngineError as error:
@@ -123,7 +118,7 @@ class EngineProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended by itself."""
+        """Whether the process has not ended."""
         return not self._protocol.returncode.done()
 
     async def answer(self, question: MoveRequest) -> Decision:
@@ -138,8 +133,8 @@ class EngineProcess:
         except (asyncio.TimeoutError, TimeoutError) as error:
             raise ForfeitError(question.timeout_ending, question.timeout_reason) from error
         except chess.engine.EngineTerminatedError as error:
-            said = f" ({shortened(protocol.last_words)})" if protocol.last_words else ""
-            raise ForfeitError(Ending.ABANDONED, f"disconnects{said}") from error
+            last = f" ({shortened(protocol.last_words)})" if protocol.last_words else ""
+            raise ForfeitError(Ending.ABANDONED, f"disconnects{last}") from error
         except chess.engine.EngineError as error:
             raise ForfeitError(Ending.ILLEGAL, f"makes an illegal move ({reason(error)})") from error
         if result.move is None:
@@ -154,13 +149,13 @@ class EngineProcess:
         )
 
     async def quit(self) -> None:
-        """End politely, then for certain."""
+        """Ask the engine to quit, then kill what is left of it."""
         with contextlib.suppress(asyncio.TimeoutError, TimeoutError, chess.engine.EngineError):
             await asyncio.wait_for(self._protocol.quit(), QUIT_TIMEOUT_S)
         await self.kill()
 
     async def kill(self) -> None:
-        """End it and all that it started."""
+        """Kill the engine and its child processes."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), signal.SIGKILL)
         self._transport.close()
@@ -169,7 +164,7 @@ class EngineProcess:
 
 
 class _TimedProtocol(chess.engine.UciProtocol):
-    """Notes when a move was asked for and came, and what the engine wrote to stderr last."""
+    """Records when a move was requested and received, and the last line on stderr."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +201,7 @@ Result = TypeVar("Result")
 
 
 class EngineRoom:
-    """A context manager: no engine outlives it. Engines are spoken to in a thread of its own."""
+    """The engine processes of a match, as a context manager: no engine outlives it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -235,11 +230,11 @@ class EngineRoom:
         self._begin(self._warm_up(engine)).result()
 
     def ask(self, engine: EnginePlayer, question: MoveRequest) -> Future[Decision]:
-        """The engine's move, in time; the future may raise ForfeitError."""
+        """Request a move; the future may raise ForfeitError."""
         return self._begin(self._answer(engine, question))
 
     def leave(self, game: int) -> None:
-        """A game is over: its engines are free for others."""
+        """Release the engines of a finished game."""
         self._begin(self._free(game))
 
     def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
@@ -251,13 +246,13 @@ class EngineRoom:
     async def _answer(self, engine: EnginePlayer, question: MoveRequest) -> Decision:
         place = (question.game, engine.name)
         if place not in self._seated:
-            # One that ended by itself after a game has lost nothing: it is started anew.
+            # An engine that ended between two games is started again.
             idle = [process for process in self._idle[engine.name] if process.is_running]
             self._idle[engine.name] = idle
             try:
                 process = idle.pop() if idle else await EngineProcess.start(engine)
-            except ConfigError as error:  # it did start before
-                raise ForfeitError(Ending.ABANDONED, f"does not start again ({error})") from error
+            except ConfigError as error:  # though check() started it
+                raise ForfeitError(Ending.ABANDONED, f"cannot be restarted ({error})") from error
             self._seated[place] = process
         try:
             return await self._seated[place].answer(question)

@@ -1,8 +1,6 @@
-"""One game of a match: under way, and over.
+"""The games of a match: pairings from the same opening with sides reversed, play, adjudication, results.
 
-Games ended early: drawn or lost by their players' scores, or too long; names as in fastchess.
-
-Which games a match or tournament has, in their order: pairs from the same opening with sides reversed.
+Names and rules of adjudication are those of fastchess.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ MOST_MATE = 1000  # moves
 
 @dataclass(frozen=True)
 class Score:
-    """What a player says of its position: centipawns, or moves to mate (negative: it is mated)."""
+    """A player's score of its position: centipawns, or moves to mate (negative: it is mated)."""
 
     cp: int = 0
     mate: int | None = None
 
     @property
     def is_bad(self) -> bool:
-        """Whether the player sees itself behind."""
+        """Whether the score is negative for the player."""
         return self.mate <= 0 if self.mate is not None else self.cp < 0
 
     def __str__(self) -> str:
@@ -50,7 +48,7 @@ def score_of_value(value: float) -> Score:
 
 @dataclass(frozen=True)
 class DrawRule:
-    """Drawn once movenumber moves are over and 2 * movecount scores in turn are within `score`."""
+    """Drawn after movenumber moves once 2 * movecount consecutive scores are within `score`."""
 
     movenumber: int
     movecount: int
@@ -59,7 +57,7 @@ class DrawRule:
 
 @dataclass(frozen=True)
 class ResignRule:
-    """Lost once a player's movecount scores in turn are `score` or more behind; twosided: both must agree."""
+    """Lost once movecount consecutive scores of a player are -`score` or worse; twosided: both must agree."""
 
     movecount: int
     score: int
@@ -76,7 +74,7 @@ class Adjudication:
 
 
 class Adjudicator:
-    """Watches the scores of one game."""
+    """Applies the rules to the scores of one game."""
 
     def __init__(self, rules: Adjudication) -> None:
         self._rules = rules
@@ -86,11 +84,11 @@ class Adjudicator:
 
     @property
     def asks_for_scores(self) -> bool:
-        """Whether note() need be called at all."""
+        """Whether the rules need the scores."""
         return self._rules.draw is not None or self._rules.resign is not None
 
     def note(self, score: Score | None, by_white: bool, *, resets_clock: bool) -> None:
-        """Take in a move's score. resets_clock: it was a capture or a pawn's move."""
+        """Record the score of a move. resets_clock: of a capture or a pawn move."""
         draw, resign = self._rules.draw, self._rules.resign
         if draw:
             if resets_clock:
@@ -106,7 +104,7 @@ class Adjudicator:
     def result(self, score: Score | None, moved_white: bool, move_number: int) -> float | None:
         """White's points where the rules end the game, else None.
 
-        score, moved_white: of the last move. move_number: moves that are over.
+        score, moved_white: of the last move. move_number: of full moves played.
         """
         draw, resign = self._rules.draw, self._rules.resign
         if resign and score is not None and score.is_bad:
@@ -128,12 +126,12 @@ class Ending(Enum):
     ADJUDICATION = "adjudication"
     TIME = "time forfeit"
     ILLEGAL = "illegal move"
-    ABANDONED = "abandoned"  # a player crashed or fell silent
+    ABANDONED = "abandoned"  # a player crashed or did not answer
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A move as its player gave it; nodes and depth are 0 where it did not say."""
+    """A player's move; nodes and depth are 0 where they are not known."""
 
     move: str
     score: Score | None = None
@@ -170,7 +168,7 @@ class FinishedGame:
 
 @dataclass
 class LiveGame:
-    """A game under way."""
+    """A game in progress."""
 
     game: str
     pairing: Pairing
@@ -185,18 +183,18 @@ class LiveGame:
 
     @classmethod
     def begin(cls, game: str, pairing: Pairing, rules: Adjudication, limits: tuple[Limit, Limit]) -> LiveGame:
-        """From its opening. limits: of the first and the second player."""
+        """Start from the opening. limits: of the first and the second player."""
         clocks = {True: Clock(limits[0]), False: Clock(limits[1])}
         return cls(game, pairing, rules, pairing.opening.line(game), clocks, Adjudicator(rules))
 
     @property
     def to_move(self) -> int:
-        """The contestant whose turn it is."""
+        """The contestant to move."""
         return self.pairing.first if self.line.first_player_to_move else self.pairing.second
 
     @property
     def clock(self) -> Clock:
-        """That of the player whose turn it is."""
+        """The clock of the player to move."""
         return self.clocks[self.line.first_player_to_move]
 
     def board(self) -> chess.Board:
@@ -211,7 +209,7 @@ class LiveGame:
         return self._board
 
     def play(self, decision: Decision) -> FinishedGame | None:
-        """Make a legal move; the game where it is over with it."""
+        """Play a legal move; returns the game where that ends it."""
         by_first = self.line.first_player_to_move
         self.line.push_text(decision.move)
         self.decisions.append(decision)
@@ -225,26 +223,26 @@ class LiveGame:
             self.judge.note(decision.score, by_first, resets_clock=board.halfmove_clock == 0)
             verdict = self.judge.result(decision.score, by_first, board.fullmove_number - 1)
             if verdict is not None:
-                told = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
-                return self.over(verdict, Ending.ADJUDICATION, f"{told} by adjudication")
+                result = "Draw" if verdict == 0.5 else f"{side(self.game, verdict == 1.0)} wins"
+                return self.over(verdict, Ending.ADJUDICATION, f"{result} by adjudication")
         if self.line.num_plies >= self.rules.max_plies:
-            told = f"Draw by adjudication: {self.rules.max_plies} plies"
-            return self.over(0.5, Ending.ADJUDICATION, told)
+            reason = f"Draw by adjudication: {self.rules.max_plies} plies"
+            return self.over(0.5, Ending.ADJUDICATION, reason)
         return None
 
-    def forfeit(self, ending: Ending, told: str) -> FinishedGame:
-        """Lost by the player whose turn it is. told: what it did."""
+    def forfeit(self, ending: Ending, reason: str) -> FinishedGame:
+        """The player to move loses. reason: a phrase that follows its side."""
         first = self.line.first_player_to_move
-        return self.over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {told}")
+        return self.over(0.0 if first else 1.0, ending, f"{side(self.game, first)} {reason}")
 
     def over(self, points: float, ending: Ending, reason: str) -> FinishedGame:
-        """The game, ended."""
+        """The finished game."""
         seconds = time.monotonic() - self.started_s
         return FinishedGame(self.pairing, points, ending, reason, tuple(self.decisions), seconds)
 
 
 def side(game: str, is_first: bool) -> str:
-    """What people call the side of a game."""
+    """The name of a side."""
     if game == CHESS:
         return "White" if is_first else "Black"
     return "The first player" if is_first else "The second player"
@@ -271,7 +269,7 @@ TOURNAMENTS = (ROUND_ROBIN, GAUNTLET)
 
 
 def meetings(num_players: int, tournament: str) -> list[tuple[int, int]]:
-    """Who meets whom: all each other, or the first one all others."""
+    """The pairs of players: all of them, or the first with each other one."""
     if tournament == GAUNTLET:
         return [(0, other) for other in range(1, num_players)]
     return list(itertools.combinations(range(num_players), 2))

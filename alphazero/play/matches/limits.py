@@ -1,4 +1,4 @@
-"""How long a player may think about a move: nodes, depth, seconds, or a clock; and the clock of one game."""
+"""The limit of a move (nodes, depth, seconds or a clock), and the clock of one game."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alphazero.base.section import MOST
 from alphazero.base.text import quoted
 
 MOST_CLOCK_S = 1e6
-MARGIN_S = 0.1  # by which an answer may be late, unless another is given
+MARGIN_S = 0.1  # by which an answer may be late, by default
 EXPECTED = "[moves/]time[+increment], time in seconds or minutes:seconds, as 1+0.05, 40/60 or 3:00+2"
 _CONTROL = re.compile(
     r"(?:(?P<moves>\d+)/)?(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?|\.\d+)(?:\+(?P<increment>\d*\.?\d+))?"
@@ -49,7 +49,7 @@ class TimeControl:
 
 @dataclass(frozen=True)
 class Limit:
-    """What one move may cost; several limits hold together. margin_s: what an answer may be late."""
+    """The limits of a move, all of which hold. margin_s: how late an answer may be."""
 
     nodes: int | None = None
     depth: int | None = None
@@ -59,16 +59,16 @@ class Limit:
 
     @property
     def is_timed(self) -> bool:
-        """Whether seconds count."""
+        """Whether time is limited."""
         return self.move_time_s is not None or self.control is not None
 
     @property
     def is_any(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether there is any limit."""
         return self.is_timed or self.nodes is not None or self.depth is not None
 
     def __str__(self) -> str:
-        """For people and for PGN."""
+        """As PGN's TimeControl has it, with nodes and plies."""
         parts = [
             str(self.control) if self.control else "",
             f"{self.move_time_s:g}/move" if self.move_time_s is not None else "",
@@ -84,7 +84,7 @@ class Clock:
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
         control = limit.control
-        # An increment is there before the first move as well, as fastchess and cutechess give it.
+        # As in fastchess and cutechess, the first move has an increment as well.
         self.left_s = control.time_s + control.increment_s if control else math.inf
         self.moves_to_go = control.moves if control else 0
 
@@ -95,7 +95,7 @@ class Clock:
         return min(self.left_s, math.inf if own is None else own) + self._limit.margin_s
 
     def spend(self, elapsed_s: float) -> float:
-        """Take the time of a move off; how many seconds it came too late, 0 in time."""
+        """Subtract the time of a move; returns by how many seconds it was late, 0 if in time."""
         late_s = elapsed_s - (self.deadline_s - self._limit.margin_s)
         control = self._limit.control
         if control:

@@ -1,7 +1,4 @@
-"""Openings: where the games of a match begin; lines of random moves of any game.
-
-Books of chess openings: EPD or FEN positions, one a line, or the beginnings of PGN games.
-"""
+"""Openings of the games of a match: random moves, or a book of chess (EPD, FEN or PGN)."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Opening:
     moves: tuple[str, ...] = ()
 
     def line(self, game: str) -> Line:
-        """The line of play that a game goes on from."""
+        """The line of play after the opening."""
         line = make_line(game, self.start)
         for move in self.moves:
             line.push_text(move)
@@ -38,7 +35,7 @@ class Opening:
 
 
 def random_openings(game: str, count: int, plies: int, seed: int) -> list[Opening]:
-    """`count` positions after `plies` random moves, none over; different ones as far as there are enough."""
+    """`count` positions after `plies` random moves, none over; they repeat only if there are too few."""
     generator = random.Random(seed)
     openings: dict[int, Opening] = {}
     attempts: list[Opening] = []
@@ -55,7 +52,7 @@ def random_openings(game: str, count: int, plies: int, seed: int) -> list[Openin
 
 
 def in_order(openings: Sequence[Opening], count: int, shuffled: bool, seed: int) -> list[Opening]:
-    """`count` openings in the book's order or a random one of the seed; after the last the first again."""
+    """`count` openings in the book's order or shuffled by the seed; repeated where there are too few."""
     order = list(openings)
     if shuffled:
         random.Random(seed).shuffle(order)
@@ -68,9 +65,9 @@ MOST_BOOK_BYTES = 1 << 30
 
 
 def read_book(path: Path, plies: int | None = None) -> list[Opening]:
-    """The openings of a file, in its order: PGN by its name (.pgn), else EPD.
+    """The openings of a file in order: PGN if it is named *.pgn, else EPD.
 
-    plies: of each PGN game, None for all that it has. Raises DataError naming file and line.
+    plies: of each PGN game, None for all. Raises DataError naming file and line.
     """
     try:
         if path.stat().st_size > MOST_BOOK_BYTES:
@@ -80,7 +77,7 @@ def read_book(path: Path, plies: int | None = None) -> list[Opening]:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     found = list(_of_pgn(path, text, plies) if path.suffix.lower() == ".pgn" else _of_epd(path, text))
     if not found:
-        raise DataError(f"{path}: holds no opening; expected EPD lines, or PGN games in a file named *.pgn")
+        raise DataError(f"{path}: no openings; expected EPD lines, or PGN games in a file named *.pgn")
     return found
 
 
@@ -122,7 +119,7 @@ def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
 
 
 class _QuietBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Keeps a game's errors and logs none of them."""
+    """Collects the errors of a game without logging them."""
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
@@ -136,12 +133,12 @@ def _next_game(text: str, begin: int) -> int:
 
 
 def _checked(board: chess.Board, place: str) -> Opening:
-    """The board as an opening. Raises DataError where no game can go on from it."""
+    """The board as an opening. Raises DataError where the game is over or the position illegal."""
     start = board.root()
     if not start.is_valid():
         raise DataError(f"{place}: expected a legal position of standard chess")
     if board.is_game_over() or board.is_repetition(3) or board.halfmove_clock >= 100:
-        raise DataError(f"{place}: the game is over there; expected a game under way")
+        raise DataError(f"{place}: the game is over; expected a game in progress")
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
     opening = Opening(None if fen == chess.STARTING_FEN else fen, moves)

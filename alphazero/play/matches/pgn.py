@@ -1,4 +1,4 @@
-"""Games of a match as PGN: headers, moves, and a comment of score, depth, time and visits to each move."""
+"""Games of a match as PGN, each move with a comment of score, depth, time and nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
 
 
 class PgnFile:
-    """A file that finished games are appended to, each written at once and whole."""
+    """A file to which each finished game is appended at once."""
 
     def __init__(self, path: Path, event: str) -> None:
         """Raises DataError where the file cannot be written."""
@@ -38,7 +38,7 @@ class PgnFile:
         self._file.close()
 
     def add(self, game: FinishedGame, contestants: Sequence[Contestant]) -> None:
-        """Append a game; a kill afterwards does not lose it."""
+        """Append a game and flush it."""
         self._file.write(pgn_of(game, contestants, self._event) + "\n\n")
         self._file.flush()
 

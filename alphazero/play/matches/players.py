@@ -1,7 +1,4 @@
-"""Players: what chooses a move in each of many positions at once.
-
-Who plays in a match: a player of this process, or an engine that speaks UCI.
-"""
+"""Players of a match: of this process, which choose moves for many positions at once, or UCI engines."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ STONES_FOR_SCORES = 10
 
 @dataclass(frozen=True)
 class Thought:
-    """A move to play, and what its player says of the position.
+    """A move to play, and its player's value of the position.
 
-    value: points expected by the side to move, -1 to 1; None where the player has no opinion.
+    value: points expected by the side to move, -1 to 1; None where the player gives none.
     nodes: visits of the search, 0 without one.
     """
 
@@ -46,7 +43,7 @@ Thinker: TypeAlias = Callable[[Sequence[Line]], Sequence[Thought]]
 
 
 def without_values(player: Player) -> Thinker:
-    """A player as one that thinks, though it says nothing of its thoughts."""
+    """A player as a thinker that gives neither values nor nodes."""
 
     def think(lines: Sequence[Line]) -> list[Thought]:
         return [Thought(move) for move in player(lines)]
@@ -104,7 +101,7 @@ def one_ply_player(
 def _evaluate(
     evaluator: NetworkEvaluator, lines: Sequence[Line], fill: _core.HistoryFill
 ) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], Evaluation]:
-    """The legal moves' policy indices, where each position's logits begin and end, what the network says."""
+    """The policy indices of the legal moves, each position's offset into them, and the evaluation."""
     legal = [line.legal_indices() for line in lines]
     offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
     packed = np.stack([line.packed(fill) for line in lines])
@@ -148,7 +145,7 @@ def search_player(
 
 
 def random_player(seed: int) -> Player:
-    """Plays any legal move, all as likely."""
+    """Plays a legal move at random."""
     generator = random.Random(seed)
 
     def choose(lines: Sequence[Line]) -> list[int]:
@@ -175,7 +172,7 @@ def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Answers all its positions of all games at once. limit: what it thinks by, for people.
+    """Plays all its games in batches in this process. limit: of its search, to be shown.
 
     random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
     """
@@ -188,7 +185,7 @@ class InProcess:
 
 @dataclass(frozen=True)
 class EnginePlayer:
-    """A program that plays chess by UCI, one process for each of its games that go on side by side.
+    """A program that plays chess by UCI, with one process for each game in progress.
 
     command: its argument list. directory: where it runs, "" for here. random_share: as above.
     """

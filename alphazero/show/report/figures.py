@@ -55,7 +55,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class AlarmLine:
-    """Something that the run warned of."""
+    """An alarm of the run."""
 
     step: int
     cause: str
@@ -65,7 +65,7 @@ class AlarmLine:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What metrics.jsonl of a run holds."""
+    """The figures and alarms in metrics.jsonl of a run."""
 
     name: str
     kinds: Mapping[str, Lines] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class RunFigures:
 
     @classmethod
     def read(cls, run: RunDirectory, name: str = "") -> RunFigures:
-        """Damaged lines are passed over and counted. Raises DataError where the run has no figures."""
+        """Damaged lines are skipped and counted. Raises DataError where the run has no figures."""
         if not run.metrics.is_file():
             raise DataError(f"{run.metrics}: no such file; expected a run directory")
         reader = _Reader()
@@ -168,7 +168,7 @@ class _Reader:
             if kind in _TEXT_KINDS:
                 self.alarms.append(_alarm(int(step), line))
                 return
-            # Text beside the figures is somebody else's; a figure that is no number spoils the line.
+            # Text beside the figures is ignored; a figure that is no number spoils the line.
             row = {name: float(value) for name, value in line.items() if not isinstance(value, str)}
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
             self.num_damaged += 1
@@ -214,7 +214,7 @@ def _newest(tables: Iterable[Mapping[str, Column]]) -> Lines:
     steps = joined.pop(STEP)
     if np.all(np.diff(steps) > 0):
         return Lines(steps, joined)
-    # np.unique keeps the first of equals: of the reversed lines, the one that was written last.
+    # np.unique keeps the first of equals: of the reversed lines, the last written.
     unique, place = np.unique(steps[::-1], return_index=True)
     chosen = len(steps) - 1 - place
     return Lines(unique, {name: column[chosen] for name, column in joined.items()})

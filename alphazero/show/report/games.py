@@ -1,6 +1,6 @@
-"""Games to step through, with what a search or the network thought of them; positions gone most wrong.
+"""Games to step through with the evaluations of a search or the network, and the worst positions.
 
-Positions and moves as a page draws them: a letter a square, the squares that a move leads from and to.
+A board is a letter a square; a move is the squares from which and to which it leads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alphazero.show.report.panel import rounded
 
 @dataclass(frozen=True)
 class Arrow:
-    """A move with the share that somebody gives it. origin: -1 where a stone is put; target: -1 of a pass.
+    """A move and its share of a policy. origin: -1 where a stone is put; target: -1 of a pass.
 
     Squares are numbered by rows from the top left.
     """
@@ -60,7 +60,7 @@ class BoardReader:
         return Arrow(self._line.move_to_text(move), -1, self._new_stone(cells_of(after)), share)
 
     def arrows(self, moves: Iterable[tuple[str, float]]) -> list[Arrow]:
-        """Those of the moves that are legal here: a record of another game is no reason to fail."""
+        """The legal ones of these moves; others, of a damaged record, are skipped."""
         found = []
         for text, share in moves:
             try:
@@ -99,7 +99,7 @@ RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 
 
 def stored_games(store: GameStore) -> list[dict[str, Any]]:
-    """The newest games of a store, the last one first; those that cannot be replayed are left out."""
+    """The newest games of a store, the last one first, without those that cannot be replayed."""
     first = max(0, store.num_games - NEWEST_GAMES)
     found = []
     for number, game in enumerate(games_of(store, first), start=first + 1):
@@ -151,7 +151,7 @@ def wrong_positions(game: str, record: ValidationRecord) -> list[dict[str, Any]]
 
 
 def _of_store(name: str, game: GameRow) -> SeenGame:
-    """A game with what the search knew of each ply."""
+    """A game with the search's evaluation of each ply."""
     start = game.values.get("start_fen")
     line = make_line(name, start)
     moves: list[str] = []
@@ -167,7 +167,7 @@ def _of_store(name: str, game: GameRow) -> SeenGame:
 
 
 def _searched(game: GameRow, line: Line, ply: int) -> SeenPly | None:
-    """None where no search chose the move: that of a random opening, or of a game of people."""
+    """The search's evaluation; None for a random opening's move, or a game without searches."""
     if not game.is_searched or not game.lists["visits"][ply]:
         return None
     begin, end = game.lists["policy_offsets"][ply : ply + 2].tolist()
@@ -179,7 +179,7 @@ def _searched(game: GameRow, line: Line, ply: int) -> SeenPly | None:
 
 
 def _game_json(name: str, game: SeenGame, title: str) -> dict[str, Any]:
-    """Each position with the move that led there and what is known of it; values are the first player's."""
+    """Each position with the move that led there and its evaluation; values are the first player's."""
     line = make_line(name, game.start)
     frames: list[dict[str, Any]] = [_frame(line, None)]
     for ply, move in enumerate(game.moves[:MOST_PLIES]):

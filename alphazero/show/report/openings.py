@@ -1,4 +1,4 @@
-"""The openings of the newest self-play games as a tree; and how well the search's own values came true."""
+"""The openings of the newest self-play games as a tree, and the calibration of the search's values."""
 
 from __future__ import annotations
 

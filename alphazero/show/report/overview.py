@@ -1,7 +1,4 @@
-"""What a run is: its network, length, machine, files and settings, as its directory tells.
-
-What happened in a run beside learning: starts, skipped steps, alarms.
-"""
+"""A run in short: its network, length, machine, files, settings, and events such as starts and alarms."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ NEWEST_WEIGHTS = 12
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. step: from which; None where the run was made before that was written down."""
+    """One start of a run. step: at which it started, None if not recorded."""
 
     time: str
     host: str
@@ -45,7 +42,7 @@ def read_config(run: RunDirectory) -> dict[str, Any]:
 
 
 def read_starts(run: RunDirectory) -> list[Start]:
-    """All starts, the first one first."""
+    """All starts in order."""
     starts = []
     for path in sorted(run.path.glob("started-*.json")):
         body = _read_json(path)
@@ -142,7 +139,7 @@ def facts(
     if skipped := len(figures.skipped_steps):
         rows.append(("steps skipped", f"{skipped:,}"))
     if figures.num_damaged:
-        rows.append(("damaged lines passed over", f"{figures.num_damaged:,}"))
+        rows.append(("damaged lines skipped", f"{figures.num_damaged:,}"))
     return [(name, value[:LONGEST_TEXT]) for name, value in rows if value]
 
 
@@ -152,7 +149,7 @@ def weights_files(run: RunDirectory) -> list[tuple[str, str]]:
     for path in run.path.glob("*.pt"):
         try:
             status = path.stat()
-        except OSError:  # a run that goes on replaces them
+        except OSError:  # replaced by a running job
             continue
         found.append((status.st_mtime, path.name, f"{status.st_size / 1e6:.1f} MB"))
     return [(name, size) for _, name, size in sorted(found, reverse=True)[:NEWEST_WEIGHTS]]
@@ -193,7 +190,7 @@ def _text(value: object) -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """An object of JSON; {} where there is none to be read: the other panels do not need it."""
+    """An object of JSON; {} where it cannot be read, as the other panels do not need it."""
     try:
         body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError, RecursionError):
@@ -201,13 +198,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-MOST_OF_A_KIND = 200  # events of a run that are told one by one
+MOST_OF_A_KIND = 200  # events that are listed
 RESTART, SKIPPED, ALARM = "restart", "skipped", "alarm"
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing. step: None where it is not known; such an event is listed, and marked in no picture."""
+    """An event. step: None where it is not known; then it is listed and not drawn."""
 
     kind: str
     step: int | None

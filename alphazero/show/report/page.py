@@ -1,7 +1,4 @@
-"""The report as one HTML page: data, styles and scripts within it, and a policy that forbids all else.
-
-Serves a report on this machine alone, and makes it anew while its runs go on.
-"""
+"""The report as one self-contained HTML page, and a server on this machine that keeps it up to date."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ BOKEH_SCRIPTS = ("bokeh.min.js", "bokeh-api.min.js")
 
 
 def page_of(report: RunReport, watch_s: float = 0.0) -> str:
-    """The page. watch_s: how often it asks the server that it came from for newer data; 0 is never.
+    """The page. watch_s: how often it asks its server for newer data; 0 is never.
 
-    Whatever the data holds is data: it stands in a block that is not run, its signs < > & escaped, and the
-    policy lets the browser run the page's own scripts alone, known by their hashes.
+    The data is in a block that is not executed, with < > & escaped, and the policy lets the browser run only
+    the page's scripts, by their hashes.
     """
     libraries = "".join(f"<script>{script}</script>\n" for script in _libraries())
     scripts = "".join(f"<script>{script}</script>\n" for script in _own_scripts())
@@ -111,13 +108,13 @@ ADDRESS = "127.0.0.1"
 REFRESH_S = 5.0
 # Making a report takes at most this part of the time, however long the run is.
 BUSY_SHARE = 0.1
-# Files of a run that say that there is something new.
+# Files of a run whose change means new data.
 WATCHED_FILES = ("metrics.jsonl", "validation.jsonl", "ratings.jsonl", "games/manifest.json")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What is served: the page, its data, and a tag by which the data is known."""
+    """The page, its data, and the data's ETag."""
 
     page: bytes
     data: bytes
@@ -125,7 +122,7 @@ class Answers:
 
 
 class WatchedReport:
-    """The newest report of runs that go on, made anew when one of their files has changed."""
+    """The newest report of unfinished runs, made again when one of their files has changed."""
 
     def __init__(
         self, paths: Sequence[Path], make: Callable[[], RunReport], refresh_s: float = REFRESH_S
@@ -140,7 +137,7 @@ class WatchedReport:
         self._made_at = time.monotonic()
 
     def answers(self) -> Answers:
-        """The newest word; the one before where a run cannot be read at this moment."""
+        """The newest page and data; the last ones where a run cannot be read now."""
         with self._lock:
             wait_s = max(self._refresh_s / 2, self._took_s / BUSY_SHARE)
             if time.monotonic() - self._made_at < wait_s:
@@ -151,7 +148,7 @@ class WatchedReport:
                     self._answers, self._took_s = self._made()
                     self._seen = state
                 except AlphaZeroError:
-                    pass  # a run that is removed or begun anew: what was last known stays
+                    pass  # a run that is removed or started again: the last report stays
                 self._made_at = time.monotonic()
             return self._answers
 
@@ -176,7 +173,7 @@ class WatchedReport:
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Two addresses, / and /report.json, for browsers of this machine."""
+    """Serves / and /report.json to browsers of this machine."""
 
     daemon_threads = True
 
@@ -211,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
         own = [f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")]
         if self.headers.get("Host", "") not in own:
             self._send(
-                HTTPStatus.FORBIDDEN, b"expected the address that alphazero report told\n", "text/plain"
+                HTTPStatus.FORBIDDEN, b"expected the address printed by alphazero report\n", "text/plain"
             )
             return
         path = self.path.partition("?")[0]
@@ -241,4 +238,4 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a line every few seconds would hide the others."""
+        """Log nothing: a line every few seconds would hide the others."""

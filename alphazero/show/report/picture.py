@@ -56,7 +56,7 @@ def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
         axis.yaxis.set_major_formatter(PercentFormatter(xmax=1.0))
         axis.set_ylim(bottom=0.0)
     if axis.get_legend_handles_labels()[1]:
-        # Over the feet of bars, which say nothing: their heads may leave no room.
+        # Over the feet of bars: there may be no room above them.
         axis.legend(fontsize=7, loc="lower center" if panel.kind == "bars" else "best")
 
 

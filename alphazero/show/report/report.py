@@ -1,4 +1,4 @@
-"""A report on one run or several: all that is shown, as plain data. It reads files and runs no network."""
+"""The report on one run or several as plain data, from the files of the runs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from alphazero.show.report.panel_list import all_panels
 VERSION = 1
 RATINGS = "ratings.jsonl"
 NO_GAMES = (
-    "No games to show: the run has played none of its own, and no validation has recorded how the network "
-    "sees held-out games."
+    "No games to show: the run has played none, and no validation has recorded the network's evaluations of "
+    "held-out games."
 )
 NO_WRONG = "No validation has recorded the positions on which the network is most wrong."
 NO_TREE = "No self-play games: openings are those of a run's own games."

@@ -69,10 +69,10 @@ def test_engines_play_the_same_games_whatever_the_concurrency() -> None:
 @pytest.mark.parametrize(
     ("mode", "ending", "told"),
     [
-        ("crash", Ending.ABANDONED, r"bad disconnects \(segmentation fault, or so\); the game is lost"),
-        ("hang", Ending.ABANDONED, r"bad falls silent for 0\.3 s; the game is lost"),
-        ("illegal", Ending.ILLEGAL, r"bad makes an illegal move \(.*e1e8.*\); the game is lost"),
-        ("none", Ending.ILLEGAL, r"bad makes no move; the game is lost"),
+        ("crash", Ending.ABANDONED, r"bad disconnects \(segmentation fault, or so\) and loses the game"),
+        ("hang", Ending.ABANDONED, r"bad does not answer for 0\.3 s and loses the game"),
+        ("illegal", Ending.ILLEGAL, r"bad makes an illegal move \(.*e1e8.*\) and loses the game"),
+        ("none", Ending.ILLEGAL, r"bad makes no move and loses the game"),
     ],
 )
 def test_an_engine_that_fails_loses_the_game_and_the_match_goes_on(mode, ending, told) -> None:
@@ -107,7 +107,7 @@ def test_an_engine_that_never_answers_on_a_clock_loses_on_time(monkeypatch) -> N
     hung = fake("hung", "--mode", "hang", limit=Limit(control=TimeControl(0.2)))
     found, lines = play([hung, other()], games=2)
     assert [game.ending for game in found] == [Ending.TIME] * 2
-    assert lines[0] == "game 1: hung loses on time, without an answer; the game is lost"
+    assert lines[0] == "game 1: hung loses on time without an answer and loses the game"
 
 
 def test_scores_of_engines_end_games_by_the_rules() -> None:
