@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -172,7 +172,7 @@ if TYPE_CHECKING:
     import alphazero._core as _core
     from alphazero.base.log import Work
     from alphazero.games.core_types import Line
-    from alphazero.measure.exact_truth import Outcomes, SolvedMove, SolvedSet, Watch
+    from alphazero.measure.exact_truth import Outcomes, SolvedMove, SolvedSet
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.play.matches.players import Player
     from alphazero.show.console import Console
@@ -348,30 +348,27 @@ def measure(
     console: Console,
 ) -> list[SetErrors]:
     """Each player on each set."""
-    from alphazero.measure.exact_truth import count_without_errors, find_errors, in_silence, table_outcomes
+    from alphazero.measure.exact_truth import count_without_errors, find_errors, table_outcomes
 
     results = []
     for entry in sets:
         known = all(position.move_scores for position in entry.positions)
-        outcomes = table_outcomes if known else solver_outcomes
-        watch = in_silence if known else watching(console, entry.name)
+        outcomes = table_outcomes if known else with_progress(solver_outcomes, console, entry.name)
         without = None
         if known or args.all_moves:
-            without = count_without_errors(entry.positions, outcomes, watch)
-        errs = {
-            name: find_errors(entry.positions, player, outcomes, watch) for name, player in players.items()
-        }
+            without = count_without_errors(entry.positions, outcomes)
+        errs = {name: find_errors(entry.positions, player, outcomes) for name, player in players.items()}
         results.append(SetErrors(entry.name, len(entry.positions), without, errs))
     return results
 
 
-def watching(console: Console, name: str) -> Watch:
-    """Shows the progress of solving the moves of a set."""
+def with_progress(outcomes: Outcomes, console: Console, name: str) -> Outcomes:
+    """The outcomes of moves, with the progress of solving them on the console."""
 
-    def watch(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterator[int]:
-        with console.working(f"solving {name}", len(questions), "move") as work:
-            for outcome in outcomes:
+    def solve(moves: Sequence[SolvedMove]) -> Iterator[int]:
+        with console.working(f"solving {name}", len(moves), "move") as work:
+            for outcome in outcomes(moves):
                 work.done += 1
                 yield outcome
 
-    return watch
+    return solve

@@ -111,17 +111,10 @@ class SolvedSet:
 _MOVES_AND_OUTCOMES = re.compile(r"([1-7]+) ((?=.*[-+=])[-+=.]{7})")
 _OUTCOME_LINE = re.compile(r"([1-7]*) ([0-6]) (-1|0|1)")
 
-# A column (from 0) in a position; and the signs of the exact values after such moves, each for the side that
-# makes it, in the order asked for, as they become known.
+# A column (from 0) in a position.
 SolvedMove: TypeAlias = tuple[SolvedPosition, int]
+# The outcomes of such moves in order, each for the side that moves: -1, 0 or 1.
 Outcomes: TypeAlias = Callable[[Sequence[SolvedMove]], Iterable[int]]
-# Passes the outcomes of these moves on and shows progress.
-Watch: TypeAlias = Callable[[Sequence[SolvedMove], Iterable[int]], Iterable[int]]
-
-
-def in_silence(questions: Sequence[SolvedMove], outcomes: Iterable[int]) -> Iterable[int]:
-    """A Watch without progress."""
-    return outcomes
 
 
 def sign(score: int) -> int:
@@ -285,12 +278,7 @@ def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:
     return -int(solver.outcome(line))
 
 
-def find_errors(
-    positions: Sequence[SolvedPosition],
-    player: Player,
-    outcomes: Outcomes,
-    watch: Watch = in_silence,
-) -> list[bool]:
+def find_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: Outcomes) -> list[bool]:
     """Whether the player's move in each position has a worse outcome than the position; never in a lost one.
 
     The player is not asked where all moves are known to be equally good.
@@ -300,7 +288,7 @@ def find_errors(
     judged = [(place, move) for place, move in zip(asked, moves, strict=True) if positions[place].score >= 0]
     questions = [(positions[place], move) for place, move in judged]
     errs = [False] * len(positions)
-    for (place, _), outcome in zip(judged, watch(questions, outcomes(questions)), strict=True):
+    for (place, _), outcome in zip(judged, outcomes(questions), strict=True):
         errs[place] = outcome < sign(positions[place].score)
     return errs
 
@@ -316,11 +304,7 @@ def count_errors(positions: Sequence[SolvedPosition], player: Player, outcomes: 
     return sum(find_errors(positions, player, outcomes))
 
 
-def count_without_errors(
-    positions: Sequence[SolvedPosition],
-    outcomes: Outcomes,
-    watch: Watch = in_silence,
-) -> int:
+def count_without_errors(positions: Sequence[SolvedPosition], outcomes: Outcomes) -> int:
     """Positions in which no move is an error, as all have the position's outcome."""
     questions = [
         (position, column)
@@ -330,7 +314,7 @@ def count_without_errors(
     ]
     with_errors = {
         position.moves
-        for (position, _), outcome in zip(questions, watch(questions, outcomes(questions)), strict=True)
+        for (position, _), outcome in zip(questions, outcomes(questions), strict=True)
         if outcome < sign(position.score)
     }
     return sum(position.moves not in with_errors for position in positions)

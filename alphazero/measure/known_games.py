@@ -37,16 +37,6 @@ def phase_names(spec: GameSpec) -> tuple[str, str, str]:
     return ("first third", "second third", "last third")
 
 
-def phase_rule(spec: GameSpec) -> str:
-    """The definition of the phases, as text."""
-    if spec.name == CHESS:
-        return (
-            f"opening: {_OPENING_PIECES} or more of the 14 knights, bishops, rooks and queens are on the "
-            f"board; endgame: fewer than {_MIDDLEGAME_PIECES}"
-        )
-    return "thirds of the board's squares that hold a stone"
-
-
 def phases_of(packed_BN: npt.NDArray[np.uint8], spec: GameSpec) -> npt.NDArray[np.int64]:
     """The phase of each position, 0, 1 or 2, from its packed planes."""
     planes_BP8 = packed_BN[:, : 8 * spec.num_bit_planes].reshape(len(packed_BN), spec.num_bit_planes, 8)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import IO, Protocol
+from typing import IO, TypeAlias
 
 import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, GameInputError
@@ -38,10 +38,8 @@ class LoadedNetwork:
     description: str
 
 
-class OpenNetwork(Protocol):
-    """Loads a network. Raises AlphaZeroError for one that cannot be used."""
-
-    def __call__(self, request: NetworkRequest) -> LoadedNetwork: ...
+# Loads a network. Raises AlphaZeroError for one that cannot be used.
+OpenNetwork: TypeAlias = Callable[[NetworkRequest], LoadedNetwork]
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_tensors_that_do_not_fit_the_network_are_named(weights: Path, capsys, fo
 
 def test_a_file_that_is_there_is_kept_unless_forced(weights: Path, capsys) -> None:
     assert main(["export", str(weights), "--to", "pt", "--out", str(weights)]) == 2
-    assert "is there already (--force replaces it)" in capsys.readouterr().err
+    assert "already exists (--force replaces it)" in capsys.readouterr().err
     assert main(["export", str(weights), "--to", "pt", "--out", str(weights), "--force"]) == 0
 
 

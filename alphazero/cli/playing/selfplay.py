@@ -18,7 +18,7 @@ from alphazero.base.section import add_flags
 from alphazero.cli.flags import add_network_flags, add_weights_flag
 from alphazero.machine.lock import DirectoryLock
 from alphazero.settings import flags as numbers
-from alphazero.settings.load import Config, load_config, preset_names
+from alphazero.settings.load import load_config, preset_names
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 if TYPE_CHECKING:
@@ -59,11 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed."""
-    config = load_config(
-        args.config, {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
-    )
+    flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
+    config = load_config(args.config, flags)
     with sole_writer(args.out):
-        return play(args, config)
+        return play(args, config.search, config.self_play, config.training.seed, config.data.history_fill)
 
 
 @contextlib.contextmanager
@@ -90,7 +89,9 @@ def sole_writer(out: Path) -> Iterator[None]:
                     out.rmdir()
 
 
-def play(args: argparse.Namespace, config: Config) -> int:
+def play(
+    args: argparse.Namespace, search: SearchConfig, self_play: SelfPlayConfig, seed: int, history_fill: str
+) -> int:
     """Play until there are enough games or a signal arrives; returns the exit status."""
     import torch
 
@@ -104,7 +105,7 @@ def play(args: argparse.Namespace, config: Config) -> int:
 
     device = choose_device(args.device, 0, os.environ)
     network, _ = open_network(args.weights, device)
-    evaluator = evaluator_for_self_play(network, device, args.precision, config.self_play.evaluation_batch)
+    evaluator = evaluator_for_self_play(network, device, args.precision, self_play.evaluation_batch)
     store = GrowingStore(args.out, network.spec.name)
     stop = StopRequest()
     started = time.monotonic()
@@ -115,10 +116,10 @@ def play(args: argparse.Namespace, config: Config) -> int:
             return not stop.requested and time.monotonic() - started < args.seconds
 
         recording = Recording(
-            config.search,
-            config.self_play,
-            config.training.seed,
-            config.data.history_fill,
+            search,
+            self_play,
+            seed,
+            history_fill,
             network.spec.name,
             evaluator,
             store,

@@ -19,8 +19,6 @@ from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
 
-MOST_MATE = 1000  # moves
-
 
 @dataclass(frozen=True)
 class Score:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,18 +18,10 @@ NO_RECORD = (
 TRUTHS = {"results": "held-out games", "exact": "exact truth"}
 
 
-@dataclass(frozen=True)
-class SearchValues:
-    """Calibration of the search's own values in self-play games: expected score and chance of a draw."""
-
-    score: Bins
-    draw: Bins
-
-
 def calibration_panels(
     runs: Sequence[RunFigures],
     records: Sequence[Sequence[ValidationRecord]],
-    searches: Sequence[SearchValues | None],
+    searches: Sequence[Bins | None],
 ) -> list[Panel]:
     """Reliability of score and draw, calibration error over the run, figures by phase."""
     return [
@@ -41,9 +32,7 @@ def calibration_panels(
     ]
 
 
-def _reliability(
-    records: Sequence[Sequence[ValidationRecord]], searches: Sequence[SearchValues | None]
-) -> Panel:
+def _reliability(records: Sequence[Sequence[ValidationRecord]], searches: Sequence[Bins | None]) -> Panel:
     marks: list[Mark] = []
     for number, (recorded, search) in enumerate(zip(records, searches, strict=True)):
         if recorded:
@@ -53,7 +42,7 @@ def _reliability(
             if len(records) == 1:  # else there would be too many
                 marks += _diagram(f"network, draw ({truth})", number, 1, newest.draw)
         if search is not None:
-            marks += _diagram("search in self-play games, score", number, 2, search.score)
+            marks += _diagram("search in self-play games, score", number, 2, search)
     note = (
         "Where 70 % is expected, the side to move should score 70 %. Below the diagonal on the right, "
         "above it on the left: overconfident. The larger the dot, the more positions."

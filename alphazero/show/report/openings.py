@@ -13,7 +13,6 @@ from alphazero.games.core_types import Line
 from alphazero.games.notation import move_text
 from alphazero.games.registry import make_line
 from alphazero.run.validation_record import Bins
-from alphazero.show.report.calibration import SearchValues
 from alphazero.show.report.panel import rounded
 
 NEWEST_GAMES = 2000
@@ -82,9 +81,9 @@ def _node_json(text: str, node: Node, line: Line, total: int) -> dict[str, Any]:
     return {"move": text, "games": node.games, "score": rounded(node.score / node.games), "moves": branches}
 
 
-def search_values(store: GameStore) -> SearchValues | None:
+def search_values(store: GameStore) -> Bins | None:
     """Calibration of the search's root values in the newest games; None where no search made them."""
-    q_parts, d_parts, result_parts = [], [], []
+    q_parts, result_parts = [], []
     left = NEWEST_GAMES
     for view in reversed(store.shards):
         if left > 0 and view.search is not None:
@@ -98,23 +97,14 @@ def search_values(store: GameStore) -> SearchValues | None:
             result_parts.append(np.repeat(results, lengths) * np.where(ply % 2 == 0, 1, -1))
             has_search = view.search.visits[begin:end] > 0  # not the moves of random openings
             q_parts.append(np.where(has_search, view.search.root_q[begin:end], np.nan))
-            d_parts.append(view.search.root_d[begin:end])
         left -= view.num_games
     if not q_parts:
         return None
-    value, draw, result = (
-        np.concatenate(parts).astype(np.float64) for parts in (q_parts, d_parts, result_parts)
-    )
-    known = np.isfinite(value) & np.isfinite(draw)
+    value, result = (np.concatenate(parts).astype(np.float64) for parts in (q_parts, result_parts))
+    known = np.isfinite(value)
     if not known.any():
         return None
-    value, draw, result = value[known], draw[known], result[known]
-    return SearchValues(
-        _bins((value + 1) / 2, (result + 1) / 2), _bins(draw, (result == 0).astype(np.float64))
-    )
-
-
-def _bins(predicted: np.ndarray[Any, Any], actual: np.ndarray[Any, Any]) -> Bins:
+    predicted, actual = (value[known] + 1) / 2, (result[known] + 1) / 2
     place = np.clip((predicted * NUM_BINS).astype(np.int64), 0, NUM_BINS - 1)
     count = np.bincount(place, minlength=NUM_BINS)
     means = [np.bincount(place, row, NUM_BINS) / np.maximum(count, 1) for row in (predicted, actual)]

@@ -199,49 +199,30 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 MOST_OF_A_KIND = 200  # events that are listed
-RESTART, SKIPPED, ALARM = "restart", "skipped", "alarm"
 
 
-@dataclass(frozen=True)
-class Event:
-    """An event. step: None where it is not known; then it is listed and not drawn."""
-
-    kind: str
-    step: int | None
-    text: str
-    advice: str = ""
-
-    def to_json(self, figures: RunFigures) -> dict[str, Any]:
-        """Plain values."""
-        minutes = None if self.step is None else rounded(float(figures.minutes(np.array([self.step]))[0]))
-        return {
-            "kind": self.kind,
-            "step": self.step,
-            "minutes": minutes,
-            "text": self.text,
-            "advice": self.advice,
+def events_of(figures: RunFigures, starts: Sequence[Start]) -> list[dict[str, Any]]:
+    """Restarts, skipped steps and alarms. step: None where it is not known; then the event is not drawn."""
+    found: list[tuple[str, int | None, str, str]] = []
+    for start in starts[1:]:
+        where, when = start.host or "an unknown host", start.time or "an unknown time"
+        found.append(("restart", start.step, f"started again on {where} at {when}", ""))
+    for first, last in _stretches(figures)[:MOST_OF_A_KIND]:
+        steps = counted(int(last - first) + 1, "step")
+        found.append(("skipped", int(first), f"{steps} skipped: not finite", ""))
+    for alarm in figures.alarms[-MOST_OF_A_KIND:]:
+        text = f"{alarm.cause}: {alarm.text}" if alarm.cause else alarm.text
+        found.append(("alarm", alarm.step, text, alarm.advice))
+    return [
+        {
+            "kind": kind,
+            "step": step,
+            "minutes": None if step is None else rounded(float(figures.minutes(np.array([step]))[0])),
+            "text": text,
+            "advice": advice,
         }
-
-
-def events_of(figures: RunFigures, starts: Sequence[Start]) -> list[Event]:
-    """All events by kind, the first ones of each."""
-    found = [
-        Event(
-            RESTART,
-            start.step,
-            f"started again on {start.host or 'an unknown host'} at {start.time or 'an unknown time'}",
-        )
-        for start in starts[1:]
+        for kind, step, text, advice in found
     ]
-    found += [
-        Event(SKIPPED, int(first), f"{counted(int(last - first) + 1, 'step')} skipped: not finite")
-        for first, last in _stretches(figures)
-    ][:MOST_OF_A_KIND]
-    found += [
-        Event(ALARM, alarm.step, f"{alarm.cause}: {alarm.text}" if alarm.cause else alarm.text, alarm.advice)
-        for alarm in figures.alarms[-MOST_OF_A_KIND:]
-    ]
-    return found
 
 
 def _stretches(figures: RunFigures) -> list[tuple[float, float]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from alphazero.run.validation_record import ValidationRecord
-from alphazero.show.report.calibration import SearchValues, calibration_panels
+from alphazero.run.validation_record import Bins, ValidationRecord
+from alphazero.show.report.calibration import calibration_panels
 from alphazero.show.report.figures import Column, RunFigures
 from alphazero.show.report.panel import Mark, Panel, curve, curve_mark, table_panels, thin
 
@@ -41,10 +41,13 @@ def all_panels(
     runs: Sequence[RunFigures],
     configs: Sequence[Mapping[str, Any]],
     records: Sequence[Sequence[ValidationRecord]],
-    searches: Sequence[SearchValues | None],
+    searches: Sequence[Bins | None],
     ratings: Sequence[Mapping[int, tuple[float, float, float]]],
 ) -> list[Panel]:
-    """The panels of several runs, of which each argument has one entry. ratings: see rating_panel."""
+    """The panels of several runs, of which each argument has one entry.
+
+    searches: calibration of the search's expected score in self-play games. ratings: see rating_panel.
+    """
     return [
         *table_panels("Learning", runs),
         *calibration_panels(runs, records, searches),

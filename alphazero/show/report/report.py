@@ -16,8 +16,7 @@ from alphazero.base.text import reason
 from alphazero.data.store.store import GameStore
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import overview_of
-from alphazero.run.validation_record import ValidationRecord, read_games, read_records
-from alphazero.show.report.calibration import SearchValues
+from alphazero.run.validation_record import Bins, ValidationRecord, read_games, read_records
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.games import held_out_games, stored_games, wrong_positions
 from alphazero.show.report.openings import opening_tree, search_values
@@ -50,7 +49,7 @@ class ReadRun:
     figures: RunFigures
     config: dict[str, Any]
     records: list[ValidationRecord]
-    search: SearchValues | None
+    search: Bins | None
     ratings: dict[int, tuple[float, float, float]]
     body: dict[str, Any]
 
@@ -114,7 +113,7 @@ def _read(path: Path, name: str) -> ReadRun:
         "facts": [list(row) for row in facts(figures, config, starts, overview)],
         "settings": [list(row) for row in differing_settings(config)],
         "weights": [list(row) for row in weights_files(run)],
-        "events": [event.to_json(figures) for event in events_of(figures, starts)],
+        "events": events_of(figures, starts),
         "games": games,
         "games_from": "search" if store else "network",
         "games_step": seen.step if seen and not store else None,

@@ -52,9 +52,9 @@ def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
         ),
         ("a.epd", "8/8/8/8/8/8/8/K1k5 w - -\nk7/8/K7/8/8/8/8/8/8 w - -\n", r"a\.epd:1: .*the game is over"),
         ("a.epd", "8/8/8/8/8/8/8/8 w - -\n", r"a\.epd:1: .*expected a legal position"),
-        ("a.epd", "# nothing\n", r"a\.epd: holds no opening"),
+        ("a.epd", "# nothing\n", r"a\.epd: no openings"),
         ("a.pgn", GAMES.replace("Ke7", "Ke1"), r"a\.pgn:7: .*Ke1.*expected a game of legal moves"),
-        ("a.pgn", "", r"a\.pgn: holds no opening"),
+        ("a.pgn", "", r"a\.pgn: no openings"),
         ("none.pgn", None, r"none\.pgn: cannot be read: No such file"),
     ],
 )

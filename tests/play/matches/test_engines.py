@@ -87,7 +87,7 @@ def test_an_engine_that_fails_loses_the_game_and_the_match_goes_on(mode, ending,
 
 
 def test_three_failures_in_a_row_end_the_match() -> None:
-    with pytest.raises(PlayerError, match=r"player 'bad' failed in 3 games in a row, .* disconnects"):
+    with pytest.raises(PlayerError, match=r"player 'bad' failed in 3 games in a row; .* disconnects"):
         play([other(), fake("bad", "--mode", "crash")], games=8)
 
 
@@ -152,8 +152,11 @@ def test_engines_die_with_a_match_that_is_killed(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        (EnginePlayer("x", ("no-such-program",), NODES), "player 'x': 'no-such-program': expected a program"),
-        (fake("x", "--mode", "mute"), r"player 'x': .*no licence found.*expected an engine that speaks UCI"),
+        (
+            EnginePlayer("x", ("no-such-program",), NODES),
+            "player 'x': 'no-such-program': expected an executable program",
+        ),
+        (fake("x", "--mode", "mute"), r"player 'x': .*no licence found.*expected a UCI engine"),
         (fake("x", Sead="1"), "player 'x', option.Sead: no such option; did you mean Seed"),
         (fake("x", Seed="many"), "player 'x', option.Seed='many': expected integer"),
         (fake("x", Seed="1000"), "player 'x', option.Seed='1000': .*999"),
