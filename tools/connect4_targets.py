@@ -22,7 +22,7 @@ import alphazero._core as _core
 from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.log import error_line
 from alphazero.base.text import counted, table
-from alphazero.data.store.games import StoredGame, games_of
+from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.measure.exact_truth import COLUMNS, solve_in_threads
 
@@ -129,7 +129,7 @@ def draw_positions(store: GameStore, newest: int, count: int, seed: int) -> list
     return found
 
 
-def plies_trained_on(game: StoredGame) -> list[int]:
+def plies_trained_on(game: GameRow) -> list[int]:
     """Plies with a full search that left a policy."""
     shares = np.cumsum(game.lists["policy_prob"], dtype=np.int64)
     share_of_ply = np.diff(np.concatenate([[0], shares])[game.lists["policy_offsets"]])
@@ -138,7 +138,7 @@ def plies_trained_on(game: StoredGame) -> list[int]:
     return plies
 
 
-def searched_position(game: StoredGame, ply: int) -> SearchedPosition:
+def searched_position(game: GameRow, ply: int) -> SearchedPosition:
     """The game's position before move number `ply`, from 0."""
     lists = game.lists
     moves = tuple(int(move) for move in lists["moves"])
