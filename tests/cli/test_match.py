@@ -208,7 +208,7 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
         ),
         (
             ["--player", "random", "--player", "solver", "--pgn-out", "x.pgn"],
-            "expected no --pgn-out in connect4",
+            "--pgn-out x.pgn: only for chess; this is connect4",
         ),
         (
             ["--player", "random", "--player", "solver", "--openings", "x.pgn"],
