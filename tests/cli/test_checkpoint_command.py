@@ -69,7 +69,7 @@ def test_prune_is_refused_while_a_job_writes_to_the_run(run_directory, tmp_path,
 
 def test_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):
     assert main(["checkpoint", "list", str(tmp_path)]) == 2
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert "no checkpoints found" in capsys.readouterr().err
 
 
 def test_it_needs_no_torch(run_directory):

@@ -41,7 +41,7 @@ def test_import_tells_totals_that_add_up(games: Path, tmp_path: Path, capsys: py
     assert f"1 x move (see {store / 'quarantine.jsonl'})" in shown.out
     assert "import store: 100%" in shown.err
     assert main(["data", "import", str(games), "--store", str(store)]) == 0
-    assert "holds these sources already (2 games, 4 plies)" in capsys.readouterr().out
+    assert "already holds these sources (2 games, 4 plies)" in capsys.readouterr().out
 
 
 def test_info_describes_a_store(store: Path, capsys: pytest.CaptureFixture[str]):

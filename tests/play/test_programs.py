@@ -98,5 +98,5 @@ def test_the_only_run_is_taken(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     assert only_run(tmp_path) == str(tmp_path / "one")
     (tmp_path / "two" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(WeightsError, match=r"of runs there are: .*one, .*two"):
+    with pytest.raises(WeightsError, match=r"runs found: .*one, .*two"):
         only_run(tmp_path)
