@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,6 @@ from alphazero.games.registry import get_spec
 from alphazero.machine.memory import HostMemory
 from alphazero.network.model import planes
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
@@ -37,10 +37,10 @@ from alphazero.settings.load import Config, load_config
 from alphazero.show.console import Console
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
-from alphazero.training.loop.job import Job, Position, RankServices, SourceState, Weights
+from alphazero.training.loop.job import Job, Position, RankServices, SourceState
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer
-from alphazero.training.ranks.batch import BatchPlan, plan_batches
+from alphazero.training.ranks.batch import plan_batches
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime, lone_process_environment, read_runtime
 
@@ -180,66 +180,32 @@ class Steps(Console):
         self._counting.work = Work()
 
 
-class NotedExchange(Exchange):
-    """Notes the message of each step."""
-
-    def __init__(self, counting: Counting) -> None:
-        super().__init__()
-        self._counting = counting
-
-    def numbers(self, value: int) -> list[int]:
-        """See Exchange."""
-        self._counting.work.events.append("message")
-        return super().numbers(value)
-
-
-@dataclass(frozen=True)
-class SameBatch:
-    """A data source with the same micro-batches in every step."""
-
-    micro_batches: list[MicroBatch]
-
-    def restore(self, checkpoint: Checkpoint | None) -> None:
-        """There is nothing to go back to."""
-
-    def prepare(self, step: int, weights: Weights) -> int | None:
-        """All steps at once."""
-        return NUM_STEPS
-
-    def steps(self, plan: BatchPlan, first: int, last: int) -> Iterator[list[MicroBatch]]:
-        """The micro-batches, over and over."""
-        for _ in range(first, last):
-            yield self.micro_batches
-
-    def state(self) -> SourceState:
-        """No data."""
-        return SourceState("")
-
-
-@dataclass(frozen=True)
-class Counted:
-    """A step of training on the meta device, and the engine that made it."""
-
-    step: Work
-    engine: Engine
-
-
-def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> Counted:
+def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tuple[Work, Engine]:
     """The work of one step of `num_micro_batches` on one rank, in a process group of this process alone."""
     spec = get_spec(config.network.game)
     batch_size = config.training.batch_size
-    size = batch_size // num_micro_batches
-    plan = plan_batches(batch_size, size, [1.0], "cpu")
-    # As a rank that tells no figures: there are none.
+    plan = plan_batches(batch_size, batch_size // num_micro_batches, [1.0], "cpu")
+    # As a rank that reports no figures: the meta device has none.
     runtime = dataclasses.replace(runtime, device=META, rank=1)
-    batch = random_batch(spec, size)
-    source = SameBatch([MicroBatch(0, index, batch, False) for index in range(num_micro_batches)])
+    batch = random_batch(spec, batch_size // num_micro_batches)
+    passes = [MicroBatch(0, index, batch, False) for index in range(num_micro_batches)]
+    source = SimpleNamespace(
+        prepare=lambda step, weights: NUM_STEPS,
+        steps=lambda plan, first, last: (list(passes) for _ in range(first, last)),
+        state=lambda: SourceState(""),
+    )
     counting = Counting()
-    steps = Steps(counting)
+    steps, exchange = Steps(counting), Exchange()
+    ask = exchange.numbers
+
+    def noted(value: int) -> list[int]:
+        counting.work.events.append("message")
+        return ask(value)
+
     with tempfile.TemporaryDirectory() as directory, meta_device_as_cuda(counting), counting:
         run = RunDirectory(Path(directory))
         services = RankServices(
-            exchange=NotedExchange(counting),
+            exchange=exchange,
             console=steps,
             metrics=AllWriters([]),
             heartbeat=HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host),
@@ -249,12 +215,13 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> Coun
         )
         engine = Engine(AlphaZeroNet(config.network, spec), spec, config, DeepSpeedSettings(), plan, runtime)
         job = Job(config, runtime, run, NUM_STEPS, 0)
-        Trainer(job, plan, Position(0), engine, source, lambda network, step: {}, services).run()
-    return Counted(steps.work[COUNTED_STEP], engine)
+        with mock.patch.object(exchange, "numbers", noted):
+            Trainer(job, plan, Position(0), engine, source, lambda network, step: {}, services).run()
+    return steps.work[COUNTED_STEP], engine
 
 
 def figures_of(work: Work) -> dict[str, object]:
-    """What is told of a step."""
+    """What is reported of a step."""
     until_message = work.events[: work.events.index("message")]
     return {
         "operations": work.num_launches,
@@ -280,7 +247,7 @@ def run(argv: Sequence[str]) -> Mapping[str, object]:
         runtime = read_runtime(os.environ, "cpu")
         start_process_group(runtime)
         figures = {
-            f"micro_batches_{number}": figures_of(count_step(config, number, runtime).step)
+            f"micro_batches_{number}": figures_of(count_step(config, number, runtime)[0])
             for number in args.micro_batches
         }
         end_process_group()

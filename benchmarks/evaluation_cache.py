@@ -1,18 +1,14 @@
 """What a cache of evaluations is worth to self-play: the same games with and without it, in turn.
 
-`alphazero bench evaluation_cache [--config C] [--weights W] [--lanes N] [--moves N] [--rounds N]
-[--generations N] [--mebibytes N] [--batch N] [--threads N]`. In each generation every lane plays N rounds of
-N moves with the preset's settings, once without a cache and once with one that is empty at first. Seconds are
-CPU time of the process, so that other programs matter less. Without weights the network is an untrained one.
+In each generation every lane plays rounds of moves with the preset's settings, once without a cache and once
+with one that is empty at first. Seconds are CPU time of the process. Without weights the network is new.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 
@@ -24,16 +20,18 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
-from alphazero.search.batched import PoolEvaluator
 from alphazero.settings.flags import Parser, batch_size, count, threads, whole
-from alphazero.settings.load import Config, load_config
+from alphazero.settings.load import load_config
+
+# Lanes and a cache -> what was played.
+Round = Callable[[list[_core.SelfPlayGame], _core.EvaluationCache | None], Played]
 
 
 def run(arguments: list[str]) -> dict[str, object]:
     """Medians over the generations."""
-    parser = Parser(prog="alphazero bench evaluation_cache")
+    parser = Parser(prog="alphazero bench evaluation_cache", description=__doc__)
     parser.add_argument("--config", default="connect4")
-    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--weights")
     parser.add_argument("--lanes", type=count, default=512)
     parser.add_argument("--moves", type=count, default=8)
     parser.add_argument("--rounds", type=count, default=2)
@@ -44,88 +42,51 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
     args = parser.parse_args(arguments)
     torch.set_num_threads(args.threads)
-    config = load_config(args.config, {})
-    evaluator = evaluator_of(config, args)
-    lanes = [new_lane(number) for number in range(args.lanes)]
-    play_for(config, evaluator, lanes[:1], 1, None, args.threads)  # memory is taken
-    kinds = {"without": None, "with": new_cache(args.mebibytes)}
-    measured: dict[str, list[Measured]] = {kind: [] for kind in kinds}
-    for number in range(args.generations):
-        for kind, cache in list(kinds.items())[:: -1 if number % 2 else 1]:
-            measured[kind].append(generation(config, evaluator, lanes, cache, args))
-        lanes = measured["with"][-1].rounds[-1].under_way
-    return figures_of(measured["without"], measured["with"])
-
-
-def evaluator_of(config: Config, args: argparse.Namespace) -> PoolEvaluator:
-    """The network of the weights, or an untrained one of the preset."""
-    spec, device = get_spec(config.network.game), torch.device("cpu")
+    config, device = load_config(args.config, {}), torch.device("cpu")
+    network = AlphaZeroNet(config.network, get_spec(config.network.game), torch.Generator().manual_seed(0))
     if args.weights:
         network, _ = open_network(args.weights, device)
-    else:
-        network = AlphaZeroNet(config.network, spec, torch.Generator().manual_seed(0)).eval()
     size = args.batch or config.self_play.evaluation_batch
-    return evaluator_for_self_play(network, device, args.precision, size)
+    evaluator = evaluator_for_self_play(network.eval(), device, args.precision, size)
+    settings = self_play_settings(config.search, config.self_play, seed=1)
 
+    def play_round(lanes: list[_core.SelfPlayGame], cache: _core.EvaluationCache | None) -> Played:
+        game = config.network.game
+        return play(game, settings, lanes, args.moves, evaluator, cache=cache, num_threads=args.threads)
 
-@dataclass
-class Measured:
-    """A generation: CPU seconds, and what was played in each round."""
-
-    seconds: float = 0.0
-    rounds: list[Played] = field(default_factory=list)
-
-    @property
-    def moves_per_s(self) -> float:
-        """Searched moves."""
-        return sum(played.moves for played in self.rounds) / self.seconds
+    lanes = [new_lane(number) for number in range(args.lanes)]
+    play_round(lanes[:1], None)  # memory is taken
+    kinds = {"without": None, "with": new_cache(args.mebibytes)}
+    speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    shares: list[list[float]] = []
+    for number in range(args.generations):
+        for kind, cache in list(kinds.items())[:: -1 if number % 2 else 1]:
+            speed, played = generation(play_round, lanes, cache, args.rounds)
+            speeds[kind].append(speed)
+            if kind == "with":
+                shares.append([each.cached / (each.cached + each.evaluations) for each in played])
+                under_way = played[-1].under_way
+        lanes = under_way
+    ratios = [cached / bare for cached, bare in zip(speeds["with"], speeds["without"], strict=True)]
+    return {
+        **{f"moves_per_cpu_s_{kind}": statistics.median(found) for kind, found in speeds.items()},
+        "speedup": statistics.median(ratios),
+        **{
+            f"cached_share_of_round_{number}": statistics.median(found)
+            for number, found in enumerate(zip(*shares, strict=True), start=1)
+        },
+    }
 
 
 def generation(
-    config: Config,
-    evaluator: PoolEvaluator,
-    lanes: list[_core.SelfPlayGame],
-    cache: _core.EvaluationCache | None,
-    args: argparse.Namespace,
-) -> Measured:
-    """Rounds of play from these lanes on."""
-    measured = Measured()
+    play_round: Round, lanes: list[_core.SelfPlayGame], cache: _core.EvaluationCache | None, rounds: int
+) -> tuple[float, list[Played]]:
+    """Searched moves per CPU second of rounds of play from these lanes on, and the rounds."""
+    found: list[Played] = []
     begin = time.process_time()
     if cache is not None:
         cache.clear()
-    for _ in range(args.rounds):
-        measured.rounds.append(play_for(config, evaluator, lanes, args.moves, cache, args.threads))
-        lanes = measured.rounds[-1].under_way
-    measured.seconds = time.process_time() - begin
-    return measured
-
-
-def play_for(
-    config: Config,
-    evaluator: PoolEvaluator,
-    lanes: list[_core.SelfPlayGame],
-    moves: int,
-    cache: _core.EvaluationCache | None,
-    num_threads: int,
-) -> Played:
-    """One round."""
-    settings = self_play_settings(config.search, config.self_play, seed=1)
-    game = config.network.game
-    return play(game, settings, lanes, moves, evaluator, cache=cache, num_threads=num_threads)
-
-
-def figures_of(without: list[Measured], cached: list[Measured]) -> dict[str, object]:
-    """Moves per CPU second, their ratio, and the share of the positions that the cache knew, by round."""
-    figures: dict[str, object] = {
-        "moves_per_cpu_s_without": statistics.median(each.moves_per_s for each in without),
-        "moves_per_cpu_s_with": statistics.median(each.moves_per_s for each in cached),
-        "speedup": statistics.median(
-            one.moves_per_s / other.moves_per_s for one, other in zip(cached, without, strict=True)
-        ),
-    }
-    for number in range(len(cached[0].rounds)):
-        figures[f"cached_share_of_round_{number + 1}"] = statistics.median(
-            each.rounds[number].cached / (each.rounds[number].cached + each.rounds[number].evaluations)
-            for each in cached
-        )
-    return figures
+    for _ in range(rounds):
+        found.append(play_round(lanes, cache))
+        lanes = found[-1].under_way
+    return sum(played.moves for played in found) / (time.process_time() - begin), found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from alphazero.data.store.store import ShardView, view_of
 from alphazero.data.store.writer import SHARD_GAMES
 from alphazero.settings.flags import Parser, whole
 from alphazero.settings.sections import SampleFilters
-from benchmarks.pgn_import import one_core
+from benchmarks.measuring.one_core import one_core
 
 PLIES = 60  # of each game
 GAME_FILTERS = SampleFilters(
@@ -44,32 +44,32 @@ WORDS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The flags of this benchmark."""
+def run(arguments: list[str]) -> dict[str, object]:
+    """Medians of CPU seconds on one core."""
+    parser = Parser(prog="alphazero bench filters", description=__doc__)
     parser.add_argument("--shards", type=whole(1, 10_000), default=16, help=f"of {SHARD_GAMES:,} games each")
     parser.add_argument("--rounds", type=whole(1, 1000), default=3, help="measurements of each")
-
-
-def run(arguments: list[str]) -> dict[str, object]:
-    """Measure as the flags say; returns what `alphazero bench filters --json` prints."""
-    parser = Parser(prog="alphazero bench filters", description=__doc__)
-    configure(parser)
     args = parser.parse_args(arguments)
     view = made_up_shard(SHARD_GAMES)
     window = Window.of_shards("chess", [view] * args.shards, list(map(str, range(args.shards))))
-    millions = window.num_games / 1e6
-    rounds: dict[str, list[float]] = {"six_filters_of_games": [], **{name: [] for name in POSITION_FILTERS}}
+    works = {"six_filters_of_games": lambda: with_filters(window, GAME_FILTERS)}
+    for name, filters in POSITION_FILTERS.items():
+        works[name] = partial(positions_filtered, window, filters)
+    figures: dict[str, object] = {"games": window.num_games, "positions": window.num_samples}
     with one_core():
-        for _ in range(args.rounds):
-            begin = time.process_time()
-            with_filters(window, GAME_FILTERS)
-            rounds["six_filters_of_games"].append((time.process_time() - begin) / millions)
-            for name, filters in POSITION_FILTERS.items():
+        for name, work in works.items():
+            seconds = []
+            for _ in range(args.rounds):
                 begin = time.process_time()
-                for_training(with_filters(window, filters), filters, 0, num_threads=1)
-                rounds[name].append((time.process_time() - begin) / millions)
-    seconds = {f"{name}_s_per_million_games": statistics.median(found) for name, found in rounds.items()}
-    return {"games": window.num_games, "positions": window.num_samples, **seconds, "rounds": rounds}
+                work()
+                seconds.append(time.process_time() - begin)
+            figures[f"{name}_s_per_million_games"] = statistics.median(seconds) * 1e6 / window.num_games
+    return figures
+
+
+def positions_filtered(window: Window, filters: SampleFilters) -> Window:
+    """The positions of a window to train on."""
+    return for_training(with_filters(window, filters), filters, 0, num_threads=1)
 
 
 def made_up_shard(num_games: int) -> ShardView:

@@ -14,107 +14,65 @@ from torch import Tensor, nn
 
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec, get_spec
+from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
-from alphazero.settings.flags import MOST_THREADS, Parser, batch_size, seconds, whole
+from alphazero.settings.flags import Parser, batch_size, seconds, whole
 from alphazero.settings.sections import NetworkConfig
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
+def run(arguments: list[str]) -> dict[str, object]:
+    """Measure with random planes; positions/s is the median over passes.
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The flags of this benchmark."""
-    parser.add_argument("--game", default="chess", help="game the network plays")
+    TFLOP/s counts two operations a multiply-add of convolutions and fully connected layers alone, and a
+    backward pass as two forwards.
+    """
+    parser = Parser(prog="alphazero bench network", description=__doc__)
     parser.add_argument("--blocks", type=whole(1, 256), default=20, help="residual blocks")
     parser.add_argument("--filters", type=whole(1, 4096), default=256, help="channels of the tower")
-    parser.add_argument(
-        "--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation ratio; 0 is none"
-    )
-    parser.add_argument(
-        "--policy-head", choices=("convolution", "attention"), default="convolution", help="policy head"
-    )
+    parser.add_argument("--se-ratio", type=whole(0, 4096), default=0, help="squeeze-excitation; 0 is none")
+    parser.add_argument("--policy-head", choices=("convolution", "attention"), default="convolution")
     parser.add_argument("--batch", type=batch_size, default=256, help="positions per pass")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs")
-    parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32", help="arithmetic")
-    parser.add_argument("--pure", action="store_true", help="weights in that precision too, no autocast")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="arithmetic")
     parser.add_argument("--channels-last", action="store_true", help="input planes channels last")
     parser.add_argument("--weights-channels-last", action="store_true", help="weights channels last")
     parser.add_argument("--backward", action="store_true", help="forward and backward, as in training")
     parser.add_argument("--compile", action="store_true", help="torch.compile the network")
     parser.add_argument("--seconds", type=seconds(), default=5.0, help="how long to measure")
-    parser.add_argument(
-        "--threads", type=whole(0, MOST_THREADS), default=0, help="CPU threads; 0 leaves torch's choice"
-    )
-
-
-def run(arguments: list[str]) -> dict[str, object]:
-    """Measure with random planes; see configure for the arguments.
-
-    TFLOP/s counts two operations a multiply-add of convolutions and fully connected layers alone;
-    backward counts as two forwards. Positions/s is the median over passes.
-    """
-    parser = Parser(prog="alphazero bench network", description=__doc__)
-    configure(parser)
     args = parser.parse_args(arguments)
     device = torch.device(args.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: no CUDA device can be used")
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    spec = get_spec(args.game)
-    config = NetworkConfig(
-        game=args.game,
-        blocks=args.blocks,
-        filters=args.filters,
-        se_ratio=args.se_ratio,
-        policy_head=args.policy_head,
-    )
-    network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
-    flops = forward_flops(network, spec)
-    parameters = network.parameter_count()
-    seconds = time_passes(build_pass(args, network, spec, device), device, args.seconds)
-    passes_of_forward = 3 if args.backward else 1
-    median = statistics.median(seconds)
+    names = ("blocks", "filters", "se_ratio", "policy_head")
+    config = NetworkConfig(**{name: getattr(args, name) for name in names})
+    network = AlphaZeroNet(config, get_spec("chess"), torch.Generator().manual_seed(0))
+    flops = forward_flops(network, network.spec) * (3 if args.backward else 1)
+    times = time_passes(build_pass(args, network, device), device, args.seconds)
+    speed = args.batch / statistics.median(times)
     return {
-        "benchmark": "network",
-        **{key: value for key, value in vars(args).items() if key != "seconds"},
-        "torch": torch.__version__,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
-        "cpu_threads": torch.get_num_threads(),
-        "parameters": parameters,
-        "gflop_per_position": flops * passes_of_forward / 1e9,
-        "passes": len(seconds),
-        "positions_per_s": args.batch / median,
-        "positions_per_s_best": args.batch / min(seconds),
-        "tflop_per_s": args.batch / median * flops * passes_of_forward / 1e12,
+        "parameters": network.parameter_count(),
+        "gflop_per_position": flops / 1e9,
+        "positions_per_s": speed,
+        "positions_per_s_best": args.batch / min(times),
+        "tflop_per_s": speed * flops / 1e12,
     }
 
 
-def build_pass(
-    args: argparse.Namespace, network: AlphaZeroNet, spec: GameSpec, device: torch.device
-) -> Callable[[], None]:
+def build_pass(args: argparse.Namespace, network: AlphaZeroNet, device: torch.device) -> Callable[[], None]:
     """One forward (or forward and backward) pass as the arguments ask for."""
-    dtype = PRECISIONS[args.precision]
     network.train(args.backward).to(device)
-    if args.pure:
-        network.to(dtype)
     if args.weights_channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    generator = torch.Generator().manual_seed(1)
+    spec, chance = network.spec, torch.Generator().manual_seed(1)
     shape = (args.batch, spec.num_planes, spec.board_height, spec.board_width)
-    planes_BCHW = (
-        torch.rand(shape, generator=generator).lt(0.1).to(device, dtype if args.pure else torch.float32)
-    )
+    planes_BCHW = torch.rand(shape, generator=chance).lt(0.1).to(device, torch.float32)
     if args.channels_last:
         planes_BCHW = planes_BCHW.contiguous(memory_format=torch.channels_last)
     callable_network = torch.compile(network) if args.compile else network
-    autocast = not args.pure and args.precision != "fp32"
 
     def one_pass() -> None:
-        with contextlib.ExitStack() as stack:
-            if not args.backward:
-                stack.enter_context(torch.inference_mode())
-            if autocast:
-                stack.enter_context(torch.autocast(device.type, dtype))
+        with torch.inference_mode(not args.backward), autocast(device, args.precision):
             output = callable_network(planes_BCHW)
         if args.backward:
             torch.autograd.backward(simple_loss(output))

@@ -1,7 +1,6 @@
 """What a network says in each precision beside fp32, and how fast: its policies, values and best moves.
 
-`alphazero bench precision [--weights W] [--positions N] [--batch N] [--precisions P ...] [--threads N]
-[--seconds S] [--device auto|cuda|cpu]`. The network is the example's unless W is another one; the positions
+The network is the example's unless W is another one; the positions
 are those of games that it plays against itself without a search, each move drawn from its policy.
 """
 
@@ -133,35 +132,11 @@ def evaluations_per_s(evaluator: NetworkEvaluator, positions: Positions, least_s
 
 def text(figures: dict[str, object]) -> str:
     """For people."""
-    lines = [
-        (
-            "precision",
-            "evaluations/s",
-            "divergence",
-            "largest",
-            "value distance",
-            "99 %",
-            "other best move",
-        )
-    ]
+    names = {"divergence_mean": "{:.5f}", "divergence_largest": "{:.4f}", "value_distance_mean": "{:.4f}"}
+    names |= {"value_distance_p99": "{:.3f}", "other_best_move": "{:.1%}"}
+    lines = [("precision", "evaluations/s", *(name.replace("_", " ") for name in names))]
     for precision, found in figures.items():
-        if not isinstance(found, dict):
-            continue
-        beside = ("", "", "", "", "")
-        if "divergence_mean" in found:
-            beside = (
-                f"{found['divergence_mean']:.5f}",
-                f"{found['divergence_largest']:.4f}",
-                f"{found['value_distance_mean']:.4f}",
-                f"{found['value_distance_p99']:.3f}",
-                f"{found['other_best_move']:.1%}",
-            )
-        lines.append((precision, f"{found['evaluations_per_s']:,.0f}", *beside))
-    return "\n".join(
-        [
-            *table(lines, "lrrrrrr"),
-            "",
-            f"{figures['positions']} positions beside fp32. Divergence: Kullback-Leibler, of policies;",
-            "value distance: of win minus loss, and its 99th percentile; other best move: share of positions",
-        ]
-    )
+        if isinstance(found, dict):
+            cells = [form.format(found[name]) if name in found else "" for name, form in names.items()]
+            lines.append((precision, f"{found['evaluations_per_s']:,.0f}", *cells))
+    return "\n".join([*table(lines, "lrrrrrr"), "", f"{figures['positions']} positions beside fp32"])

@@ -13,18 +13,14 @@ from alphazero.base.text import reason
 
 
 def read_document(path: Path, bench: str, format_version: int) -> dict[str, Any]:
-    """What `alphazero bench NAME` wrote. Raises ConfigError where it is none of this bench and format."""
+    """What `alphazero bench NAME` wrote. Raises ConfigError for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {reason(error)}; expected the JSON of alphazero bench {bench}") from error
-    told = (found.get("bench", bench), found.get("format")) if isinstance(found, dict) else ("", None)
-    if told != (bench, format_version):
-        raise ConfigError(
-            f"{path}: bench {told[0]!r}, format {told[1]!r}: expected the JSON of alphazero bench {bench}, "
-            f"format {format_version}"
-        )
-    return dict(found)
+    if not isinstance(found, dict) or (found.get("bench"), found.get("format")) != (bench, format_version):
+        raise ConfigError(f"{path}: expected the JSON of alphazero bench {bench}, format {format_version}")
+    return found
 
 
 def put_into_page(path: Path, bench: str, text: str) -> None:
@@ -48,15 +44,13 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def shown(value: object, digits: int = 3) -> str:
-    """A number with so many digits that count, `-` where there is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "-" if value is None else str(value)
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+def shown(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, `-` where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def percent(value: object) -> str:
-    """A share in percent."""
-    return f"{100 * value:.1f} %" if isinstance(value, (int, float)) else "-"
+def percent(value: float | None) -> str:
+    """A share in percent, `-` where there is none."""
+    return "-" if value is None else f"{100 * value:.1f} %"

@@ -13,16 +13,18 @@ from alphazero.cli.main import main
 ENGINES = ("engine", "device_work")
 SMALL = {
     "launcher": ["--rounds", "1"],
+    "ceilings": ["--size", "32", "--seconds", "0.01"],
+    "training": [
+        *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch", "64"),
+        *("--seconds", "1", "--checkpoint-interval", "4"),
+    ],
     "device_work": ["--config", "chess_cpu", "--micro-batches", "1"],
     "engine": [
         *("--gpus", "1", "--blocks", "1", "--filters", "8", "--batch", "8", "--micro-batch", "4"),
-        *("--rounds", "2", "--steps", "1", "--checkpoint-steps", "8"),
+        *("--rounds", "2", "--steps", "1"),
     ],
     "loader": ["--seconds", "0.05", "--repeats", "1"],
     "network": ["--blocks", "1", "--filters", "8", "--batch", "4", "--seconds", "0.05"],
-    "evaluator": [
-        *("--blocks", "1", "--filters", "8", "--batch", "4", "--turns", "1", "--seconds", "0.02"),
-    ],
     "precision": [
         *("--weights", "tests/fixtures/v0/selfplay/AlphaZeroNet_1x8_distributed.pt"),
         *("--positions", "16", "--batch", "4", "--seconds", "0.03"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_rows.machine import measure as describe_machine
+from benchmarks.measuring.machine import describe_machine
 from tests.support.gpu import DEVICE, REHEARSAL
 
 USUAL_ORDER, USUAL_SECONDS = 5, 20
@@ -56,7 +56,7 @@ class GpuReport:
     def pytest_collection_finish(self):
         """Which machine this is; a device that does not work is told once, here."""
         try:
-            self.machine = dict(describe_machine({"device": DEVICE}))
+            self.machine = dict(describe_machine(DEVICE))
         except Exception as error:
             self.machine = {"error": f"{type(error).__name__}: {error}"}
 
