@@ -3,7 +3,7 @@
     python3 -m tools.gpu_proof test|bench [--wheels DIRECTORY] [--out DIRECTORY] [--rehearse] [ARGUMENTS]
 
 test: every test marked gpu. bench: `alphazero bench gpu`, which leaves out rows whose packages are missing.
-Each leaves one JSON document in the directory of --out and takes nine minutes at most. Wheels of packages that
+Each leaves one JSON document in the directory of --out within nine minutes. Wheels of packages that
 the interpreter lacks may lie in a directory: they are unpacked beside the checkout, not installed. The C++
 core is built by cmake where it is not there yet. Further arguments go to pytest or to the benchmark. See
 docs/gpu.md.
