@@ -1,52 +1,55 @@
-"""All alarms of a job: which rule looks at what, and when. On rank 0; elsewhere nobody is told.
-
-The desk that all alarms of a job pass: three intervals in a row, once per cause and hour, unless muted.
-"""
+"""The alarms of a job: which figures reach which rule, and which findings are reported, on rank 0."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from alphazero.training.loop.alarm_rules import (
-    LONG_S,
-    SHORT_S,
     Alarm,
-    Clocks,
     FillingDisk,
-    Interval,
-    Network,
-    Overfitting,
-    PolicyEntropy,
-    Resignations,
-    Throughput,
-    look_at_gpus,
-    look_at_memory,
-    look_at_ranks,
+    HeadLoss,
+    judge_clocks,
+    judge_entropy,
+    judge_gpus,
+    judge_memory,
+    judge_network,
+    judge_ranks,
+    judge_rate,
+    judge_resignations,
+    judge_validation,
 )
 from alphazero.training.loop.part_clock import Cause
-from alphazero.training.loop.usage import IntervalUsage
+from alphazero.training.loop.usage import HostNow, IntervalUsage
 from alphazero.training.ranks.batch import BatchPlan
 
 IN_A_ROW = 3
 QUIET_S = 3600.0  # between two alarms of the same cause
 KIND = "alarm"  # of the event in the metrics
+# Log intervals are judged together until they last this long: a busy moment is no trouble.
+SHORTEST_INTERVAL_S = 10.0
+MOST_RATES = 1000
+MOST_GENERATIONS = 50
 
 
 class AlarmDesk:
-    """Decides which findings people hear of.
+    """Reports what is found in several intervals in a row, once per cause and hour, unless it is muted.
 
-    say: gets a line. record: gets the kind and the fields of an event of the metrics. muted: causes that are
-    not told. clock: seconds that are never set back. Any thread may call.
+    say: takes a line. record: takes the kind and the fields of an event of the metrics. The defaults report
+    nothing, as on all ranks but rank 0. clock: monotonic seconds. Any thread may call.
     """
 
     def __init__(
         self,
-        say: Callable[[str], None],
-        record: Callable[[str, Mapping[str, str | float]], None],
+        say: Callable[[str], None] = lambda line: None,
+        record: Callable[[str, Mapping[str, str | float]], None] = lambda kind, fields: None,
         muted: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,13 +58,13 @@ class AlarmDesk:
         self._muted = frozenset(muted)
         self._clock = clock
         self._in_a_row: dict[str, dict[tuple[str, str], int]] = {}
-        self._said_at: dict[tuple[str, str], float] = {}
+        self._reported_at: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
     def look(self, watch: str, intervals: str, found: Sequence[Alarm]) -> None:
-        """One more interval of `watch`: what was found in it. What is not found again has ended.
+        """Take what was found in one more interval of `watch`. What is not found again has ended.
 
-        intervals: what they are called, as "log intervals".
+        intervals: their name, as "log intervals".
         """
         before = self._in_a_row.get(watch, {})
         counts: dict[tuple[str, str], int] = {}
@@ -69,39 +72,37 @@ class AlarmDesk:
             key = (alarm.cause, alarm.subject)
             counts[key] = before.get(key, 0) + 1
             if counts[key] >= IN_A_ROW:
-                self._tell(alarm, f", for {counts[key]} {intervals} in a row")
+                self.report(alarm, f", for {counts[key]} {intervals} in a row")
         self._in_a_row[watch] = counts
 
-    def tell(self, alarm: Alarm) -> None:
-        """What is wrong however long it lasts: told at once, unless it is muted or was told."""
-        self._tell(alarm, "")
-
-    def _tell(self, alarm: Alarm, lasting: str) -> None:
+    def report(self, alarm: Alarm, lasting: str = "") -> None:
+        """Report an alarm at once, unless it is muted or was reported within the hour."""
         key = (alarm.cause, alarm.reason)
         with self._lock:
             now = self._clock()
-            is_quiet = now - self._said_at.get(key, now - QUIET_S) < QUIET_S
+            is_quiet = now - self._reported_at.get(key, now - QUIET_S) < QUIET_S
             if is_quiet or alarm.cause in self._muted:
                 return
-            self._said_at[key] = now
+            self._reported_at[key] = now
         text = f"{alarm.text}{lasting}"
         self._say(f"alarm {alarm.cause}: {text}; what to do: {alarm.advice}")
         self._record(KIND, {"cause": alarm.cause, "text": text, "advice": alarm.advice})
 
 
-def silent_desk() -> AlarmDesk:
-    """Of the ranks that tell nobody: all but rank 0."""
-    return AlarmDesk(lambda line: None, lambda kind, fields: None)
+class _Stretch(NamedTuple):
+    """Log intervals that are judged as one; by rank, seconds of its own work and micro-batches."""
 
-
-# Log intervals are judged together until they last this long: a busy moment is no trouble.
-SHORTEST_INTERVAL_S = 10.0
+    steps: int
+    positions: int
+    seconds: float
+    work_s_R: npt.NDArray[Any]
+    passes_R: npt.NDArray[Any]
 
 
 class JobAlarms:
-    """Remembers what its rules compare with, from the start of this process to its end.
+    """Passes a job's figures to the rules and keeps what they compare with, while this process runs.
 
-    num_steps: of the run. clock: seconds that are never set back.
+    num_steps: of the run. hosts_R: the host of each rank. clock: monotonic seconds.
     """
 
     def __init__(
@@ -111,81 +112,89 @@ class JobAlarms:
         hosts_R: tuple[str, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.desk = desk or silent_desk()
+        self.desk = desk or AlarmDesk()
         self._num_steps = num_steps
         self._hosts_R = hosts_R
         self._clock = clock
         self._began: tuple[int, float] | None = None  # the step and the moment of the first interval
-        self._pending: Interval | None = None
+        self._stretch: _Stretch | None = None
         self._played_s = self._evaluations = 0.0  # of generations that are judged together
         self._training_sums: Counter[str] = Counter()
         self._training_steps = 0
-        self._speed = Throughput("positions/s", "training")
-        self._games_speed = Throughput("evaluations/s", "self-play")
-        self._disks = {"disk": FillingDisk(SHORT_S), "disk by the hour": FillingDisk(LONG_S)}
-        self._clocks, self._network = Clocks(), Network()
-        self._overfitting, self._entropy, self._resignations = Overfitting(), PolicyEntropy(), Resignations()
+        self._rates: deque[float] = deque(maxlen=MOST_RATES)
+        self._game_rates: deque[float] = deque(maxlen=MOST_RATES)
+        # A disk that fills now, and one that fills by a checkpoint every so often.
+        self._disks = {"disk": FillingDisk(), "disk by the hour": FillingDisk(every_s=3600.0)}
+        self._hosts: dict[str, HostNow] = {}  # at the reading before
+        self._best: dict[str, HeadLoss] = {}
+        self._most_entropy = 0.0
+        self._resignations: deque[tuple[int, int]] = deque(maxlen=MOST_GENERATIONS)
 
     def look_at_interval(
         self, step: int, steps: int, seconds: float, usage: IntervalUsage, plan: BatchPlan
     ) -> None:
-        """One more log interval: `steps` that ended with number `step`."""
-        found = [] if usage.busy is None else look_at_gpus(usage.busy, usage.waits, usage.where)
+        """Judge one more log interval: `steps` that ended with number `step`."""
+        found = [] if usage.busy is None else judge_gpus(usage.busy, usage.waits, usage.where)
         self.desk.look("gpus", "log intervals", found)
-        passes_R = tuple(steps * passes for passes in plan.passes)
         remaining_s = self._remaining_s(step)
-        positions = steps * plan.batch_size
-        interval = Interval(steps, positions, seconds, usage.work_s_R, passes_R, usage.hosts, remaining_s)
-        self._pending = self._pending.followed_by(interval) if self._pending else interval
-        if self._pending.seconds >= SHORTEST_INTERVAL_S:
-            interval, self._pending = self._pending, None
-            self._judge(interval)
+        work_s_R, passes_R = np.array(usage.work_s_R), steps * np.array(plan.passes)
+        stretch = _Stretch(steps, steps * plan.batch_size, seconds, work_s_R, passes_R)
+        if before := self._stretch:
+            stretch = _Stretch(*(one + other for one, other in zip(before, stretch, strict=True)))
+        if stretch.seconds < SHORTEST_INTERVAL_S:
+            self._stretch = stretch
+            return
+        self._stretch = None
+        self._judge(stretch, usage.hosts, remaining_s)
 
-    def _judge(self, interval: Interval) -> None:
-        hosts = list(interval.hosts)
-        by_watch = {
-            "speed": self._speed.look(interval.positions / interval.seconds),
-            "ranks": look_at_ranks(interval.work_s_R, interval.passes_R, self._hosts_R),
-            "memory": look_at_memory(hosts),
-            "clock": self._clocks.look(hosts, interval.seconds / interval.steps),
-            "network": self._network.look(hosts),
+    def _judge(self, stretch: _Stretch, hosts: Sequence[HostNow], remaining_s: float) -> None:
+        rate, step_s = stretch.positions / stretch.seconds, stretch.seconds / stretch.steps
+        by_watch: dict[str, list[Alarm] | None] = {
+            "speed": judge_rate(self._rates, rate, "positions/s", "training"),
+            "ranks": judge_ranks(stretch.work_s_R.tolist(), stretch.passes_R.tolist(), self._hosts_R),
+            "memory": judge_memory(hosts),
+            "clock": judge_clocks(hosts, self._hosts, step_s),
+            "network": judge_network(hosts, self._hosts),
+            **{watch: disk.judge(hosts, remaining_s) for watch, disk in self._disks.items()},
         }
+        self._hosts |= {now.host: now for now in hosts}
         for watch, found in by_watch.items():
-            self.desk.look(watch, "intervals", found)
-        for watch, disk in self._disks.items():
-            filling = disk.look(hosts, interval.remaining_s)
-            if filling is not None:
-                self.desk.look(watch, "intervals", filling)
+            if found is not None:
+                self.desk.look(watch, "intervals", found)
 
     def note_training(self, figures: Mapping[str, float]) -> None:
-        """The figures of one more step, which the next validation is compared with."""
+        """Add the figures of one more step, which the next validation is compared with."""
         self._training_sums.update({name: value for name, value in figures.items() if name.endswith("_loss")})
         self._training_steps += 1
 
     def look_at_validation(self, step: int, figures: Mapping[str, float]) -> None:
-        """One more validation, of the same positions as those before."""
+        """Judge one more validation, of the same positions as those before."""
         count = max(1, self._training_steps)
         training = {name: total / count for name, total in self._training_sums.items()}
         self._training_sums, self._training_steps = Counter(), 0
-        self.desk.look("overfitting", "validations", self._overfitting.look(step, figures, training))
+        self.desk.look("overfitting", "validations", judge_validation(self._best, step, figures, training))
 
     def look_at_generation(self, figures: Mapping[str, float], busy: float | None) -> None:
-        """One more generation of self-play. busy: as of an interval, while it was played."""
-        found = [] if busy is None else look_at_gpus(busy, {Cause.SELF_PLAY: 1.0})
+        """Judge one more generation of self-play. busy: the share of the time in which GPUs computed."""
+        found = [] if busy is None else judge_gpus(busy, {Cause.SELF_PLAY: 1.0})
         self.desk.look("gpus of self-play", "generations", found)
         self._played_s += figures["seconds"]
         self._evaluations += figures["seconds"] * figures["evaluations_per_s"]
         if self._played_s >= SHORTEST_INTERVAL_S:
             rate, self._played_s, self._evaluations = self._evaluations / self._played_s, 0.0, 0.0
-            self.desk.look("speed of self-play", "intervals", self._games_speed.look(rate))
+            found = judge_rate(self._game_rates, rate, "evaluations/s", "self-play")
+            self.desk.look("speed of self-play", "intervals", found)
         if figures.get("positions"):
-            self.desk.look("entropy", "generations", self._entropy.look(figures["policy_entropy"]))
+            nats = figures["policy_entropy"]
+            self._most_entropy = max(self._most_entropy, nats)
+            self.desk.look("entropy", "generations", judge_entropy(nats, self._most_entropy))
         if "wrong_resignations" in figures:
-            wrong, checked = figures["wrong_resignations"], int(figures["checked_resignations"])
-            self.desk.look("resignations", "generations", self._resignations.look(wrong, checked))
+            checked = int(figures["checked_resignations"])
+            self._resignations.append((round(figures["wrong_resignations"] * checked), checked))
+            self.desk.look("resignations", "generations", judge_resignations(self._resignations))
 
     def _remaining_s(self, step: int) -> float:
-        """Until the last step, by all the time since the first interval, whatever it went into."""
+        """Until the last step, by all the time since the first interval, pauses included."""
         now = self._clock()
         if self._began is None:
             self._began = (step, now)

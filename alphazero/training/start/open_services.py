@@ -16,9 +16,8 @@ from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter, Phase
 from alphazero.show.console import Console
 from alphazero.show.viewers import open_writers
-from alphazero.training.loop.alarm_rules import HEALTH_CAUSE as HEALTH
-from alphazero.training.loop.alarm_rules import health_alarm
-from alphazero.training.loop.alarms import AlarmDesk, JobAlarms, silent_desk
+from alphazero.training.loop.alarm_rules import HEALTH, health_alarm
+from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.usage import GpuBoard, HostBoard, host_reader
@@ -43,7 +42,7 @@ def open_services(
 
     metrics = exchange.on_each(open_metrics)
     hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
-    desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else silent_desk()
+    desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else AlarmDesk()
     return RankServices(
         exchange=exchange,
         console=console,
@@ -110,8 +109,8 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
 
     def say(finding: Finding) -> None:
         if runtime.is_main:
-            services.alarms.desk.tell(health_alarm(finding))
-        elif HEALTH not in job.config.run.mute:
+            services.alarms.desk.report(health_alarm(finding))
+        elif HEALTH.cause not in job.config.run.mute:
             services.console.alarm(finding.line())
 
     return HealthWatcher(

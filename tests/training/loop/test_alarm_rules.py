@@ -2,31 +2,31 @@
 
 import dataclasses
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import pytest
 
 from alphazero.machine.findings import Finding, Severity
 from alphazero.settings.sections import ALARMS
-from alphazero.training.loop import alarm_rules as clock
-from alphazero.training.loop import alarm_rules as disk
-from alphazero.training.loop import alarm_rules as entropy
-from alphazero.training.loop import alarm_rules as health
-from alphazero.training.loop import alarm_rules as idle_gpus
-from alphazero.training.loop import alarm_rules as memory
-from alphazero.training.loop import alarm_rules as network
-from alphazero.training.loop import alarm_rules as overfitting
-from alphazero.training.loop import alarm_rules as resignations
-from alphazero.training.loop import alarm_rules as slow_rank
-from alphazero.training.loop import alarm_rules as throughput
-from alphazero.training.loop.alarm_rules import Alarm
+from alphazero.training.loop.alarm_rules import (
+    RULES,
+    Alarm,
+    FillingDisk,
+    HeadLoss,
+    health_alarm,
+    judge_clocks,
+    judge_entropy,
+    judge_memory,
+    judge_network,
+    judge_ranks,
+    judge_rate,
+    judge_resignations,
+    judge_validation,
+)
 from alphazero.training.loop.usage import HostNow
 
 GIB = 1 << 30
-RULES = (
-    *(throughput, idle_gpus, slow_rank, overfitting, entropy, resignations, disk, memory, clock, network),
-    health,
-)
 
 
 def host(name: str = "a", at_s: float = 0.0, free_gib: float = 100.0, **changes: float) -> HostNow:
@@ -36,12 +36,12 @@ def host(name: str = "a", at_s: float = 0.0, free_gib: float = 100.0, **changes:
 
 
 def test_every_rule_has_a_name_by_which_it_can_be_muted():
-    assert tuple(rule.CAUSE for rule in RULES) == ALARMS
+    assert tuple(dict.fromkeys(rule.cause for rule in RULES)) == ALARMS
 
 
 def rates(*values: float) -> list[list[Alarm]]:
-    rule = throughput.Throughput("positions/s", "training")
-    return [rule.look(value) for value in values]
+    before: deque[float] = deque()
+    return [judge_rate(before, value, "positions/s", "training") for value in values]
 
 
 def test_a_rate_under_seven_tenths_of_the_median_is_found_once_there_is_a_median():
@@ -66,10 +66,11 @@ Losses = dict[str, float]
 
 def validations(*pairs: tuple[float, float], head: str = "value") -> list[list[Alarm]]:
     """Of (held out, training) losses."""
-    rule = overfitting.Overfitting()
+    best: dict[str, HeadLoss] = {}
     other = {"policy": "value", "value": "policy"}[head]
     return [
-        rule.look(
+        judge_validation(
+            best,
             100 * number,
             {f"{head}_loss": held_out, f"{other}_loss": 1.0, "value_mse": 9.9},
             {f"{head}_loss": training, f"{other}_loss": 1.0},
@@ -95,36 +96,32 @@ def test_a_worse_network_that_is_worse_in_training_too_does_not_overfit():
 
 
 def test_a_validation_without_held_out_positions_is_not_judged():
-    assert overfitting.Overfitting().look(1, {"move_error": 0.1}, {"value_loss": 1.0}) == []
+    assert judge_validation({}, 1, {"move_error": 0.1}, {"value_loss": 1.0}) == []
 
 
 def test_entropy_is_measured_against_the_most_varied_generation_and_a_floor():
-    rule = entropy.PolicyEntropy()
-    assert [bool(rule.look(nats)) for nats in (1.4, 1.2, 0.9, 0.4, 0.29, 0.27)] == [False] * 5 + [True]
-    poor = entropy.PolicyEntropy()
-    assert [bool(poor.look(nats)) for nats in (0.1, 0.09, 0.07)] == [False, False, True]
+    assert [bool(judge_entropy(nats, most=1.4)) for nats in (1.4, 0.4, 0.29, 0.27)] == [False] * 3 + [True]
+    assert [bool(judge_entropy(nats, most=0.1)) for nats in (0.1, 0.09, 0.07)] == [False, False, True]
 
 
 def test_wrong_resignations_are_added_up_until_there_are_twenty_games():
-    rule = resignations.Resignations()
-    assert rule.look(1.0, 2) == []
-    assert rule.look(0.0, 10) == []
-    (alarm,) = rule.look(0.125, 8)
+    assert judge_resignations([(2, 2)]) == []
+    assert judge_resignations([(2, 2), (0, 10)]) == []
+    (alarm,) = judge_resignations([(2, 2), (0, 10), (1, 8)])
     assert "of 20 games" in alarm.text
     assert "it did not lose 3 (15.0%, limit 5%)" in alarm.text
-    assert rule.look(0.05, 20) == []
+    assert judge_resignations([(2, 2), (0, 10), (1, 8), (1, 20)]) == []
 
 
 def test_twenty_of_the_newest_games_decide():
-    rule = resignations.Resignations()
-    assert rule.look(0.5, 40)
-    assert rule.look(0.0, 40) == []
+    assert judge_resignations([(20, 40)])
+    assert judge_resignations([(20, 40), (0, 40)]) == []
 
 
 def disks(*free_gib: float, remaining_s: float = math.inf, every_s: float = 60.0) -> list[list[Alarm]]:
-    rule = disk.FillingDisk(0.0)
+    rule = FillingDisk()
     return [
-        rule.look([host(at_s=number * every_s, free_gib=free)], remaining_s)
+        rule.judge([host(at_s=number * every_s, free_gib=free)], remaining_s)
         for number, free in enumerate(free_gib)
     ]
 
@@ -154,10 +151,10 @@ def test_what_filled_for_a_minute_is_not_predicted_for_hours():
 
 
 def test_a_checkpoint_every_so_often_is_seen_by_the_hour():
-    rule = disk.FillingDisk(3600.0)
+    rule = FillingDisk(3600.0)
     found = []
     for minute in range(0, 241, 5):  # half a GiB every twenty minutes
-        found.append(rule.look([host(at_s=60.0 * minute, free_gib=10.0 - minute // 20 * 0.5)], math.inf))
+        found.append(rule.judge([host(at_s=60.0 * minute, free_gib=10.0 - minute // 20 * 0.5)], math.inf))
     judged = [one for one in found if one is not None]
     assert [bool(one) for one in judged] == [False, True, True, True, True]
 
@@ -176,40 +173,49 @@ def test_a_checkpoint_every_so_often_is_seen_by_the_hour():
     ],
 )
 def test_the_slowest_rank_is_named_with_its_host(work_s: Sequence[float], passes, slow):
-    found = slow_rank.look_at_ranks(work_s, passes, ("a", "b", "c", "d")[: len(work_s)])
+    found = judge_ranks(work_s, passes, ("a", "b", "c", "d")[: len(work_s)])
     assert [alarm.text.partition(" the median")[0] for alarm in found] == ([] if slow is None else [slow])
 
 
 def test_a_clock_that_is_set_and_clocks_that_disagree_are_found():
-    rule = clock.Clocks()
-    assert rule.look([host("a", 0), host("b", 0)], step_s=1.0) == []
-    assert rule.look([host("a", 10), host("b", 10, clock_s=1e9 + 12.5)], step_s=5.0)[0].text == (
-        "the clock of b was set by +2.5 s while the run went on"
+    def judge(step_s: float, *hosts: HostNow) -> list[Alarm]:
+        found = judge_clocks(hosts, before, step_s)
+        before.update({now.host: now for now in hosts})
+        return found
+
+    before: dict[str, HostNow] = {}
+    assert judge(1.0, host("a", 0), host("b", 0)) == []
+    assert judge(5.0, host("a", 10), host("b", 10, clock_s=1e9 + 12.5))[0].text == (
+        "the clock of b was set by +2.5 s during the run"
     )
-    assert rule.look([host("a", 20), host("b", 20, clock_s=1e9 + 22.5)], step_s=5.0) == []
-    (apart,) = rule.look([host("a", 30), host("b", 30, clock_s=1e9 + 32.5)], step_s=0.1)
+    assert judge(5.0, host("a", 20), host("b", 20, clock_s=1e9 + 22.5)) == []
+    (apart,) = judge(0.1, host("a", 30), host("b", 30, clock_s=1e9 + 32.5))
     assert apart.text == "the clocks of a and b are 2.5 s apart (limit 2.1 s)"
-    assert clock.Clocks().look([host("a")], 0.1) == []
+    assert judge_clocks([host("a")], {}, 0.1) == judge_clocks([], {}, 0.1) == []
 
 
 def test_segments_that_are_sent_again_are_found_on_their_host_and_only_between_hosts():
-    rule = network.Network()
-    assert rule.look([host("a"), host("b")]) == []
-    (alarm,) = rule.look([host("a", segments=1.01e6), host("b", segments=1.01e6, retransmitted=310)])
+    before = {name: host(name) for name in ("a", "b")}
+    assert judge_network([*before.values()], {}) == []
+    (alarm,) = judge_network(
+        [host("a", segments=1.01e6), host("b", segments=1.01e6, retransmitted=310)], before
+    )
     assert alarm.text == "b had to send 300 of 10,000 TCP segments again (3.0%, limit 1%)"
-    assert rule.look([host("a", segments=1.02e6), host("b", segments=1.02e6, retransmitted=320)]) == []
-    alone = network.Network()
-    assert alone.look([host("a")]) + alone.look([host("a", segments=2e6, retransmitted=9e5)]) == []
+    assert (
+        judge_network([host("a", segments=1.01e6), host("b", segments=1.01e6, retransmitted=20)], before)
+        == []
+    )
+    assert judge_network([host("a", segments=2e6, retransmitted=9e5)], before) == []
 
 
 def test_a_host_with_little_memory_is_found():
-    (alarm,) = memory.look_at_memory([host("a"), host("b", memory_available_bytes=1.5 * GIB)])
+    (alarm,) = judge_memory([host("a"), host("b", memory_available_bytes=1.5 * GIB)])
     assert alarm.text == "b has 1.5 of 16.0 GiB of memory available, below 10%"
 
 
 def test_a_finding_of_the_watch_becomes_an_alarm_of_its_own():
     hot = Finding(Severity.WARN, "a", "gpu0", "GPU-1", "temperature_c", 90, 85, "check cooling")
-    alarm = health.health_alarm(hot)
+    alarm = health_alarm(hot)
     assert alarm.text == "warn: a gpu0 (GPU-1): temperature_c = 90 (limit 85)"
     assert alarm.advice == "check cooling"
-    assert alarm.reason != health.health_alarm(dataclasses.replace(hot, device="gpu1")).reason
+    assert alarm.reason != health_alarm(dataclasses.replace(hot, device="gpu1")).reason
