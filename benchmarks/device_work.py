@@ -31,10 +31,10 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import Parser, count
 from alphazero.settings.load import Config, load_config
 from alphazero.show.console import Console
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.loop.job import Job, Position, RankServices, SourceState
@@ -213,7 +213,8 @@ def count_step(config: Config, num_micro_batches: int, runtime: Runtime) -> tupl
             host_memory=HostMemory(host=runtime.host),
             writer=None,
         )
-        engine = Engine(AlphaZeroNet(config.network, spec), spec, config, DeepSpeedSettings(), plan, runtime)
+        recipe = Recipe(config.training, config.optimizer, config.loss)
+        engine = Engine(AlphaZeroNet(config.network, spec), recipe, plan, runtime)
         job = Job(config, runtime, run, NUM_STEPS, 0)
         with mock.patch.object(exchange, "numbers", noted):
             Trainer(job, plan, Position(0), engine, source, lambda network, step: {}, services).run()

@@ -22,6 +22,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import Parser, batch_size, count, whole
 from alphazero.settings.load import load_config
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.optimizer import make_optimizer
 from alphazero.training.engine.probe import random_batch
@@ -49,7 +50,8 @@ class Contest:
         config = load_config("", {**flags_of(self.args), "zero_stage": stage})
         network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
         settings = DeepSpeedSettings(zero_options={"reduce_bucket_size": 50_000_000})
-        engine = Engine(network, SPEC, config, settings, self.plan, self.runtime)
+        recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+        engine = Engine(network, recipe, self.plan, self.runtime)
         passes = self.plan.num_micro_batches
 
         def step() -> None:
@@ -67,7 +69,7 @@ class Contest:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = make_optimizer(network, config.optimizer)
         ids = [device] if device.type == "cuda" else None
-        module = TrainingModule(network, SPEC, config.loss, config.training)
+        module = TrainingModule(network, config.loss, config.training)
         ddp = DistributedDataParallel(module, device_ids=ids)
 
         def backward(micro_batch: MicroBatch) -> None:

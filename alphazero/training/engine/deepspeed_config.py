@@ -1,14 +1,15 @@
-"""The configuration that DeepSpeed's engine is given."""
+"""How a network is trained, and the configuration for DeepSpeed's engine that follows from it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.deepspeed_keys import key_at
-from alphazero.settings.load import Config
+from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
 from alphazero.training.engine.gradients import Reduction
 from alphazero.training.ranks.batch import BatchPlan
 
@@ -16,16 +17,24 @@ NEVER = 2**31 - 1
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def engine_config(
-    config: Config, settings: DeepSpeedSettings, plan: BatchPlan, num_parameters: int = 0
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Recipe:
+    """The settings that decide how a network is trained, whatever the network and the data are."""
+
+    training: TrainingConfig
+    optimizer: OptimizerConfig
+    loss: LossConfig
+    deepspeed: DeepSpeedSettings = field(default_factory=DeepSpeedSettings)
+
+
+def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> dict[str, Any]:
     """The dict for deepspeed.initialize. num_parameters: of the network.
 
     Precision is not in it: autocast and the loss scale are ours (DeepSpeed's native bf16 and fp16
     blocks break BatchNorm on CPU since 0.19.2), so it sees fp32 parameters and gradients at every stage.
     Optimizer and schedule are not in it either: they are torch's and ours, with the settings of the file.
     """
-    stage = config.training.zero_stage
+    settings, stage = recipe.deepspeed, recipe.training.zero_stage
     zero = {key: value for key, value in settings.zero_options.items() if stage in _stages(key)}
     if stage < 2:
         # DeepSpeed 0.19.8 asserts no overlap with our own accumulation: gradients are reduced in step(),
@@ -35,16 +44,16 @@ def engine_config(
         # Seen with 0.19.8 over two ranks: with a second bucket, gradients of a step's passes are lost.
         zero["reduce_bucket_size"] = max(zero["reduce_bucket_size"], num_parameters)
     return {
-        "steps_per_print": config.training.log_interval if prints(settings) else NEVER,
+        "steps_per_print": recipe.training.log_interval if prints(settings) else NEVER,
         **settings.passed_on,
-        # backward() adds up on the rank, step() reduces once and updates: how many passes a step has is
-        # the trainer's affair, and ranks may even make unlike numbers of them at stages 0 and 1.
+        # backward() adds up on the rank, step() reduces once and updates: the trainer decides how many
+        # passes a step has, and at stages 0 and 1 their number may differ between ranks.
         "managed_gradient_accumulation": False,
         "gradient_accumulation_steps": 1,
         "train_micro_batch_size_per_gpu": plan.micro_batch_size,
         "train_batch_size": plan.micro_batch_size * plan.world_size,
         # At stage 0 FlatGradients clips.
-        "gradient_clipping": config.optimizer.clip_gradients if stage else 0.0,
+        "gradient_clipping": recipe.optimizer.clip_gradients if stage else 0.0,
         # Otherwise the device is waited for at each forward pass and step.
         "timers": {"throughput": {"enabled": False, "synchronized": False}},
         "zero_optimization": {**zero, "stage": stage},
@@ -62,11 +71,11 @@ def prints(settings: DeepSpeedSettings) -> bool:
 
 def reduction(settings: DeepSpeedSettings) -> Reduction:
     """How gradients are averaged at stage 0, where DeepSpeed's own reduction is not used."""
-    said = settings.passed_on
+    given = settings.passed_on
     return Reduction(
-        dtype=DTYPES[said.get("communication_data_type", "fp32")],
-        prescale=bool(said.get("prescale_gradients", False)),
-        predivide=float(said.get("gradient_predivide_factor", 1.0)),
+        dtype=DTYPES[given.get("communication_data_type", "fp32")],
+        prescale=bool(given.get("prescale_gradients", False)),
+        predivide=float(given.get("gradient_predivide_factor", 1.0)),
     )
 
 

@@ -19,16 +19,13 @@ from datetime import timedelta
 import torch
 
 from alphazero.games.batch import MicroBatch
-from alphazero.games.registry import GameSpec
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.network.weights.weights import network_of
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import Config
 from alphazero.training.engine.batch_norm import RunningStatistics, count_statistics
-from alphazero.training.engine.deepspeed_config import engine_config, prints, reduction
+from alphazero.training.engine.deepspeed_config import Recipe, engine_config, prints, reduction
 from alphazero.training.engine.gradients import (
     GOOD,
     NOT_TIMED,
@@ -122,9 +119,7 @@ class Engine:
     def __init__(
         self,
         network: AlphaZeroNet,
-        spec: GameSpec,
-        config: Config,
-        settings: DeepSpeedSettings,
+        recipe: Recipe,
         plan: BatchPlan,
         runtime: Runtime,
         say: Callable[[str], None] = tell_stderr,
@@ -132,18 +127,18 @@ class Engine:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
 
-        training = config.training
+        training, settings = recipe.training, recipe.deepspeed
         self._timed: Timed = NOT_TIMED  # around the all-reduce of what stands beside DeepSpeed's
         self._device = runtime.device
         self._world_size = plan.world_size
         self.network = network.to(runtime.device).train()
-        self._module = TrainingModule(network, spec, config.loss, training)
-        torch_optimizer = make_optimizer(network, config.optimizer)
+        self._module = TrainingModule(network, recipe.loss, training)
+        torch_optimizer = make_optimizer(network, recipe.optimizer)
         with _silenced(logging.getLogger("torch.distributed")):
             self._engine, optimizer, _, _ = deepspeed.initialize(
                 model=self._module,
                 optimizer=torch_optimizer,
-                config=engine_config(config, settings, plan, network.parameter_count()),
+                config=engine_config(recipe, plan, network.parameter_count()),
             )
         if prints(settings):
             logging.getLogger("DeepSpeed").setLevel(logging.INFO)
@@ -168,7 +163,7 @@ class Engine:
         self._is_verdict_due = False
         self._has_moving_scale = training.precision == "fp16"
         self._verdict = GOOD
-        self._max_norm = config.optimizer.clip_gradients
+        self._max_norm = recipe.optimizer.clip_gradients
         self._losses = torch.zeros((), device=runtime.device)
         if runtime.device.type == "cuda" and uses_graphs(training, settings.passed_on):
             # After initialize: from here on weights stay where they are.
@@ -176,7 +171,7 @@ class Engine:
                 CudaRecorder(runtime.device), lambda text: say(f"rank {runtime.rank}: {text}")
             )
         self._statistics = RunningStatistics(network, self._sums)
-        self._state = ZeroState(network, optimizer, config.optimizer.optimizer, training.zero_stage)
+        self._state = ZeroState(network, optimizer, recipe.optimizer.optimizer, training.zero_stage)
         self.loss_scale = LossScale.of(training)
         self._average = (
             WeightAverage(training.ema_decay, self._state, self._statistics.named())

@@ -1,7 +1,4 @@
-"""Chooses how a job's batch is cut, by settings, checkpoint, host weights and the memory of the devices.
-
-Which precision `--precision auto` is: timed on CPUs, on GPUs what they have.
-"""
+"""What all ranks choose together before training: how the batch is cut, and the precision for `auto`."""
 
 from __future__ import annotations
 
@@ -19,9 +16,8 @@ from alphazero.machine.memory import HostMemory
 from alphazero.network.model.precision import fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import Config
 from alphazero.settings.sections import AUTO, TrainingConfig
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     candidates,
     fastest_precision,
@@ -37,7 +33,7 @@ from alphazero.training.ranks.runtime import Runtime
 
 
 def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str]) -> float:
-    """The static share of this host's ranks, 1 where nobody gave one.
+    """The static share of this host's ranks, by default 1.
 
     From --host-weights or the hostfile (through the environment); ConfigError where they contradict.
     """
@@ -47,18 +43,18 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
         by_flag[name] = float(number)
         if not by_flag[name]:
             raise ConfigError(f"--host-weights {entry}: expected a weight above 0")
-    told = environment.get(HOST_WEIGHT_VARIABLE)
-    if told is None:
+    given = environment.get(HOST_WEIGHT_VARIABLE)
+    if given is None:
         return by_flag.get(host, 1.0)
     try:
-        weight = float(told)
+        weight = float(given)
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise ConfigError(f"{HOST_WEIGHT_VARIABLE}={told!r}: expected a number above 0")
+        raise ConfigError(f"{HOST_WEIGHT_VARIABLE}={given!r}: expected a number above 0")
     if by_flag.get(host, weight) != weight:
         raise ConfigError(
-            f"--host-weights {host}={by_flag[host]:g} contradicts weight={told} of the hostfile: "
+            f"--host-weights {host}={by_flag[host]:g} contradicts weight={given} of the hostfile: "
             f"expected one of them"
         )
     return weight
@@ -70,19 +66,18 @@ def saved_batch(saved: TrainingState | None) -> SavedBatch | None:
 
 
 def choose_plan(
-    config: Config,
+    recipe: Recipe,
     runtime: Runtime,
     network: AlphaZeroNet,
-    settings: DeepSpeedSettings,
     saved: TrainingState | None,
     exchange: Exchange,
 ) -> tuple[BatchPlan, tuple[str, ...]]:
-    """The plan all ranks agree on, and what people must be told of it. Collective.
+    """The plan all ranks agree on, and lines for the banner. Collective.
 
-    saved: of the checkpoint that the run goes on from. Raises ConfigError or TrainingError on all ranks
+    saved: of the checkpoint that the run resumes from. Raises ConfigError or TrainingError on all ranks
     alike.
     """
-    training = config.training
+    training = recipe.training
     weights = exchange.gather(exchange.on_each(lambda: host_weight(training, runtime.host, os.environ)))
     saved_size = saved.micro_batch_size if saved else 0
     notices: tuple[str, ...] = ()
@@ -98,16 +93,11 @@ def choose_plan(
     )
     if is_to_be_found:
         memory = HostMemory(host=runtime.host)
-        size = _smallest(
-            lambda: find_micro_batch_size(
-                network, network.spec, training, config.optimizer, config.loss, settings, runtime, memory
-            ),
-            exchange,
-        )
+        size = _smallest(lambda: find_micro_batch_size(network, recipe, runtime, memory), exchange)
         plan = plan.with_micro_batch_size(size)
         notices = (f"micro-batch size {size}: the most that fit into memory",)
     elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
-        plan, notices = _cut_to_fit(plan, config, runtime, network, settings, exchange)
+        plan, notices = _cut_to_fit(plan, recipe, runtime, network, exchange)
     if runtime.device.type == "cpu":
         notices += _changed_threads(torch.get_num_threads(), saved)
     named = max(training.micro_batch_size, 0)
@@ -118,19 +108,14 @@ def choose_plan(
 
 
 def _cut_to_fit(
-    plan: BatchPlan,
-    config: Config,
-    runtime: Runtime,
-    network: AlphaZeroNet,
-    settings: DeepSpeedSettings,
-    exchange: Exchange,
+    plan: BatchPlan, recipe: Recipe, runtime: Runtime, network: AlphaZeroNet, exchange: Exchange
 ) -> tuple[BatchPlan, tuple[str, ...]]:
     """The plan with micro-batches that fit into the memory of every rank's GPU. Collective."""
-    reserve = reserve_bytes(network, config.training, config.optimizer, plan.world_size, settings)
+    reserve = reserve_bytes(network, recipe, plan.world_size)
     sizes = [size for size in candidates(plan.batch_size, plan.world_size) if size <= plan.micro_batch_size]
 
     def fits_here(size: int) -> bool:
-        return fits(network, network.spec, config.training, config.loss, runtime.device, size, reserve)
+        return fits(network, recipe, runtime.device, size, reserve)
 
     def largest() -> int:
         found = sizes[-1] if fits_here(sizes[-1]) else largest_that_fits(sizes[:-1], fits_here)

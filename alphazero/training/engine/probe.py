@@ -1,12 +1,9 @@
-"""Which micro-batch sizes fit into a device's memory: tried, or on the CPU measured and reckoned.
+"""Trial passes before the DeepSpeed engine exists: which micro-batches fit into memory, how fast a precision is.
 
-Everything here is local to one rank and without collectives, before the DeepSpeed engine exists; ranks
-agree on the smallest answer among them.
-
-Which precision trains fastest on a CPU: timed on the network itself, for instruction sets do not tell.
-
-On a CPU with AVX512-BF16 and no AMX, bf16 lost to fp32 with two threads per rank and won with one. Everything
-here is local to one rank; ranks time at the same moment, share their times and choose together.
+Memory is tried on a GPU; on a CPU it is measured for two sizes and extrapolated. Precisions are timed on a
+CPU, since its instruction set does not decide: with AVX512-BF16 and no AMX, bf16 lost to fp32 with two
+threads per rank and won with one. Everything here is local to one rank and without collectives; the ranks
+then choose together (planner.py).
 """
 
 from __future__ import annotations
@@ -30,9 +27,8 @@ from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import HostMemory, resident_bytes
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.load import Config
-from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
+from alphazero.settings.sections import LossConfig, TrainingConfig
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.optimizer import STATE_KEYS
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.ranks.batch import micro_batch_sizes
@@ -53,31 +49,22 @@ CPU_SIZES = (16, 64)
 
 
 def find_micro_batch_size(
-    network: AlphaZeroNet,
-    spec: GameSpec,
-    training: TrainingConfig,
-    optimizer: OptimizerConfig,
-    loss: LossConfig,
-    settings: DeepSpeedSettings,
-    runtime: Runtime,
-    host_memory: HostMemory,
+    network: AlphaZeroNet, recipe: Recipe, runtime: Runtime, host_memory: HostMemory
 ) -> int:
     """`--micro-batch-size auto` on this rank: the largest divisor of the batch size that fits.
 
     Raises ConfigError where not even one position does.
     """
-    sizes = candidates(training.batch_size, runtime.world_size)
-    reserve = reserve_bytes(network, training, optimizer, runtime.world_size, settings)
+    sizes = candidates(recipe.training.batch_size, runtime.world_size)
+    reserve = reserve_bytes(network, recipe, runtime.world_size)
     if runtime.device.type == "cpu":
         state = host_memory.check()
         budget = int(CPU_SHARE * state.available_bytes / runtime.local_world_size) - reserve
-        per_position = bytes_per_position(network, spec, training, loss)
+        per_position = bytes_per_position(network, recipe)
         found = largest_that_fits(sizes, lambda size: size * per_position <= budget)
         where = str(state)
     else:
-        found = largest_that_fits(
-            sizes, lambda size: fits(network, spec, training, loss, runtime.device, size, reserve)
-        )
+        found = largest_that_fits(sizes, lambda size: fits(network, recipe, runtime.device, size, reserve))
         free, total = torch.cuda.mem_get_info(runtime.device)
         where = f"{runtime.host} {runtime.device}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
     if found is None:
@@ -118,13 +105,7 @@ def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int 
 
 
 def fits(
-    network: AlphaZeroNet,
-    spec: GameSpec,
-    training: TrainingConfig,
-    loss: LossConfig,
-    device: torch.device,
-    micro_batch_size: int,
-    reserve_bytes: int,
+    network: AlphaZeroNet, recipe: Recipe, device: torch.device, micro_batch_size: int, reserve_bytes: int
 ) -> bool:
     """True where forward, loss and backward of so many positions run on `device` beside the reserve.
 
@@ -133,7 +114,7 @@ def fits(
     eagerly: a compiled network needs less.
     """
     try:
-        _try_passes(network, spec, training, loss, device, micro_batch_size, reserve_bytes)
+        _try_passes(network, recipe, device, micro_batch_size, reserve_bytes)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -147,17 +128,11 @@ def fits(
 
 
 def _try_passes(
-    network: AlphaZeroNet,
-    spec: GameSpec,
-    training: TrainingConfig,
-    loss: LossConfig,
-    device: torch.device,
-    micro_batch_size: int,
-    reserve_bytes: int,
+    network: AlphaZeroNet, recipe: Recipe, device: torch.device, micro_batch_size: int, reserve_bytes: int
 ) -> None:
     reserve = torch.empty(reserve_bytes, dtype=torch.uint8, device=device)
-    module = training_copy(network, spec, training, loss, device)
-    batch = to_device(random_batch(spec, micro_batch_size), device)
+    module = training_copy(network, recipe.training, recipe.loss, device)
+    batch = to_device(random_batch(network.spec, micro_batch_size), device)
     for _ in range(2):
         module(batch).backward()
     if device.type == "cuda":
@@ -166,16 +141,13 @@ def _try_passes(
 
 
 def training_copy(
-    network: AlphaZeroNet,
-    spec: GameSpec,
-    training: TrainingConfig,
-    loss: LossConfig,
-    device: torch.device,
+    network: AlphaZeroNet, training: TrainingConfig, loss: LossConfig, device: torch.device
 ) -> TrainingModule:
+    """A copy of the network in training on `device`, not compiled."""
     twin = copy.deepcopy(network).to(device).train()
     if training.channels_last and training.zero_stage == 0:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return TrainingModule(twin, spec, loss, dataclasses.replace(training, compile=False))
+    return TrainingModule(twin, loss, dataclasses.replace(training, compile=False))
 
 
 def random_batch(spec: GameSpec, num_positions: int) -> Batch:
@@ -197,24 +169,18 @@ def random_batch(spec: GameSpec, num_positions: int) -> Batch:
     )
 
 
-def reserve_bytes(
-    network: AlphaZeroNet,
-    training: TrainingConfig,
-    optimizer: OptimizerConfig,
-    world_size: int,
-    settings: DeepSpeedSettings | None = None,
-) -> int:
+def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int:
     """Bytes that training needs beside parameters, gradients and activations, from DeepSpeed's source.
 
     `fits` has the parameters and their gradients in its copy, so they are not in here.
     """
+    training, options = recipe.training, recipe.deepspeed.zero_options
     size = network.parameter_count() * FLOAT_BYTES
     shards = world_size if training.zero_stage else 1
-    states = len(STATE_KEYS[optimizer.optimizer])
+    states = len(STATE_KEYS[recipe.optimizer.optimizer])
     total = states * size // shards
     # torch's foreach optimizers and gradient clipping hold one more tensor per parameter for a moment.
     total += size // shards
-    options = settings.zero_options if settings else {}
     if training.zero_stage == 0:
         # Gradients are copied into one flat bucket to be reduced (engine.allreduce_bucket).
         total += size
@@ -231,19 +197,13 @@ def reserve_bytes(
     return total + LIBRARY_BYTES
 
 
-def bytes_per_position(
-    network: AlphaZeroNet,
-    spec: GameSpec,
-    training: TrainingConfig,
-    loss: LossConfig,
-    sizes: tuple[int, int] = CPU_SIZES,
-) -> int:
+def bytes_per_position(network: AlphaZeroNet, recipe: Recipe, sizes: tuple[int, int] = CPU_SIZES) -> int:
     """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU.
 
-    sizes: positions of the two passes that tell it.
+    sizes: positions of the two passes that are measured.
     """
-    device = torch.device("cpu")
-    module = training_copy(network, spec, training, loss, device)
+    device, spec = torch.device("cpu"), network.spec
+    module = training_copy(network, recipe.training, recipe.loss, device)
     # Gradients and the kernels' caches are there before anything is measured.
     module(to_device(random_batch(spec, sizes[0]), device)).backward()
     peaks = []
@@ -291,7 +251,7 @@ Clock = Callable[[], float]
 
 def seconds_per_pass(
     network: AlphaZeroNet,
-    config: Config,
+    recipe: Recipe,
     precisions: Sequence[str],
     world_size: int,
     clock: Clock = time.perf_counter,
@@ -302,11 +262,11 @@ def seconds_per_pass(
     buffers and torch's generators stay as they are.
     """
     device = torch.device("cpu")
-    share = config.training.batch_size // world_size
+    share = recipe.training.batch_size // world_size
     batch = to_device(random_batch(network.spec, positions_of_a_pass(network, share)), device)
     modules = {
         name: training_copy(
-            network, network.spec, dataclasses.replace(config.training, precision=name), config.loss, device
+            network, dataclasses.replace(recipe.training, precision=name), recipe.loss, device
         )
         for name in precisions
     }

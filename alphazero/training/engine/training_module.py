@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from alphazero.games.registry import GameSpec
 from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
 from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
@@ -25,12 +24,9 @@ class TrainingModule(nn.Module):
     from `last_terms`.
     """
 
-    def __init__(
-        self, network: AlphaZeroNet, spec: GameSpec, loss: LossConfig, config: TrainingConfig
-    ) -> None:
+    def __init__(self, network: AlphaZeroNet, loss: LossConfig, config: TrainingConfig) -> None:
         super().__init__()
         self.network = network
-        self._spec = spec
         self._loss = AlphaZeroLoss(loss)
         self._precision = config.precision
         self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
@@ -58,7 +54,7 @@ class TrainingModule(nn.Module):
         return self._last_terms
 
     def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
-        planes_BCHW = expand_planes(packed_BN, self._spec, self._memory_format)
+        planes_BCHW = expand_planes(packed_BN, self.network.spec, self._memory_format)
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
             return self._run(planes_BCHW)
 

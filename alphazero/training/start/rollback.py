@@ -11,7 +11,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
 from alphazero.training.loop.job import DataSource, Job, Outcome, Position, RankServices
 from alphazero.training.loop.trainer import Trainer, Validate
@@ -29,7 +29,7 @@ class PersistentTraining:
     """
 
     job: Job
-    settings: DeepSpeedSettings
+    recipe: Recipe
     starting: StartingNetwork
     source: DataSource
     validate: Validate
@@ -86,7 +86,7 @@ class PersistentTraining:
     def _engine(self, plan: BatchPlan, network: AlphaZeroNet) -> Engine:
         job = self.job
         say = self.services.console.alarm
-        return Engine(network, network.spec, job.config, self.settings, plan, job.runtime, say)
+        return Engine(network, self.recipe, plan, job.runtime, say)
 
     def _last_checkpoint(self) -> Checkpoint | None:
         services = self.services

@@ -12,6 +12,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
@@ -33,7 +34,8 @@ class LoneEngine:
         config = load_config("", {**small, **flags})
         network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
         plan = plan_batches(config.training.batch_size, POSITIONS, [1.0], self.runtime.device.type)
-        return Engine(network, SPEC, config, settings or DeepSpeedSettings(), plan, self.runtime)
+        sections = (config.training, config.optimizer, config.loss)
+        return Engine(network, Recipe(*sections, settings or DeepSpeedSettings()), plan, self.runtime)
 
     def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> None:
         """One step as the trainer makes it."""

@@ -11,7 +11,7 @@ from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.deepspeed_keys import KEYS, Meaning
 from alphazero.settings.load import load_config, merge
-from alphazero.training.engine.deepspeed_config import NEVER, engine_config, reduction
+from alphazero.training.engine.deepspeed_config import NEVER, Recipe, engine_config, reduction
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.jobs.jobs import command, environment, run_job
 from tests.support.paths import REPOSITORY
@@ -33,11 +33,14 @@ def write(tmp_path):
     return write_table
 
 
+def recipe_of(config, settings):
+    return Recipe(config.training, config.optimizer, config.loss, settings)
+
+
 def test_the_engine_gets_batch_arithmetic_that_adds_up():
     config = load_config("", {})
-    table = engine_config(
-        config, read_deepspeed_settings(REPOSITORY / "ds_config.json"), BatchPlan(1024, 128, (1, 1, 1))
-    )
+    settings = read_deepspeed_settings(REPOSITORY / "ds_config.json")
+    table = engine_config(recipe_of(config, settings), BatchPlan(1024, 128, (1, 1, 1)))
     sizes = [table[key] for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps")]
     assert sizes == [128, 1]
     assert table["train_batch_size"] == 128 * 3
@@ -47,7 +50,7 @@ def test_a_flag_that_beats_the_stage_leaves_the_options_of_the_other_behind(writ
     table = {"zero_optimization": {"stage": 3, "sub_group_size": 9, "reduce_bucket_size": 7}}
     settings = read_deepspeed_settings(write(table))
     config = merge(load_config("", {"zero_stage": "1"}), settings)
-    zero = engine_config(config, settings, BatchPlan(64, 16, (1, 1)))["zero_optimization"]
+    zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))["zero_optimization"]
     assert zero == {"stage": 1, "reduce_bucket_size": 7, "overlap_comm": False}
 
 
@@ -56,7 +59,7 @@ def test_offloading_is_passed_on_where_the_stage_knows_it(write):
     table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "offload_param": offload}}
     settings = read_deepspeed_settings(write(table))
     config = merge(load_config("", {}), settings)
-    zero = engine_config(config, settings, BatchPlan(64, 16, (1, 1)))["zero_optimization"]
+    zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))["zero_optimization"]
     assert zero == {"stage": 2, "offload_optimizer": offload}
     assert "offload_param (it is for stage 3)" in settings.ignored_line(2)
 
@@ -66,15 +69,17 @@ def test_offloaded_gradients_of_stage_2_have_one_bucket(write):
     table = {"zero_optimization": {"stage": 2, "offload_optimizer": offload, "reduce_bucket_size": 100}}
     settings = read_deepspeed_settings(write(table))
     config = merge(load_config("", {}), settings)
-    zero = engine_config(config, settings, BatchPlan(64, 16, (1, 1)), 5_000)["zero_optimization"]
+    zero = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)), 5_000)["zero_optimization"]
     assert zero["reduce_bucket_size"] == 5_000
 
 
 def test_deepspeed_prints_only_where_a_user_asks_for_its_figures(write):
     plan = BatchPlan(64, 16, (1,))
     config = load_config("", {"log_interval": "7"})
-    quiet = engine_config(config, DeepSpeedSettings(), plan)
-    asked = engine_config(config, read_deepspeed_settings(write({"wall_clock_breakdown": True})), plan)
+    quiet = engine_config(recipe_of(config, DeepSpeedSettings()), plan)
+    asked = engine_config(
+        recipe_of(config, read_deepspeed_settings(write({"wall_clock_breakdown": True}))), plan
+    )
     assert (quiet["steps_per_print"], asked["steps_per_print"]) == (NEVER, 7)
     assert asked["wall_clock_breakdown"] is True
 
@@ -90,7 +95,7 @@ def test_how_gradients_are_averaged_at_stage_0_is_what_the_keys_say(write):
 def test_communication_overlaps_only_where_deepspeed_allows_it(stage, overlap):
     config = load_config("", {"zero_stage": str(stage)})
     settings = DeepSpeedSettings(zero_options={"overlap_comm": True})
-    table = engine_config(config, settings, BatchPlan(64, 16, (1, 1)))
+    table = engine_config(recipe_of(config, settings), BatchPlan(64, 16, (1, 1)))
     assert table["zero_optimization"] == {"stage": stage, "overlap_comm": overlap}
 
 

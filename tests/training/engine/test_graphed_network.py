@@ -31,8 +31,8 @@ class Pair:
         config = NetworkConfig(game="connect4", blocks=2, filters=16, se_ratio=4, moves_left=True)
         network = AlphaZeroNet(config, SPEC, torch.Generator().manual_seed(0)).train()
         training = TrainingConfig(**changes)
-        self.plain = TrainingModule(network, SPEC, LossConfig(), training)
-        self.recorded = TrainingModule(copy.deepcopy(network), SPEC, LossConfig(), training)
+        self.plain = TrainingModule(network, LossConfig(), training)
+        self.recorded = TrainingModule(copy.deepcopy(network), LossConfig(), training)
         self.recorder = CallingAgain(fail)
         self.said: list[str] = []
         self.recorded.use_graphs(self.recorder, self.said.append)

@@ -24,10 +24,7 @@ def modules(**changes: object) -> tuple[TrainingModule, TrainingModule, list[str
     config = NetworkConfig(blocks=3, filters=64, se_ratio=4, moves_left=True)
     network = AlphaZeroNet(config, SPEC, torch.Generator().manual_seed(0)).to(device).train()
     network.to(memory_format=torch.channels_last)
-    pair = [
-        TrainingModule(copy.deepcopy(network), SPEC, LossConfig(), TrainingConfig(**changes))
-        for _ in range(2)
-    ]
+    pair = [TrainingModule(copy.deepcopy(network), LossConfig(), TrainingConfig(**changes)) for _ in range(2)]
     said: list[str] = []
     pair[1].use_graphs(CudaRecorder(device), said.append)
     return pair[0], pair[1], said

@@ -1,6 +1,7 @@
 """What fits into memory: tried sizes, reckoned sizes, and nothing left behind."""
 
 import copy
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     LIBRARY_BYTES,
     bytes_per_position,
@@ -35,7 +37,8 @@ MIB = 2**20
 
 def build(**flags):
     config = load_config("", {"blocks": 3, "filters": 32, "micro_batch_size": "auto", **flags})
-    return config, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
+    recipe = Recipe(config.training, config.optimizer, config.loss)
+    return recipe, AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
 
 
 def test_candidates_cut_the_batch_evenly_and_leave_no_rank_without_one():
@@ -69,10 +72,10 @@ def test_the_positions_tried_are_such_as_the_loader_makes():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_trying_leaves_network_and_random_numbers_as_they_were(precision):
-    config, network = build(precision=precision)
+    recipe, network = build(precision=precision)
     network.eval()
     before, chance = copy.deepcopy(network.state_dict()), torch.get_rng_state()
-    assert fits(network, SPEC, config.training, config.loss, CPU, 4, 1 * MIB)
+    assert fits(network, recipe, CPU, 4, 1 * MIB)
     after = network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(chance, torch.get_rng_state())
@@ -80,21 +83,22 @@ def test_trying_leaves_network_and_random_numbers_as_they_were(precision):
 
 
 def test_what_the_allocator_refuses_does_not_fit():
-    config, network = build()
-    assert not fits(network, SPEC, config.training, config.loss, CPU, 4, 2**60)
+    recipe, network = build()
+    assert not fits(network, recipe, CPU, 4, 2**60)
 
 
 def test_another_fault_than_memory_is_not_taken_for_it():
-    config, _ = build()
-    other_game = AlphaZeroNet(config.network, get_spec("connect4"))
+    recipe, network = build()
+    other_game = AlphaZeroNet(network.config, get_spec("connect4"))
+    other_game.spec = SPEC
     with pytest.raises(RuntimeError, match="channels"):
-        fits(other_game, SPEC, config.training, config.loss, CPU, 4, 0)
+        fits(other_game, recipe, CPU, 4, 0)
 
 
 def test_memory_a_position_is_near_what_autograd_keeps():
     """The tensors kept for backward, counted one by one, are most of the peak."""
-    config, network = build(blocks=6)
-    module = TrainingModule(copy.deepcopy(network).train(), SPEC, config.loss, config.training)
+    recipe, network = build(blocks=6)
+    module = TrainingModule(copy.deepcopy(network).train(), recipe.loss, recipe.training)
     kept: dict[int, int] = {}
 
     def keep(tensor):
@@ -106,7 +110,7 @@ def test_memory_a_position_is_near_what_autograd_keeps():
     weights = sum(parameter.numel() * 4 for parameter in network.parameters())
     saved = (sum(kept.values()) - weights) / 64
     del loss
-    assert 0.8 * saved < bytes_per_position(network, SPEC, config.training, config.loss) < 3 * saved
+    assert 0.8 * saved < bytes_per_position(network, recipe) < 3 * saved
 
 
 def runtime_of(local_world_size=1):
@@ -120,70 +124,42 @@ def memory_of(available):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_on_the_cpu_the_answer_fills_four_fifths_of_a_rank_s_share_at_most(monkeypatch, ranks):
-    config, network = build(batch_size=4096)
+    recipe, network = build(batch_size=4096)
     monkeypatch.setattr("alphazero.training.engine.probe.bytes_per_position", lambda *_: MIB)
     monkeypatch.setattr("alphazero.machine.memory.memory_limits", lambda root: ())
-    reserve = reserve_bytes(network, config.training, config.optimizer, ranks)
+    reserve = reserve_bytes(network, recipe, ranks)
     # Room for 300 positions a rank: 256 is the largest divisor of 4096 below.
     available = int(ranks * (reserve + 300 * MIB) / 0.8) + MIB
-    found = find_micro_batch_size(
-        network,
-        SPEC,
-        config.training,
-        config.optimizer,
-        config.loss,
-        DeepSpeedSettings(),
-        runtime_of(ranks),
-        memory_of(available),
-    )
+    found = find_micro_batch_size(network, recipe, runtime_of(ranks), memory_of(available))
     assert found == 256
 
 
 def test_a_rank_never_gets_more_than_its_part_of_the_batch():
-    config, network = build(batch_size=24)
-    found = find_micro_batch_size(
-        network,
-        SPEC,
-        config.training,
-        config.optimizer,
-        config.loss,
-        DeepSpeedSettings(),
-        runtime_of(2),
-        HostMemory(host="here"),
-    )
+    recipe, network = build(batch_size=24)
+    found = find_micro_batch_size(network, recipe, runtime_of(2), HostMemory(host="here"))
     assert found == 12
 
 
 def test_where_nothing_fits_the_message_names_host_and_memory():
-    config, network = build(batch_size=24)
+    recipe, network = build(batch_size=24)
     with pytest.raises(
         ConfigError,
         match=r"auto: micro-batches of 1 position do not fit \(here: 0\.0 GiB of 0\.0 GiB host memory",
     ):
-        find_micro_batch_size(
-            network,
-            SPEC,
-            config.training,
-            config.optimizer,
-            config.loss,
-            DeepSpeedSettings(),
-            runtime_of(),
-            memory_of(1000),
-        )
+        find_micro_batch_size(network, recipe, runtime_of(), memory_of(1000))
 
 
 def test_the_reserve_counts_what_deepspeed_and_the_optimizer_hold():
-    config, network = build()
+    recipe, network = build()
     size = 4 * network.parameter_count()
     # Two moments, one temporary, one bucket of gradients.
-    assert reserve_bytes(network, config.training, config.optimizer, 4) == 4 * size + LIBRARY_BYTES
-    config, network = build(optimizer="sgd", ema_decay=0.9)
-    assert reserve_bytes(network, config.training, config.optimizer, 4) == 4 * size + LIBRARY_BYTES
-    config, network = build(zero_stage=2)
+    assert reserve_bytes(network, recipe, 4) == 4 * size + LIBRARY_BYTES
+    recipe, network = build(optimizer="sgd", ema_decay=0.9)
+    assert reserve_bytes(network, recipe, 4) == 4 * size + LIBRARY_BYTES
+    recipe, network = build(zero_stage=2)
     options = {"reduce_bucket_size": 1000, "allgather_bucket_size": 10**9, "overlap_comm": True}
-    reserve = reserve_bytes(
-        network, config.training, config.optimizer, 2, DeepSpeedSettings(zero_options=options)
-    )
+    with_options = dataclasses.replace(recipe, deepspeed=DeepSpeedSettings(zero_options=options))
+    reserve = reserve_bytes(network, with_options, 2)
     # Halves of two moments, temporary, flat partition and gradients; two buckets; gathered weights.
     assert reserve == pytest.approx(5 * size / 2 + 2 * 4 * 1000 + size + LIBRARY_BYTES, abs=4)
 
@@ -191,12 +167,12 @@ def test_the_reserve_counts_what_deepspeed_and_the_optimizer_hold():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_on_a_gpu_too_many_do_not_fit_and_the_memory_comes_back():
-    config, network = build()
+    recipe, network = build()
     device = torch.device("cuda")
     free_before, total = torch.cuda.mem_get_info(device)
-    assert fits(network, SPEC, config.training, config.loss, device, 64, MIB)
-    assert not fits(network, SPEC, config.training, config.loss, device, 64, total)
-    assert not fits(network, SPEC, config.training, config.loss, device, 1 << 20, MIB)
+    assert fits(network, recipe, device, 64, MIB)
+    assert not fits(network, recipe, device, 64, total)
+    assert not fits(network, recipe, device, 1 << 20, MIB)
     free_after, _ = torch.cuda.mem_get_info(device)
     # cuDNN and cuBLAS keep their handles.
     assert free_before - free_after < 1024 * MIB

@@ -11,9 +11,9 @@ from alphazero.games.registry import get_spec
 from alphazero.machine.memory import HostMemory, MemoryState
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.planner import choose_plan, host_weight
 from alphazero.training.engine.probe import (
     CPU_SHARE,
@@ -26,7 +26,14 @@ from alphazero.training.engine.probe import (
 from alphazero.training.ranks.batch import micro_batch_sizes
 from alphazero.training.ranks.runtime import read_runtime
 
-CONFIG = load_config("", {"blocks": "2", "filters": "32", "batch_size": "4096"})
+
+def recipe_of(**flags: str) -> Recipe:
+    """Of the defaults and these flags."""
+    config = load_config("", flags)
+    return Recipe(config.training, config.optimizer, config.loss)
+
+
+RECIPE = recipe_of(batch_size="4096")
 
 
 @pytest.mark.parametrize(
@@ -74,44 +81,26 @@ def test_auto_on_the_cpu_stays_within_the_memory_there_is(monkeypatch):
     """With memory for 100 positions a size near that is found; shared by 1,000 ranks, none."""
     network = AlphaZeroNet(NetworkConfig(blocks=2, filters=32), get_spec("chess"))
     runtime = dataclasses.replace(read_runtime({}, "cpu"), local_world_size=1)
-    per_position = bytes_per_position(network, network.spec, CONFIG.training, CONFIG.loss)
+    per_position = bytes_per_position(network, RECIPE)
     # Activations kept for backward alone: 2 x 2 convolutions of 32 channels on 64 squares in fp32.
     assert per_position > 4 * 32 * 64 * 4
-    reserve = reserve_bytes(network, CONFIG.training, CONFIG.optimizer, 1, DeepSpeedSettings())
+    reserve = reserve_bytes(network, RECIPE, 1)
     available = int((reserve + 100 * per_position) / CPU_SHARE)
 
     def check(self: HostMemory) -> MemoryState:
         return MemoryState("here", available, 10 * available, 0)
 
     monkeypatch.setattr(HostMemory, "check", check)
-    found = find_micro_batch_size(
-        network,
-        network.spec,
-        CONFIG.training,
-        CONFIG.optimizer,
-        CONFIG.loss,
-        DeepSpeedSettings(),
-        runtime,
-        HostMemory(host="here"),
-    )
+    found = find_micro_batch_size(network, RECIPE, runtime, HostMemory(host="here"))
     assert found in (32, 64, 128)  # powers of two; the measurement varies by a few per cent
     crowded = dataclasses.replace(runtime, local_world_size=1000)
     with pytest.raises(ConfigError, match="micro-batches of 1 position do not fit"):
-        find_micro_batch_size(
-            network,
-            network.spec,
-            CONFIG.training,
-            CONFIG.optimizer,
-            CONFIG.loss,
-            DeepSpeedSettings(),
-            crowded,
-            HostMemory(host="here"),
-        )
+        find_micro_batch_size(network, RECIPE, crowded, HostMemory(host="here"))
 
 
 def planned(ranks: int, saved: TrainingState | None = None, **training: int | str):
     """choose_plan on `ranks` CPU ranks that agree, as a plan and the lines about it."""
-    config = load_config("", {name: str(value) for name, value in training.items()})
+    recipe = recipe_of(**{name: str(value) for name, value in training.items()})
     exchange = SimpleNamespace(
         gather=lambda value: [value] * ranks,
         numbers=lambda value: [value] * ranks,
@@ -119,7 +108,7 @@ def planned(ranks: int, saved: TrainingState | None = None, **training: int | st
     )
     runtime = dataclasses.replace(read_runtime({}, "cpu"), world_size=ranks, local_world_size=ranks)
     network = AlphaZeroNet(NetworkConfig(blocks=1, filters=8), get_spec("chess"))
-    return choose_plan(config, runtime, network, DeepSpeedSettings(), saved, exchange)
+    return choose_plan(recipe, runtime, network, saved, exchange)
 
 
 def saved_state(micro_batch_size: int = 256, num_threads: int = 0) -> TrainingState:

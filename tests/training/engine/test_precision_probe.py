@@ -7,8 +7,8 @@ import torch
 
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.load import load_config
-from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.sections import LossConfig, NetworkConfig, OptimizerConfig, TrainingConfig
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     NUM_TIMED,
     fastest_precision,
@@ -17,7 +17,7 @@ from alphazero.training.engine.probe import (
 )
 
 SPEC = get_spec("connect4")
-CONFIG = load_config("", {"batch_size": "2"})
+RECIPE = Recipe(TrainingConfig(batch_size=2), OptimizerConfig(), LossConfig())
 
 
 def small_network() -> AlphaZeroNet:
@@ -45,7 +45,7 @@ def test_all_ranks_take_what_is_fastest_on_the_slowest(seconds, expected):
 def test_precisions_take_turns_and_the_least_time_of_each_counts():
     """A clock that shows 1, 2, 3 ... squared, in thousandths: each pass looks longer than the one before."""
     times = (number * number / 1000 for number in itertools.count(1))
-    seconds = seconds_per_pass(small_network(), CONFIG, ("bf16", "fp32"), 1, lambda: next(times))
+    seconds = seconds_per_pass(small_network(), RECIPE, ("bf16", "fp32"), 1, lambda: next(times))
     # Readings: 1 at the beginning; 4 and 9 around the first pass in bf16, 16 and 25 around that in fp32.
     assert seconds == {"bf16": pytest.approx(0.005), "fp32": pytest.approx(0.009)}
 
@@ -58,7 +58,7 @@ def test_slow_passes_are_timed_once():
         shown.append(next(readings))
         return shown[-1]
 
-    seconds_per_pass(small_network(), CONFIG, ("bf16", "fp32"), 1, clock)
+    seconds_per_pass(small_network(), RECIPE, ("bf16", "fp32"), 1, clock)
     assert len(shown) == 1 + 2 * 2 + 1 < 1 + NUM_TIMED * 5
 
 
@@ -75,7 +75,7 @@ def test_timing_leaves_the_network_and_the_generators_as_they_were():
     network = small_network()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     generator = torch.get_rng_state()
-    seconds = seconds_per_pass(network, CONFIG, ("bf16", "fp32"), 1)
+    seconds = seconds_per_pass(network, RECIPE, ("bf16", "fp32"), 1)
     assert seconds.keys() == {"bf16", "fp32"}
     assert all(0 < value < 60 for value in seconds.values())
     assert torch.equal(torch.get_rng_state(), generator)
