@@ -1,4 +1,4 @@
-"""Trial passes before the DeepSpeed engine exists: which micro-batches fit into memory, how fast a precision is.
+"""Trial passes before the DeepSpeed engine exists: what fits into memory, and how fast a precision is.
 
 Memory is tried on a GPU; on a CPU it is measured for two sizes and extrapolated. Precisions are timed on a
 CPU, since its instruction set does not decide: with AVX512-BF16 and no AMX, bf16 lost to fp32 with two

@@ -49,7 +49,9 @@ class AlarmRule:
     text: str
     advice: str
 
-    def alarm(self, *, reason: str = "", subject: str = "", advice: str = "", **figures: object) -> Alarm:
+    def alarm(
+        self, figures: Mapping[str, object], *, reason: str = "", subject: str = "", advice: str = ""
+    ) -> Alarm:
         """The alarm of these figures. advice: instead of the rule's own."""
         text = self.text.format(limit=self.limit, **figures)
         return Alarm(self.cause, text, advice or self.advice, reason, subject)
@@ -183,9 +185,8 @@ def judge_rate(before: deque[float], rate: float, unit: str, what: str) -> list[
     if len(before) >= LEAST_HISTORY:
         median = statistics.median(before)
         if rate < THROUGHPUT.limit * median:
-            share = rate / median
-            figures = {"rate": rate, "unit": unit, "share": share, "median": median}
-            found.append(THROUGHPUT.alarm(reason=what, what=what, **figures))
+            figures = {"what": what, "rate": rate, "unit": unit, "share": rate / median, "median": median}
+            found.append(THROUGHPUT.alarm(figures, reason=what))
     before.append(rate)
     return found
 
@@ -199,7 +200,7 @@ def judge_gpus(busy: float, waits: Mapping[Cause, float], where: str = "") -> li
         return []
     longest = max(waits, key=lambda cause: waits[cause])
     figures = {"busy": busy, "wait": longest.value, "share": waits[longest], "where": where}
-    return [IDLE_GPUS.alarm(reason=longest.value, advice=IDLE_GPUS_ADVICE[longest], **figures)]
+    return [IDLE_GPUS.alarm(figures, reason=longest.value, advice=IDLE_GPUS_ADVICE[longest])]
 
 
 def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Sequence[str]) -> list[Alarm]:
@@ -216,9 +217,10 @@ def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Seq
     own, host = per_pass_R[slowest], hosts_R[slowest]
     if own < SLOW_RANK.limit * others or own - others < LEAST_SLOWER_S:
         return []
-    figures = {"own_ms": 1000 * own, "others_ms": 1000 * others, "ratio": own / others}
+    figures = {"rank": slowest, "host": host, "ratio": own / others}
+    figures |= {"own_ms": 1000 * own, "others_ms": 1000 * others}
     advice = SLOW_RANK.advice.format(host=host)
-    return [SLOW_RANK.alarm(subject=f"rank {slowest}", advice=advice, rank=slowest, host=host, **figures)]
+    return [SLOW_RANK.alarm(figures, subject=f"rank {slowest}", advice=advice)]
 
 
 @dataclass(frozen=True)
@@ -249,17 +251,18 @@ def judge_validation(
             continue
         is_worse = now.held_out > (1 + OVERFITTING.limit) * then.held_out
         if is_worse and now.training < (1 - OVERFITTING.limit) * then.training:
-            figures = {"held_out": now.held_out, "best": then.held_out, "best_step": then.step, "step": step}
+            figures = {"head": head, "held_out": now.held_out, "step": step}
+            figures |= {"best": then.held_out, "best_step": then.step}
             figures |= {"rise": now.held_out / then.held_out - 1}
             figures |= {"before": then.training, "training": now.training}
-            found.append(OVERFITTING.alarm(reason=head, subject=head, advice=advice, head=head, **figures))
+            found.append(OVERFITTING.alarm(figures, reason=head, subject=head, advice=advice))
     return found
 
 
 def judge_entropy(nats: float, most: float) -> list[Alarm]:
     """nats: the mean entropy of a generation's policies. most: that of the most varied generation."""
     least = max(LEAST_NATS, ENTROPY.limit * most)
-    return [ENTROPY.alarm(nats=nats, least=least, most=most)] if nats < least else []
+    return [ENTROPY.alarm({"nats": nats, "least": least, "most": most})] if nats < least else []
 
 
 def judge_resignations(checks: Sequence[tuple[int, int]]) -> list[Alarm]:
@@ -274,7 +277,7 @@ def judge_resignations(checks: Sequence[tuple[int, int]]) -> list[Alarm]:
             break
     if games < LEAST_GAMES or wrong <= RESIGNATIONS.limit * games:
         return []
-    return [RESIGNATIONS.alarm(games=games, wrong=wrong, share=wrong / games)]
+    return [RESIGNATIONS.alarm({"games": games, "wrong": wrong, "share": wrong / games})]
 
 
 @dataclass
@@ -308,22 +311,20 @@ class FillingDisk:
         if left_s >= min(remaining_s, DISK.limit, FORESIGHT * seconds):
             return None
         left = f"{left_s / 3600:.1f} hours" if left_s >= 3600 else f"{left_s / 60:.0f} minutes"
-        figures = {"gib_per_hour": rate * 3600 / GIB, "free_gib": now.disk_free_bytes / GIB, "left": left}
-        return DISK.alarm(subject=now.host, host=now.host, **figures)
+        figures = {"host": now.host, "left": left}
+        figures |= {"gib_per_hour": rate * 3600 / GIB, "free_gib": now.disk_free_bytes / GIB}
+        return DISK.alarm(figures, subject=now.host)
 
 
 def judge_memory(hosts: Sequence[HostNow]) -> list[Alarm]:
     """Hosts with little memory available, a container's limit counted."""
-    return [
-        MEMORY.alarm(
-            subject=now.host,
-            host=now.host,
-            free_gib=now.memory_available_bytes / GIB,
-            total_gib=now.memory_total_bytes / GIB,
-        )
-        for now in hosts
-        if now.memory_available_bytes < MEMORY.limit * now.memory_total_bytes
-    ]
+    found = []
+    for now in hosts:
+        if now.memory_available_bytes < MEMORY.limit * now.memory_total_bytes:
+            free_gib, total_gib = now.memory_available_bytes / GIB, now.memory_total_bytes / GIB
+            figures = {"host": now.host, "free_gib": free_gib, "total_gib": total_gib}
+            found.append(MEMORY.alarm(figures, subject=now.host))
+    return found
 
 
 def judge_clocks(hosts: Sequence[HostNow], before: Mapping[str, HostNow], step_s: float) -> list[Alarm]:
@@ -333,7 +334,7 @@ def judge_clocks(hosts: Sequence[HostNow], before: Mapping[str, HostNow], step_s
         then = before.get(now.host, now)
         moved_s = (now.clock_s - now.steady_s) - (then.clock_s - then.steady_s)
         if abs(moved_s) > CLOCK_SET.limit:
-            found.append(CLOCK_SET.alarm(subject=now.host, host=now.host, moved_s=moved_s))
+            found.append(CLOCK_SET.alarm({"host": now.host, "moved_s": moved_s}, subject=now.host))
     if found or not hosts:
         return found
     by_clock = sorted(hosts, key=lambda now: now.clock_s)
@@ -342,7 +343,7 @@ def judge_clocks(hosts: Sequence[HostNow], before: Mapping[str, HostNow], step_s
     if apart_s <= most_s:
         return []
     figures = {"first": first.host, "last": last.host, "apart_s": apart_s, "most_s": most_s}
-    return [CLOCKS_APART.alarm(subject=f"{first.host} {last.host}", **figures)]
+    return [CLOCKS_APART.alarm(figures, subject=f"{first.host} {last.host}")]
 
 
 def judge_network(hosts: Sequence[HostNow], before: Mapping[str, HostNow]) -> list[Alarm]:
@@ -352,12 +353,12 @@ def judge_network(hosts: Sequence[HostNow], before: Mapping[str, HostNow]) -> li
         then = before.get(now.host, now)
         sent, again = now.segments - then.segments, now.retransmitted - then.retransmitted
         if sent >= LEAST_SEGMENTS and again > NETWORK.limit * sent:
-            figures = {"sent": sent, "again": again, "share": again / sent}
-            found.append(NETWORK.alarm(subject=now.host, host=now.host, **figures))
+            figures = {"host": now.host, "sent": sent, "again": again, "share": again / sent}
+            found.append(NETWORK.alarm(figures, subject=now.host))
     return found
 
 
 def health_alarm(finding: Finding) -> Alarm:
     """A finding of a host's watch; each device, name and severity has a line of its own."""
     reason = f"{finding.device} {finding.name} {finding.severity.word}"
-    return HEALTH.alarm(reason=reason, advice=finding.advice, matter=finding.matter)
+    return HEALTH.alarm({"matter": finding.matter}, reason=reason, advice=finding.advice)

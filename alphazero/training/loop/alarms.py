@@ -7,7 +7,8 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +90,8 @@ class AlarmDesk:
         self._record(KIND, {"cause": alarm.cause, "text": text, "advice": alarm.advice})
 
 
-class _Stretch(NamedTuple):
+@dataclass(frozen=True)
+class _Stretch:
     """Log intervals that are judged as one; by rank, seconds of its own work and micro-batches."""
 
     steps: int
@@ -97,6 +99,15 @@ class _Stretch(NamedTuple):
     seconds: float
     work_s_R: npt.NDArray[Any]
     passes_R: npt.NDArray[Any]
+
+    def __add__(self, later: _Stretch) -> _Stretch:
+        return _Stretch(
+            self.steps + later.steps,
+            self.positions + later.positions,
+            self.seconds + later.seconds,
+            self.work_s_R + later.work_s_R,
+            self.passes_R + later.passes_R,
+        )
 
 
 class JobAlarms:
@@ -139,8 +150,8 @@ class JobAlarms:
         remaining_s = self._remaining_s(step)
         work_s_R, passes_R = np.array(usage.work_s_R), steps * np.array(plan.passes)
         stretch = _Stretch(steps, steps * plan.batch_size, seconds, work_s_R, passes_R)
-        if before := self._stretch:
-            stretch = _Stretch(*(one + other for one, other in zip(before, stretch, strict=True)))
+        if self._stretch:
+            stretch = self._stretch + stretch
         if stretch.seconds < SHORTEST_INTERVAL_S:
             self._stretch = stretch
             return

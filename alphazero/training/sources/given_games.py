@@ -1,11 +1,4 @@
-"""The data source of supervised training: a window of given games that never changes.
-
-Evaluations of given games as value targets: one curve for all ranks, told once.
-
-The loader of a rank, from the settings and the plan.
-
-The given games of a run: those to train on and those held out.
-"""
+"""Given games: those to train on and those held out, their evaluations, the loader, and the data source."""
 
 from __future__ import annotations
 
@@ -25,7 +18,6 @@ from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_game
 from alphazero.network.weights.checkpoint import Checkpoint
-from alphazero.settings.load import Config
 from alphazero.settings.sections import DataConfig, chosen_filters, filter_text
 from alphazero.training.loop.job import Job, SourceState, Weights
 from alphazero.training.ranks.batch import BatchPlan
@@ -108,15 +100,14 @@ class GivenGames:
 
 
 def choose_value_curve(
-    config: Config, window: Window | None, exchange: Exchange
+    ratio: float, window: Window | None, exchange: Exchange
 ) -> tuple[ValueCurve | None, list[str]]:
-    """The curve by which rank 0 turns the window's evaluations into values, and a line about it. Collective.
+    """The curve that turns the window's evaluations into values, and a line about it. Collective.
 
-    None where they do not count (data_value_q_ratio is 0; self-play), and where there are none. Raises
-    DataError on all ranks alike.
+    ratio: their share of the value target. None where it is 0 or there are no evaluations. Raises DataError
+    on all ranks alike.
     """
-    ratio = config.data.data_value_q_ratio
-    if window is None or config.self_play.mode != "supervised" or ratio == 0:
+    if window is None or ratio == 0:
         return None, []
 
     def fit() -> Any:  # noqa: ANN401 - JSON

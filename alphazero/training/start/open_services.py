@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -28,9 +28,14 @@ from alphazero.training.start.run_start import RunStart, write_best, write_newes
 
 
 def open_services(
-    job: Job, start: RunStart, exchange: Exchange, console: Console, stop: StopRequest
+    job: Job,
+    start: RunStart,
+    exchange: Exchange,
+    console: Console,
+    stop: StopRequest,
+    before_save: Callable[[Callable[[], None]], None],
 ) -> RankServices:
-    """The services of this rank, with a first heartbeat. Collective."""
+    """The services of this rank, with a first heartbeat. Collective. before_save: as in RankServices."""
     runtime = job.runtime
     heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
     heartbeat.beat(Phase.START, start.step)
@@ -50,6 +55,7 @@ def open_services(
         heartbeat=heartbeat,
         stop=stop,
         host_memory=HostMemory(host=runtime.host),
+        before_save=before_save,
         writer=make_checkpoint_writer(job, console) if start.writes else None,
         gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
         hosts=hosts,

@@ -1,8 +1,6 @@
-"""How a run takes its directory: which one it is, what it goes on from, what is written first.
+"""How a run takes its directory: which one it is, which checkpoint it resumes from, what is written first.
 
-The weights of a run as files of their own, for people to take away: the newest, and the best of each kind.
-
-Each is written under another name and renamed, so that it is whole at every moment.
+That includes the weights files beside the checkpoints: the newest weights, and the best by each metric.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from types import TracebackType
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import complete_lines
 from alphazero.machine.lock import ORPHAN_WAIT_S
-from alphazero.network.weights.checkpoint import Checkpoint
+from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
 from alphazero.network.weights.weights import (
     Metadata,
@@ -80,6 +78,11 @@ class RunStart:
     def writes(self) -> bool:
         """True on the one rank of those sharing the directory that writes there."""
         return self.claim is not None
+
+    @property
+    def saved(self) -> TrainingState | None:
+        """Where the checkpoint stands."""
+        return self.resumed.state if self.resumed else None
 
     @property
     def step(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +17,7 @@ from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
-from alphazero.settings.load import Config
-from alphazero.settings.sections import NetworkConfig
+from alphazero.settings.sections import NetworkConfig, TrainingConfig
 from alphazero.training.ranks.exchange import Exchange, Json
 
 FLAG = "--init-weights"
@@ -29,7 +28,7 @@ class StartingNetwork:
     """Builds the network, the same on every rank.
 
     given: the weights of --init-weights, on the CPU; None where a run begins at random. source: what
-    settings/started-*.json tells of them.
+    settings/started-*.json records of them.
     """
 
     config: NetworkConfig
@@ -45,7 +44,7 @@ class StartingNetwork:
             network.load_state_dict(weights)
         return network
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """A line for people, or none."""
         if self.source is None:
             return []
@@ -53,53 +52,55 @@ class StartingNetwork:
 
 
 def starting_network(
-    config: Config, resumed: Checkpoint | None, exchange: Exchange
-) -> tuple[Config, StartingNetwork, list[str]]:
-    """The settings with the network's shape, what builds the network, and lines for people. Collective.
+    network: NetworkConfig,
+    training: TrainingConfig,
+    asked: Collection[str],
+    resumed: Checkpoint | None,
+    exchange: Exchange,
+) -> tuple[StartingNetwork, list[str]]:
+    """What builds the network, and lines for the banner. Collective.
 
-    The shape is that of --init-weights where a run begins with them: rank 0 reads them and sends them to the
-    others, so that no other host needs the file. Raises ConfigError, WeightsError and CheckpointError on all
-    ranks.
+    Its shape is that of --init-weights where a run begins with them: rank 0 reads them and sends them to the
+    others, so that no other host needs the file. asked: the settings of this start that the user gave. Raises
+    ConfigError, WeightsError and CheckpointError on all ranks.
     """
-    name, seed = config.training.init_weights, config.training.seed
+    name, seed = training.init_weights, training.seed
     if resumed or not name:
         lines = []
-        if resumed and "init_weights" in config.asked and name:
-            lines = [f"{FLAG} {name}: not read: this run goes on from its own weights"]
-        return config, StartingNetwork(config.network, seed), lines
+        if resumed and "init_weights" in asked and name:
+            lines = [f"{FLAG} {name}: not read: this run resumes with its own weights"]
+        return StartingNetwork(network, seed), lines
     tensors: Tensors = {}
 
     def read() -> Json:
         path = find_weights(name, FLAG)
         weights = open_weights(name, FLAG)
-        check_shape(weights.config, config)
+        check_shape(weights.config, network, asked, name)
         tensors.update(weights.state_dict)
         digest = sha256_of(path / MANIFEST if is_checkpoint(path) else path)
         source = {"weights": name, "file": str(path.absolute()), "sha256": digest}
         return {"network": dataclasses.asdict(weights.config), "source": source}
 
     found = exchange.on_main(read)
-    network = NetworkConfig(**found["network"])
-    lines = told_shape(network, config.network)
+    shape = NetworkConfig(**found["network"])
     given = exchange.tensors_from(0, tensors)
-    starting = StartingNetwork(network, seed, given, found["source"])
-    return dataclasses.replace(config, network=network), starting, [*lines, *starting.told()]
+    starting = StartingNetwork(shape, seed, given, found["source"])
+    return starting, [*changed_shape(shape, network), *starting.lines()]
 
 
-def check_shape(shape: NetworkConfig, config: Config) -> None:
-    """Raise ConfigError for a field of the network that somebody asked for and the weights do not have."""
+def check_shape(shape: NetworkConfig, network: NetworkConfig, asked: Collection[str], name: str) -> None:
+    """Raise ConfigError for a field of the network that was asked for and that the weights do not have."""
     for entry in dataclasses.fields(NetworkConfig):
-        asked, given = getattr(config.network, entry.name), getattr(shape, entry.name)
-        if entry.name in config.asked and asked != given:
-            place = flag_of(entry.name) if entry.name in config.set_by_flag else entry.name
+        wanted, given = getattr(network, entry.name), getattr(shape, entry.name)
+        if entry.name in asked and wanted != given:
             raise ConfigError(
-                f"{place} {asked}: the network of {FLAG} {config.training.init_weights} has {given}; "
-                f"expected {given}, or nothing said of it"
+                f"{flag_of(entry.name)} {wanted}: the network of {FLAG} {name} has {given}; "
+                f"expected {given}, or no such setting"
             )
 
 
-def told_shape(shape: NetworkConfig, preset: NetworkConfig) -> list[str]:
-    """A line about what the weights have otherwise than the preset, or none."""
+def changed_shape(shape: NetworkConfig, preset: NetworkConfig) -> list[str]:
+    """A line about the differences between the weights and the preset, or none."""
     listed = [
         f"{entry.name} {getattr(shape, entry.name)} (not {getattr(preset, entry.name)})"
         for entry in dataclasses.fields(NetworkConfig)

@@ -1,19 +1,20 @@
-"""The composition root: from settings and the environment to a trained network in a run directory."""
+"""A run from its settings to a trained network: the stages of the start, then training to the end."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
+from dataclasses import dataclass
 
 import torch
 
 from alphazero.base.log import Topic
 from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
-from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
@@ -21,13 +22,14 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, changed_filters, kept_settings
 from alphazero.show.console import Console, ConsoleStyle
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import choose_plan, choose_precision, saved_batch
+from alphazero.training.engine.planner import PrecisionChoice, choose_plan, choose_precision, saved_batch
 from alphazero.training.engine.probe import seconds_per_pass
-from alphazero.training.loop.job import DataSource, Job, Outcome, RankServices
+from alphazero.training.loop.job import DataSource, Job, Outcome
 from alphazero.training.loop.stop import StopRequest
-from alphazero.training.ranks.batch import fix_batch
+from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime, apply_device_settings, default_threads
 from alphazero.training.sources.generations import Generations
@@ -47,7 +49,43 @@ from alphazero.training.start.resume_checks import (
 )
 from alphazero.training.start.rollback import PersistentTraining
 from alphazero.training.start.run_start import Request, RunStart, find_run, keep_weights, make_directory
-from alphazero.training.start.starting_network import starting_network
+from alphazero.training.start.starting_network import StartingNetwork, starting_network
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process, and what it has before its run is opened."""
+
+    runtime: Runtime
+    exchange: Exchange
+    console: Console
+    stop: StopRequest
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that a start finds out before it writes anything, the same on every rank.
+
+    starting: builds the network again after a rollback. curve: of the evaluations in given games.
+    precision_reason: why `auto` became this precision. notices: lines for the banner.
+    """
+
+    job: Job
+    start: RunStart
+    recipe: Recipe
+    starting: StartingNetwork
+    network: AlphaZeroNet
+    plan: BatchPlan
+    window: Window | None
+    held_out: Window | None
+    curve: ValueCurve | None
+    precision_reason: str
+    notices: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """True where the checkpoint is of the last step."""
+        return self.start.resumed is not None and self.start.step >= self.job.num_steps
 
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
@@ -58,58 +96,65 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
         keep_freed_memory()
     exchange = start_process_group(runtime)
     console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
+    rank = Rank(runtime, exchange, console, stop)
     console.begin("preparing")
     try:
-        # Before all that depends on settings: ranks that were told unlike things would wait for each other.
+        # Before all that depends on settings: ranks with different settings would wait for each other.
         asked = request.of_this_start()
         warnings = compare_ranks(config, settings, runtime, asked, exchange, check=request.check)
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         local_rank, preset = runtime.local_rank, config.preset
         with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
-            status = _train(config, settings, runtime, request, start, exchange, console, stop)
+            status = _train(config, settings, request, start, rank)
     finally:
         console.close()
-    # Not after a fault: NCCL would wait for ranks that wait for this one, and the fault would never be told.
+    # Not after a fault: NCCL would wait for ranks that wait for this one, and the fault would stay unknown.
     # The process then ends as it is (alphazero.cli.main).
     end_process_group()
     return status
 
 
-def _train(
-    config: Config,
-    settings: DeepSpeedSettings,
-    runtime: Runtime,
-    request: Request,
-    start: RunStart,
-    exchange: Exchange,
-    console: Console,
-    stop: StopRequest,
-) -> int:
+def _train(config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank) -> int:
+    """The stages of a run in their order; returns the exit status."""
     started = time.monotonic()
-    saved = start.resumed.state if start.resumed else None
-    kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
-    config, starting, first = starting_network(kept.config, start.resumed, exchange)
-    config, batch_lines = fix_batch(config, runtime.world_size, saved_batch(saved), places(settings))
-    notices = [*request.notices, *kept.lines(), *first, *decided(config, settings), *batch_lines]
-    notices += apply_device_settings(config.training, runtime.device)
+    found = prepare(config, settings, request, start, rank)
+    job, console = found.job, rank.console
+    with start_data_check(found, rank) as data_check:
+        write_directory(found, request, rank)
+        if start.resumed and found.is_complete:
+            console.say(complete(job, start.resumed.state, request), Topic.END)
+            return 0
+        console.log_to(job.run.path)
+        show_banner(found, rank)
+        outcome: Outcome | None = None
+        try:
+            outcome = train_to_the_end(found, data_check, rank)
+        finally:
+            if outcome in (None, Outcome.STOPPED):
+                say_how_to_continue(job, request, console)
+    if outcome is Outcome.STOPPED:
+        return rank.stop.exit_status(rank.exchange)
+    console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
+    return 0
+
+
+def prepare(
+    config: Config, settings: DeepSpeedSettings, request: Request, start: RunStart, rank: Rank
+) -> Found:
+    """Settle settings, network, precision, batch and games, and check that they can resume the run.
+
+    Collective; nothing is written. Raises AlphaZeroError on all ranks alike.
+    """
+    runtime, exchange, saved = rank.runtime, rank.exchange, start.saved
+    config, starting, notices = settle_settings(config, settings, start, rank)
     changes = check_same_run(start.run, saved, config) if saved else []
     network = starting.build(start.resumed)
-    precision = choose_precision(
-        config.training,
-        settings.precisions_off,
-        runtime.device,
-        saved.precision if saved else "",
-        lambda names: seconds_per_pass(network, config, names, runtime.world_size),
-        exchange,
-        keep_saved="precision" not in config.asked,
-    )
+    precision = settle_precision(config, settings, network, start, rank)
     config = dataclasses.replace(config, training=precision.training)
-    if config.self_play.mode != "supervised":
-        asked = config.self_play.evaluation_precision
-        exchange.on_each(lambda: evaluation_precision(asked, config.training.precision, runtime.device))
-    with console.working("choosing micro-batches"):
-        plan, plan_changes = choose_plan(config, runtime, network, settings, saved, exchange)
-    with console.working("reading the games"):
+    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+    with rank.console.working("choosing micro-batches"):
+        plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
+    with rank.console.working("reading the games"):
         window, held_out = open_data(
             config.data,
             config.self_play.mode,
@@ -129,39 +174,61 @@ def _train(
         check_self_play(start, config, exchange)
         if saved.step >= job.num_steps:
             check_nothing_else_is_asked(job, saved, changes, request)
-    data_check = DataCheck.start(
-        (window, held_out), job.run, exchange, reads=runtime.local_rank == 0, enabled=config.data.verify_data
+    is_supervised = config.self_play.mode == "supervised"
+    ratio = config.data.data_value_q_ratio if is_supervised else 0.0
+    curve, curve_lines = choose_value_curve(ratio, window, exchange)
+    graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
+    notices += [*precision.notices, *changes, *plan_changes, *curve_lines, *graph_lines]
+    return Found(
+        job=job,
+        start=start,
+        recipe=recipe,
+        starting=starting,
+        network=network,
+        plan=plan,
+        window=window,
+        held_out=held_out,
+        curve=curve,
+        precision_reason=precision.reason,
+        notices=(*request.notices, *notices),
     )
-    make_directory(start, job, request.argv, exchange, console.alarm, starting.source)
-    exchange.on_each(lambda: keep_weights(job, start))
-    if saved and saved.step >= job.num_steps:
-        console.say(complete(job, saved, request), Topic.END)
-        data_check.close()
-        return 0
-    console.log_to(job.run.path)
-    curve, curve_lines = choose_value_curve(config, window, exchange)
-    devices = exchange.gather(f"{runtime.host} {runtime.device_name}")
-    threads = f"{torch.get_num_threads()} compute, {loader_threads(config.data, runtime)} encode positions"
-    notices += [*precision.notices, *changes, *plan_changes, *curve_lines]
-    notices += graph_notices(config.training, settings.passed_on, runtime.device)
-    console.say(banner(job, plan, network, window, held_out, notices, devices, threads, precision.reason))
-    outcome: Outcome | None = None
-    try:
-        services = open_services(job, start, exchange, console, stop)
-        services = dataclasses.replace(services, before_save=data_check.finish)
-        with in_service(job, services), data_check:
-            source = make_source(job, network.spec, window, curve, services)
-            validate = make_validation(job, held_out, network.spec, exchange)
-            validate = with_opening_shown(validate, job, services.metrics)
-            stretches = PersistentTraining(job, settings, starting, source, validate, services)
-            outcome = stretches.run(plan, network, start.resumed)
-    finally:
-        if outcome in (None, Outcome.STOPPED):
-            say_how_to_go_on(job, request, console)
-    if outcome is Outcome.STOPPED:
-        return stop.exit_status(exchange)
-    console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
-    return 0
+
+
+def settle_settings(
+    config: Config, settings: DeepSpeedSettings, start: RunStart, rank: Rank
+) -> tuple[Config, StartingNetwork, list[str]]:
+    """The settings of this start with those of the checkpoint and the shape of --init-weights; and lines."""
+    saved = start.saved
+    kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
+    config = kept.config
+    starting, lines = starting_network(
+        config.network, config.training, config.asked, start.resumed, rank.exchange
+    )
+    config = dataclasses.replace(config, network=starting.config)
+    config, batch_lines = fix_batch(config, rank.runtime.world_size, saved_batch(saved), places(settings))
+    device_lines = apply_device_settings(config.training, rank.runtime.device)
+    return config, starting, [*kept.lines(), *lines, *decided(config, settings), *batch_lines, *device_lines]
+
+
+def settle_precision(
+    config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: Rank
+) -> PrecisionChoice:
+    """A precision in place of `auto`, and a check that self-play can evaluate in its own."""
+    device, world_size = rank.runtime.device, rank.runtime.world_size
+    recipe = Recipe(config.training, config.optimizer, config.loss, settings)
+    precision = choose_precision(
+        config.training,
+        settings.precisions_off,
+        device,
+        start.saved.precision if start.saved else "",
+        lambda names: seconds_per_pass(network, recipe, names, world_size),
+        rank.exchange,
+        keep_saved="precision" not in config.asked,
+    )
+    if config.self_play.mode != "supervised":
+        asked = config.self_play.evaluation_precision
+        rank.exchange.on_each(lambda: evaluation_precision(asked, precision.training.precision, device))
+    return precision
 
 
 def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
@@ -176,17 +243,58 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def say_how_to_go_on(job: Job, request: Request, console: Console) -> None:
-    """The line with which to go on from what was saved; a launcher of ours says it itself."""
+def start_data_check(found: Found, rank: Rank) -> DataCheck:
+    """Begin to verify the games that this run reads, on one rank per host."""
+    job, windows = found.job, (found.window, found.held_out)
+    reads, enabled = job.runtime.local_rank == 0, job.config.data.verify_data
+    return DataCheck.start(windows, job.run, rank.exchange, reads=reads, enabled=enabled)
+
+
+def write_directory(found: Found, request: Request, rank: Rank) -> None:
+    """Make the run directory, with this start's settings and the checkpoint's weights. Collective."""
+    start, job = found.start, found.job
+    make_directory(start, job, request.argv, rank.exchange, rank.console.alarm, found.starting.source)
+    rank.exchange.on_each(lambda: keep_weights(job, start))
+
+
+def show_banner(found: Found, rank: Rank) -> None:
+    """Print what is about to be trained, where and on which games. Collective."""
+    job = found.job
+    devices = rank.exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")
+    encoders = loader_threads(job.config.data, job.runtime)
+    threads = f"{torch.get_num_threads()} compute, {encoders} encode positions"
+    text = banner(
+        job,
+        found.plan,
+        found.network,
+        found.window,
+        found.held_out,
+        found.notices,
+        devices,
+        threads,
+        found.precision_reason,
+    )
+    rank.console.say(text)
+
+
+def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Outcome:
+    """Open the services of this rank and train until the last step or a signal."""
+    job, spec = found.job, found.network.spec
+    services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
+    with in_service(job, services):
+        source: DataSource
+        if job.config.self_play.mode == "supervised":
+            assert found.window is not None
+            source = GivenGames(job, spec, found.window, found.curve)
+        else:
+            source = Generations(job, spec, found.window, services)
+        validate = make_validation(job, found.held_out, spec, rank.exchange)
+        validate = with_opening_shown(validate, job, services.metrics)
+        training = PersistentTraining(job, found.recipe, found.starting, source, validate, services)
+        return training.run(found.plan, found.network, found.start.resumed)
+
+
+def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
+    """The command that continues from the last checkpoint; our launcher prints it itself."""
     if not request.is_launched and (job.run.checkpoints / LATEST).exists():
         console.say(f"continue with: {continuing(request.command, job.run.path.name)}", Topic.END)
-
-
-def make_source(
-    job: Job, spec: GameSpec, window: Window | None, curve: ValueCurve | None, services: RankServices
-) -> DataSource:
-    """Where the positions come from."""
-    if job.config.self_play.mode != "supervised":
-        return Generations(job, spec, window, services)
-    assert window is not None
-    return GivenGames(job, spec, window, curve)

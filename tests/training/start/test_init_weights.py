@@ -16,11 +16,11 @@ from alphazero.measure.known_games import metrics_of, sum_over_positions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network, read_weights
 from alphazero.network.weights.weights import save_weights
-from alphazero.settings.load import load_config
+from alphazero.settings.load import Config, load_config
 from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
-from alphazero.training.start.starting_network import starting_network
+from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 POSITIONS = 64
 CPU = torch.device("cpu")
@@ -141,7 +141,7 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
 
     status, told = start("--steps", "8", "--init-weights", str(given))
     assert status == [0], told
-    assert f"--init-weights {given}: not read: this run goes on from its own weights" in told
+    assert f"--init-weights {given}: not read: this run resumes with its own weights" in told
     status, told = start("--steps", "9", "--init-weights", str(small))
     assert status == [2]
     assert (
@@ -150,24 +150,28 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
     )
 
 
+def start_of(config: Config) -> tuple[StartingNetwork, list[str]]:
+    return starting_network(config.network, config.training, config.asked, None, Exchange())
+
+
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"blocks": "3"}, "--blocks 3: the network of --init-weights {path} has 1; expected 1, or nothing"),
+        ({"blocks": "3"}, "--blocks 3: the network of --init-weights {path} has 1; expected 1, or no"),
         ({"game": "connect4"}, "--game connect4: the network of --init-weights {path} has chess; expected"),
     ],
 )
 def test_a_flag_that_contradicts_the_given_network_is_refused(lone_runtime, small, flags, told):
     config = load_config("chess_cpu", {"init_weights": str(small), **flags})
     with pytest.raises(ConfigError) as caught:
-        starting_network(config, None, Exchange())
+        start_of(config)
     assert str(caught.value).startswith(told.format(path=small))
 
 
 def test_a_named_preset_gives_way_to_the_given_network(lone_runtime, small):
     config = load_config("chess_20x256", {"init_weights": str(small)})
-    config, starting, told = starting_network(config, None, Exchange())
-    assert (config.network.blocks, config.network.filters) == (1, 8)
+    starting, told = start_of(config)
+    assert (starting.config.blocks, starting.config.filters) == (1, 8)
     expected = read_weights(small).state_dict
     assert all(
         torch.equal(tensor, expected[name]) for name, tensor in starting.build(None).state_dict().items()
@@ -179,7 +183,7 @@ def test_a_named_preset_gives_way_to_the_given_network(lone_runtime, small):
 def test_missing_weights_are_one_line(lone_runtime):
     config = load_config("chess_cpu", {"init_weights": "nowhere.pt"})
     with pytest.raises(WeightsError, match=r"--init-weights nowhere\.pt: no such file or directory"):
-        starting_network(config, None, Exchange())
+        start_of(config)
 
 
 def test_the_launcher_tells_of_missing_weights_before_ranks_start(tmp_path, monkeypatch):
