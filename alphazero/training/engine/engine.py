@@ -31,8 +31,8 @@ from alphazero.training.engine.gradients import (
     NOT_TIMED,
     FlatGradients,
     GradientGuard,
+    StepVerdict,
     Timed,
-    Verdict,
     VerdictReader,
     is_told_late,
     time_collectives,
@@ -232,7 +232,7 @@ class Engine:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         if self._flat is None:
-            self._verdict = Verdict(bool(bad_ranks), tuple(bad_ranks))
+            self._verdict = StepVerdict(bool(bad_ranks), tuple(bad_ranks))
             if self._world_size > 1:
                 with self._timed():
                     torch.distributed.all_reduce(self._sums)
@@ -267,7 +267,7 @@ class Engine:
         if self._average:
             self._average.update(step)
 
-    def take_verdict(self) -> Verdict:
+    def take_verdict(self) -> StepVerdict:
         """Whether the last step was made. Waits where the device has not come that far."""
         self._hear()
         return self._verdict

@@ -232,14 +232,14 @@ class GradientGuard:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StepVerdict:
     """is_bad: the step was left out. ranks: whose passes were at fault; none where only their sum is."""
 
     is_bad: bool
     ranks: tuple[int, ...] = ()
 
 
-GOOD = Verdict(False)
+GOOD = StepVerdict(False)
 
 
 class VerdictReader:
@@ -256,13 +256,13 @@ class VerdictReader:
         if self._arrived is not None:
             self._arrived.record()
 
-    def read(self) -> Verdict:
+    def read(self) -> StepVerdict:
         """The verdict sent last; waits for it."""
         if self._arrived is not None:
             self._arrived.synchronize()
         *faults, norm = self._numbers.tolist()
         ranks = tuple(rank for rank, fault in enumerate(faults) if not math.isfinite(fault))
-        return Verdict(bool(ranks) or not math.isfinite(norm), ranks)
+        return StepVerdict(bool(ranks) or not math.isfinite(norm), ranks)
 
 
 def is_told_late(device: torch.device) -> bool:

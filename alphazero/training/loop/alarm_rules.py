@@ -311,8 +311,8 @@ class FillingDisk:
         if left_s >= min(remaining_s, DISK.limit, FORESIGHT * seconds):
             return None
         left = f"{left_s / 3600:.1f} hours" if left_s >= 3600 else f"{left_s / 60:.0f} minutes"
-        figures = {"host": now.host, "left": left}
-        figures |= {"gib_per_hour": rate * 3600 / GIB, "free_gib": now.disk_free_bytes / GIB}
+        gib_per_hour, free_gib = rate * 3600 / GIB, now.disk_free_bytes / GIB
+        figures = {"host": now.host, "gib_per_hour": gib_per_hour, "free_gib": free_gib, "left": left}
         return DISK.alarm(figures, subject=now.host)
 
 

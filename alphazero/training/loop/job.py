@@ -93,7 +93,7 @@ class DataSource(Protocol):
         ...
 
 
-class Outcome(Enum):
+class TrainingOutcome(Enum):
     """How a run of the trainer ended."""
 
     FINISHED = auto()

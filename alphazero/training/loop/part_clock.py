@@ -1,15 +1,12 @@
-"""How long a rank spends in which part of training, by timers on the CPU and by events on a GPU.
-
-What a job's time goes into: shares of the training time, of all ranks and of the slowest one.
-"""
+"""How long each rank spends in which part of training, and the shares of the job's time that follow."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Protocol, TypeVar
 
@@ -54,7 +51,7 @@ class HostTimer:
         return self._clock()
 
     def is_over(self, mark: float) -> bool:
-        """Always: the host does at once what it is told."""
+        """Always: the host works at once."""
         return True
 
     def seconds(self, begin: float, end: float) -> float:
@@ -76,7 +73,7 @@ class DeviceTimer:
         return event
 
     def is_over(self, mark: torch.cuda.Event) -> bool:
-        """Whether the device has come there; a question that waits for nothing."""
+        """Whether the device has come there; never waits."""
         return bool(mark.query())  # type: ignore[no-untyped-call]
 
     def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
@@ -136,7 +133,7 @@ def make_part_clock(device: torch.device) -> PartClock:
 
 
 class Cause(Enum):
-    """What a device waits for, in words for people."""
+    """What a device waits for, as it is reported."""
 
     DATA = "data"
     COMMUNICATION = "communication"
@@ -145,44 +142,32 @@ class Cause(Enum):
     SELF_PLAY = "self-play"
 
 
-@dataclass(frozen=True)
-class TimeShares:
-    """Parts of the training time that add up to 1 (docs/runs.md defines each)."""
+# Shares of the training time by name, which add up to 1 (docs/runs.md defines each).
+TimeShares = Mapping[str, float]
+# What keeps a device from computing, by the share that it takes.
+CAUSES = {
+    "data_wait": Cause.DATA,
+    "communication": Cause.COMMUNICATION,
+    "host_overhead": Cause.HOST,
+    "checkpoint": Cause.CHECKPOINT,
+}
 
-    compute: float
-    data_wait: float
-    communication: float
-    checkpoint: float
-    host_overhead: float
 
-    def figures(self) -> dict[str, float]:
-        """By name."""
-        return asdict(self)
-
-    def causes(self) -> dict[Cause, float]:
-        """What keeps a device from computing."""
-        return {
-            Cause.DATA: self.data_wait,
-            Cause.COMMUNICATION: self.communication,
-            Cause.HOST: self.host_overhead,
-            Cause.CHECKPOINT: self.checkpoint,
-        }
-
-    def describe(self) -> str:
-        """What is not computing and at least one percent, for a log line; "" where there is nothing."""
-        named = {"data": self.data_wait, "communication": self.communication}
-        named |= {"checkpoint": self.checkpoint, "host": self.host_overhead}
-        return ", ".join(f"{name} {share:.0%}" for name, share in named.items() if share >= 0.01)
+def waits_in(shares: TimeShares) -> dict[Cause, float]:
+    """The shares in which a device does not compute."""
+    return {cause: shares[name] for name, cause in CAUSES.items()}
 
 
 @dataclass(frozen=True)
 class JobShares:
-    """The mean over ranks; and the shares of the rank that communicates least, for which the others wait."""
+    """The mean over ranks; and the shares of the rank that communicates least, for which the others wait.
+
+    gradients: of the mean, what NCCL's kernels do, which a driver takes for work.
+    """
 
     mean: TimeShares
     slowest_rank: int
     slowest: TimeShares
-    # Of the mean: what NCCL's kernels do, which a driver takes for work.
     gradients: float
 
 
@@ -216,10 +201,10 @@ def _shares(parts_P: torch.Tensor, gaps: float) -> TimeShares:
     """gaps: the part of compute in which the device waited for launches."""
     share = parts_P.tolist()
     launching = share[Part.COMPUTE] * min(1.0, gaps)
-    return TimeShares(
-        compute=share[Part.COMPUTE] - launching,
-        data_wait=share[Part.DATA],
-        communication=share[Part.MESSAGES] + share[Part.GRADIENTS],
-        checkpoint=share[Part.CHECKPOINT],
-        host_overhead=share[Part.HOST] + launching,
-    )
+    return {
+        "compute": share[Part.COMPUTE] - launching,
+        "data_wait": share[Part.DATA],
+        "communication": share[Part.MESSAGES] + share[Part.GRADIENTS],
+        "checkpoint": share[Part.CHECKPOINT],
+        "host_overhead": share[Part.HOST] + launching,
+    }

@@ -159,9 +159,9 @@ class Progress:
             self._metrics.write("step", entry.step, figures | entry.figures)
             self._alarms.note_training(figures)
             self._count_epoch(entry.step, row)
-        told = self._usage.tell(usage, step, self._metrics)
-        self._say(step, sums, seconds, told.words)
-        self._alarms.look_at_interval(step, len(pending), seconds, told, plan)
+        used = self._usage.write(usage, step, self._metrics)
+        self._say(step, sums, seconds, used.words)
+        self._alarms.look_at_interval(step, len(pending), seconds, used, plan)
 
     def _share(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What all ranks added up in their steps, and what their time went into: one message. Collective."""

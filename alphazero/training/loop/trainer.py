@@ -21,9 +21,9 @@ from alphazero.training.engine.probe import is_out_of_memory
 from alphazero.training.loop.job import (
     DataSource,
     Job,
-    Outcome,
     Position,
     RankServices,
+    TrainingOutcome,
     snapshot,
     training_state,
 )
@@ -73,7 +73,7 @@ class Trainer:
         self._unheard: StepSums | None = None  # a step that the device has not told of
         self._scale_before, self._was_at_minimum = 1.0, True  # the loss scale of that step
 
-    def run(self) -> Outcome:
+    def run(self) -> TrainingOutcome:
         """Train from the position to the end, or until a signal or too many bad steps end it earlier."""
         position, num_steps = self.position, self._job.num_steps
         self.confirm_synchronized(f"start at step {position.step}")
@@ -92,7 +92,7 @@ class Trainer:
                     break
                 wishes = self._run_plan(until)
                 if self._has_diverged():
-                    return Outcome.DIVERGED
+                    return TrainingOutcome.DIVERGED
         finally:
             self._console.end_bar()
         if position.step < num_steps and wishes & Wish.STOP:
@@ -105,7 +105,7 @@ class Trainer:
             raise TrainingError(
                 "a host is out of memory, see above; the run can be resumed", found_by_all_ranks=True
             )
-        return Outcome.FINISHED if position.step == num_steps else Outcome.STOPPED
+        return TrainingOutcome.FINISHED if position.step == num_steps else TrainingOutcome.STOPPED
 
     def _prepare_data(self) -> int | None:
         """Have data made; the step until which it lasts, None where a signal asked for the end."""

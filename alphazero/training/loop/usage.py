@@ -1,19 +1,19 @@
-"""What a log interval was used for: one rank's part of a message, and what rank 0 makes of all of them.
+"""What the time of a log interval went into, and the state of the job's GPUs and hosts meanwhile.
 
-The GPUs of all hosts of a job: read on each host, brought together in a message that ranks send anyway.
-
-What the hosts of a job have left, and their clocks: read on each, brought together with the figures.
+Each host reads its own; the figures of all travel in the message in which ranks add up their steps.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +21,7 @@ from alphazero.machine.machine import tcp_segments
 from alphazero.machine.memory import HostMemory
 from alphazero.machine.watcher import Doing, GpuUsage, UsageMeter
 from alphazero.run.metrics import AllWriters
-from alphazero.training.loop.part_clock import Cause, Part, PartClock, job_shares
+from alphazero.training.loop.part_clock import Cause, Part, PartClock, job_shares, waits_in
 from alphazero.training.ranks.exchange import Exchange
 
 
@@ -29,7 +29,7 @@ from alphazero.training.ranks.exchange import Exchange
 class HostNow:
     """A host at one moment, in bytes and seconds.
 
-    clock_s: since 1970 by its clock. steady_s: by a clock that nobody sets. disk_free_bytes: where the run is
+    clock_s: since 1970 by its clock. steady_s: by its monotonic clock. disk_free_bytes: where the run is
     written. segments, retransmitted: of TCP, counted since the host started.
     """
 
@@ -43,62 +43,44 @@ class HostNow:
     retransmitted: float
 
 
-# In a message: 1 where the host was read, then the figures of HostNow.
-NUM_NUMBERS = len(fields(HostNow))
 Read = Callable[[], HostNow]
 
 
-@dataclass(frozen=True)
-class JobHosts:
-    """The hosts of a job by name, and on which of them each rank is; ranks stand host by host.
+class _Board:
+    """A row of numbers for each host of the job: local rank 0 of each fills its own, a sum over ranks all.
 
-    names: of each host, with a number where two have the same. starts: the first rank of each.
+    names: of the hosts, with a number where two have the same. nodes_R, hosts_R: the number and the name of
+    each rank's host; ranks stand host by host, each from its local rank 0 on. size: numbers in a message.
     """
 
-    names: tuple[str, ...]
-    starts: tuple[int, ...]
-    world_size: int
+    def __init__(self, places: Sequence[Sequence[Any]], rank: int, row: tuple[int, ...]) -> None:
+        """places: host and local rank of every rank. row: the shape of a row."""
+        firsts = [local == 0 for _, local, *_ in places]
+        names = [place[0] for place, is_first in zip(places, firsts, strict=True) if is_first]
+        self.names = [name if names.count(name) == 1 else f"{name}-{node}" for node, name in enumerate(names)]
+        self.nodes_R = [node - 1 for node in itertools.accumulate(firsts)]
+        self.hosts_R = tuple(self.names[node] for node in self.nodes_R)
+        self._node, self._reads = self.nodes_R[rank], firsts[rank]
+        self._shape = (len(names), *row)
+        self.size = math.prod(self._shape)
 
-    @classmethod
-    def of(cls, places: Sequence[tuple[str, int]]) -> JobHosts:
-        """From host and local rank of every rank: each host begins with its local rank 0."""
-        starts = [rank for rank, (_, local) in enumerate(places) if local == 0]
-        names = [places[rank][0] for rank in starts]
-        told = [name if names.count(name) == 1 else f"{name}-{node}" for node, name in enumerate(names)]
-        return cls(tuple(told), tuple(starts), len(places))
-
-    def node_of(self, rank: int) -> int:
-        """The number of the host that `rank` is on."""
-        return sum(start <= rank for start in self.starts) - 1
-
-    def ranks_on(self, node: int) -> range:
-        """The ranks of host number `node`."""
-        return range(self.starts[node], [*self.starts, self.world_size][node + 1])
-
-    @property
-    def by_rank(self) -> tuple[str, ...]:
-        """The name of each rank's host."""
-        return tuple(self.names[self.node_of(rank)] for rank in range(self.world_size))
+    def _rows(self, total: torch.Tensor) -> Iterator[tuple[str, list[Any]]]:
+        """Host and row of the sum of all messages."""
+        return zip(self.names, total.view(self._shape).tolist(), strict=True)
 
 
-class HostBoard:
-    """One per rank; local rank 0 of each host reads it."""
+class HostBoard(_Board):
+    """What the hosts of a job have left, and their clocks. One per rank."""
 
     def __init__(self, exchange: Exchange, host: str, local_rank: int, read: Read) -> None:
-        """Collective: who is where. read: looks at this host."""
-        self.hosts = JobHosts.of([(name, local) for name, local in exchange.gather([host, local_rank])])
-        self._node = self.hosts.node_of(exchange.rank)
-        self._reads = local_rank == 0
+        """Collective. read: looks at this host."""
+        # In a row: 1 where the host was read, then the figures of HostNow.
+        super().__init__(exchange.gather([host, local_rank]), exchange.rank, (len(fields(HostNow)),))
         self._read = read
 
-    @property
-    def size(self) -> int:
-        """Numbers in a message."""
-        return len(self.hosts.names) * NUM_NUMBERS
-
     def message(self) -> torch.Tensor:
-        """f64 [size]: this host in its own place, zeros elsewhere; to be added up over ranks."""
-        board_HN = torch.zeros(len(self.hosts.names), NUM_NUMBERS, dtype=torch.float64)
+        """f64 [size]: this host in its own row, zeros elsewhere."""
+        board_HN = torch.zeros(self._shape, dtype=torch.float64)
         if self._reads:
             now = self._read()
             numbers = [1.0, *(float(getattr(now, entry.name)) for entry in fields(HostNow)[1:])]
@@ -106,13 +88,8 @@ class HostBoard:
         return board_HN.flatten()
 
     def read(self, total: torch.Tensor) -> list[HostNow]:
-        """What the sum of all messages says, host by host."""
-        board_HN = total.view(len(self.hosts.names), NUM_NUMBERS).tolist()
-        return [
-            HostNow(name, *numbers)
-            for name, (is_read, *numbers) in zip(self.hosts.names, board_HN, strict=True)
-            if is_read
-        ]
+        """The hosts in the sum of all messages."""
+        return [HostNow(name, *numbers) for name, (is_read, *numbers) in self._rows(total) if is_read]
 
 
 def host_reader(host: str, directory: Path) -> Read:
@@ -136,7 +113,7 @@ def host_reader(host: str, directory: Path) -> Read:
 
 
 def _free_bytes(directory: Path) -> float:
-    """nan where the system does not tell, which no rule takes for little."""
+    """nan where it is unknown, which no rule takes for little."""
     try:
         disk = os.statvfs(directory)
     except OSError:
@@ -145,65 +122,53 @@ def _free_bytes(directory: Path) -> float:
 
 
 MOST_GPUS = 16  # per host; further ones are left out
-# Of a GPU in the message: 1 where it was read, how many ranks compute on it, then the figures of GpuUsage.
 FIGURES = ("utilisation_percent", "memory_used_gib", "temperature_c", "power_w")
-GPU_BOARD_NUM_NUMBERS = 2 + len(FIGURES)
 
 
 @dataclass(frozen=True)
 class JobGpu:
-    """One GPU of the job's hosts. name: host/gpuN. figures: those that its driver told."""
+    """One GPU of the job's hosts. name: host/gpuN. figures: those that its driver reports."""
 
     name: str
     num_ranks: int
     figures: dict[str, float]
 
 
-class GpuBoard:
-    """One per rank; local rank 0 of each host owns the meter that the host's watcher fills.
+class GpuBoard(_Board):
+    """The GPUs of all hosts of a job. One per rank.
 
-    uuid: of the GPU that this rank computes on, as NVML writes it; "" where it is not known.
+    meter: on local rank 0, filled by the host's watcher. uuid: of the GPU that this rank computes on, as
+    NVML writes it; "" where it is not known.
     """
 
     def __init__(self, exchange: Exchange, host: str, local_rank: int, uuid: str, meter: UsageMeter) -> None:
-        """Collective: who is where."""
+        """Collective."""
         self.meter = meter
         places = exchange.gather([host, local_rank, uuid])
-        hosts = JobHosts.of([(name, local) for name, local, _ in places])
-        self._hosts = hosts.names
-        self._node = hosts.node_of(exchange.rank)
-        own = hosts.ranks_on(self._node)
-        self._reads = local_rank == 0
-        self._ranks_by_uuid = Counter(places[rank][2] for rank in own if places[rank][2])
+        # Of a GPU: 1 + its index where it was read, how many ranks compute on it, then its figures.
+        super().__init__(places, exchange.rank, (MOST_GPUS, 2 + len(FIGURES)))
+        own = [place[2] for place, node in zip(places, self.nodes_R, strict=True) if node == self._node]
+        self._ranks_by_uuid = Counter(filter(None, own))
         self._num_own = len(own)
 
-    @property
-    def size(self) -> int:
-        """Numbers in a message."""
-        return len(self._hosts) * MOST_GPUS * GPU_BOARD_NUM_NUMBERS
-
     def message(self, doing: Doing) -> torch.Tensor:
-        """f64 [size]: this host's GPUs in its own place, zeros elsewhere; to be added up over ranks."""
-        board_HGN = torch.zeros(len(self._hosts), MOST_GPUS, GPU_BOARD_NUM_NUMBERS, dtype=torch.float64)
+        """f64 [size]: this host's GPUs in its own row, zeros elsewhere."""
+        board_HGN = torch.zeros(self._shape, dtype=torch.float64)
         if self._reads:
             usages = self.meter.take(doing)[:MOST_GPUS]
-            ranks = self._ranks_on(usages)
-            for place, usage in enumerate(usages):
-                figures = [getattr(usage, name) for name in FIGURES]
-                board_HGN[self._node, place, 0] = usage.index + 1
-                board_HGN[self._node, place, 1] = ranks[place]
-                board_HGN[self._node, place, 2:] = torch.tensor(figures, dtype=torch.float64)
+            for place, (usage, num_ranks) in enumerate(zip(usages, self._ranks_on(usages), strict=True)):
+                numbers = [usage.index + 1, num_ranks, *(getattr(usage, name) for name in FIGURES)]
+                board_HGN[self._node, place] = torch.tensor(numbers, dtype=torch.float64)
         return board_HGN.flatten()
 
     def read(self, total: torch.Tensor) -> list[JobGpu]:
-        """What the sum of all messages says, by host and index."""
+        """The GPUs in the sum of all messages, by host and index."""
         gpus = []
-        board_HGN = total.view(len(self._hosts), MOST_GPUS, GPU_BOARD_NUM_NUMBERS)
-        for host, board_GN in zip(self._hosts, board_HGN.tolist(), strict=True):
+        for host, board_GN in self._rows(total):
             for number, num_ranks, *figures in board_GN:
                 if number:
-                    told = zip(FIGURES, figures, strict=True)
-                    known = {name: figure for name, figure in told if not math.isnan(figure)}
+                    named = zip(FIGURES, figures, strict=True)
+                    known = {name: figure for name, figure in named if not math.isnan(figure)}
                     gpus.append(JobGpu(f"{host}/gpu{int(number) - 1}", int(num_ranks), known))
         return gpus
 
@@ -234,11 +199,11 @@ OWN_WORK = (Part.HOST, Part.COMPUTE, Part.DATA)
 
 @dataclass(frozen=True)
 class IntervalUsage:
-    """What all ranks' messages of a log interval say.
+    """What the time of a log interval went into, over all ranks.
 
     words: for the log line. busy: share of the time in which the GPUs computed, None without any. waits: what
     a GPU waits for, on the rank that the others wait for; where: which one that is. work_s_R: seconds of each
-    rank's own work. hosts: what they have left, none where nobody reads it.
+    rank's own work. hosts: what they have left, if that is watched.
     """
 
     words: str = ""
@@ -251,9 +216,9 @@ class IntervalUsage:
 
 @dataclass(frozen=True)
 class JobUsage:
-    """gpus: None on the CPU, where there are none to watch. gradients_are_kernels: as with NCCL.
+    """What this rank adds to the message of a log interval, and what follows from the sum over all ranks.
 
-    hosts: None where nobody watches them.
+    gpus: None on the CPU. hosts: None where they are not watched. gradients_are_kernels: as with NCCL.
     """
 
     clock: PartClock
@@ -274,8 +239,8 @@ class JobUsage:
             parts.append(self.hosts.message())
         return torch.cat(parts)
 
-    def tell(self, total: torch.Tensor, step: int, metrics: AllWriters) -> IntervalUsage:
-        """Write what the sum of all messages says."""
+    def write(self, total: torch.Tensor, step: int, metrics: AllWriters) -> IntervalUsage:
+        """Write the figures in the sum of all messages."""
         sizes = [self.world_size * len(Part), self.gpus.size if self.gpus else 0]
         seconds, of_gpus, of_hosts = total.tensor_split([sizes[0], sum(sizes)])
         seconds_RP = seconds.view(self.world_size, len(Part))
@@ -291,13 +256,14 @@ class JobUsage:
         if busy is not None:
             words.append(f"GPUs busy {busy:.0%}")
         if shares:
-            figures = shares.mean.figures()
-            metrics.write("time_share", step, figures | {"slowest_rank": float(shares.slowest_rank)})
-            words += [f"waits: {waits}"] if (waits := shares.mean.describe()) else []
+            metrics.write("time_share", step, {**shares.mean, "slowest_rank": float(shares.slowest_rank)})
+            waits = waits_in(shares.mean).items()
+            if listed := [f"{cause.value} {share:.0%}" for cause, share in waits if share >= 0.01]:
+                words.append(f"waits: {', '.join(listed)}")
         return IntervalUsage(
             words="".join(f"{word} | " for word in words),
             busy=busy,
-            waits=shares.slowest.causes() if shares else {},
+            waits=waits_in(shares.slowest) if shares else {},
             where=f" on rank {shares.slowest_rank}" if shares and self.world_size > 1 else "",
             work_s_R=tuple(seconds_RP[:, list(OWN_WORK)].sum(1).tolist()),
             hosts=tuple(self.hosts.read(of_hosts)) if self.hosts else (),

@@ -1,10 +1,8 @@
-"""The data source of self-play: generations of games, the window they make, what a checkpoint keeps of them.
+"""The data source of self-play: generations of games, their window, figures and part of a checkpoint.
 
-A generation: every lane plays on with the newest weights, the games that ended are shared by all ranks and
-stored as one shard, and training goes on for steps_per_generation steps on the newest games. All of it is a
+In a generation every lane plays on with the newest weights, the games that ended are shared by all ranks and
+stored as one shard, and training continues for steps_per_generation steps on the newest games. All of it is a
 function of the settings and the weights, so a run that was killed plays the same games again.
-
-The figures of a generation: counted on each rank, told by rank 0.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from alphazero.training.loop.usage import gpu_figures, utilisation
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.sources.gate import Gate
 from alphazero.training.sources.given_games import make_loader
-from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes
+from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
 from alphazero.training.sources.shown_texts import game_text
 
 # The growth of the window as in KataGo (Wu 2019, appendix C).
@@ -49,9 +47,15 @@ WINDOW_ALPHA, WINDOW_BETA = 0.75, 0.4
 
 
 @dataclass
-class Totals:
-    """What this rank did in a generation."""
+class GenerationFigures:
+    """What this rank did in a generation, and the report of all ranks.
 
+    batch_size: of an evaluation. has_cache: of evaluations; then the share of positions found in it counts.
+    """
+
+    generation: int
+    batch_size: int
+    has_cache: bool
     moves: int = 0
     simulations: int = 0
     evaluations: int = 0
@@ -60,7 +64,7 @@ class Totals:
     games: int = 0
 
     def add(self, played: Played) -> None:
-        """One more round."""
+        """Add one more round."""
         self.moves += played.moves
         self.simulations += played.simulations
         self.evaluations += played.evaluations
@@ -68,58 +72,52 @@ class Totals:
         self.batches += played.batches
         self.games += len(played.finished)
 
-    def numbers(self) -> list[int]:
-        """What ranks add up, in the order of the fields."""
-        return [self.moves, self.simulations, self.evaluations, self.cached, self.batches]
+    def report(
+        self,
+        step: int,
+        finished: pa.RecordBatch,
+        window_positions: int,
+        seconds: float,
+        services: RankServices,
+    ) -> None:
+        """Add up all ranks; write, print and judge the figures on rank 0. Collective.
 
-
-@dataclass(frozen=True)
-class GenerationFigures:
-    """What people are told of a generation. batch_size: of an evaluation.
-
-    has_cache: of evaluations; the share of the positions whose evaluation it knew is told.
-    """
-
-    generation: int
-    finished: pa.RecordBatch
-    window_positions: int
-    batch_size: int
-    has_cache: bool
-    seconds: float
-
-    def tell(self, step: int, totals: Totals, services: RankServices) -> None:
-        """Add up all ranks' totals; write, say and judge them on rank 0. Collective."""
-        own, board = torch.tensor(totals.numbers(), dtype=torch.float64), services.gpus
+        finished: the games of all ranks. window_positions: those to be trained on.
+        """
+        board = services.gpus
+        counts = [self.moves, self.simulations, self.evaluations, self.cached, self.batches]
+        own = torch.tensor(counts, dtype=torch.float64)
         sums = services.exchange.sum(torch.cat([own, board.message(Doing.SELF_PLAY)]) if board else own)
         if services.exchange.rank:
             return
         moves, simulations, evaluations, cached, batches = sums[: len(own)].tolist()
         gpus = board.read(sums[len(own) :]) if board else []
         busy = utilisation(gpus)
-        figures = figures_of(self.finished) if self.finished.num_rows else {}
+        figures = figures_of(finished) if finished.num_rows else {}
         figures |= {f"gpu/{name}": value for name, value in gpu_figures(gpus).items()}
         figures |= {
             "generation": float(self.generation),
-            "window_positions": float(self.window_positions),
-            "seconds": self.seconds,
-            "games_per_hour": self.finished.num_rows * 3600 / self.seconds,
-            "moves_per_s": moves / self.seconds,
-            "simulations_per_s": simulations / self.seconds,
-            "evaluations_per_s": evaluations / self.seconds,
+            "window_positions": float(window_positions),
+            "seconds": seconds,
+            "games_per_hour": finished.num_rows * 3600 / seconds,
+            "moves_per_s": moves / seconds,
+            "simulations_per_s": simulations / seconds,
+            "evaluations_per_s": evaluations / seconds,
             "batch_fill": evaluations / max(1.0, batches * self.batch_size),
         }
         if self.has_cache:
             figures["cached_share"] = cached / max(1.0, cached + evaluations)
         services.metrics.write("self_play", step, figures)
-        text = describe(figures) if self.finished.num_rows else "no game has ended yet"
-        services.console.say(
-            f"generation {self.generation} | {text} | {self.seconds:.0f} s, "
-            f"{figures['games_per_hour']:,.0f} games/hour, {evaluations / self.seconds:,.0f} evaluations/s"
-            + (f", {figures['cached_share']:.0%} of the positions from the cache" if self.has_cache else "")
-            + " | "
-            + ("" if busy is None else f"GPUs busy {busy:.0%} | ")
-            + f"window {self.window_positions:,} positions"
-        )
+        parts = [
+            f"generation {self.generation}",
+            describe(figures) if finished.num_rows else "no game has ended yet",
+            f"{seconds:.0f} s, {figures['games_per_hour']:,.0f} games/hour, "
+            f"{figures['evaluations_per_s']:,.0f} evaluations/s"
+            + (f", {figures['cached_share']:.0%} of the positions from the cache" if self.has_cache else ""),
+            "" if busy is None else f"GPUs busy {busy:.0%}",
+            f"window {window_positions:,} positions",
+        ]
+        services.console.say(" | ".join(filter(None, parts)))
         services.alarms.look_at_generation(figures, busy)
 
 
@@ -140,7 +138,7 @@ class Generations:
         self._cache = new_cache(config.self_play.evaluation_cache)
         self._gate = Gate(job, spec, services) if config.self_play.gate_games else None
         self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)
-        self._standing = Standing()
+        self._standing = GenerationState()
         self._window: Window | None = None
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
@@ -151,12 +149,12 @@ class Generations:
         own, exchange = self._own, self._services.exchange
         mine = lanes_of(exchange.rank, exchange.world_size, own.lanes)
         if checkpoint is None or checkpoint.lanes is None:
-            self._standing = Standing(given_id=self._given_id)
+            self._standing = GenerationState(given_id=self._given_id)
             self._lanes = games.to_batch([new_lane(number) for number in range(own.lanes)])
         else:
             # Other given games may have been taken on purpose (resume_checks.py).
             self._standing = dataclasses.replace(
-                Standing(**checkpoint.state.self_play), given_id=self._given_id
+                GenerationState(**checkpoint.state.self_play), given_id=self._given_id
             )
             self._lanes = saved_lanes(checkpoint.lanes, self._spec.name, own.lanes, exchange)
         if self._gate:
@@ -214,40 +212,33 @@ class Generations:
             trained_on = round(trained_on * (1 - own.historical_share))
         needed = math.ceil(trained_on / own.reuse)
         started = time.monotonic()
-        totals = Totals()
+        figures = GenerationFigures(standing.generation + 1, own.evaluation_batch, self._cache is not None)
         what = f"self-play, generation {standing.generation + 1} of {own.generations}"
         missing = needed - standing.positions
         with services.console.working(what, max(0, missing), "position") as work:
-            played = self._play_rounds(step, missing, totals, work)
+            played = self._play_rounds(step, missing, figures, work)
         if played is None:
             return False
         mine, all_finished = played
         positions = standing.positions + games.num_trained_positions(all_finished)
         self._take(mine, all_finished, positions, end_step)
-        figures = GenerationFigures(
-            self._standing.generation,
-            all_finished,
-            self._window.num_samples if self._window else 0,
-            own.evaluation_batch,
-            self._cache is not None,
-            time.monotonic() - started,
-        )
-        figures.tell(step, totals, services)
+        window_positions = self._window.num_samples if self._window else 0
+        figures.report(step, all_finished, window_positions, time.monotonic() - started, services)
         if all_finished.num_rows and not services.exchange.rank:
             services.metrics.note("self-play game", game_text(self._spec.name, all_finished))
         return True
 
     def _play_rounds(
-        self, step: int, missing: int, totals: Totals, work: Work
+        self, step: int, missing: int, figures: GenerationFigures, work: Work
     ) -> tuple[list[_core.SelfPlayGame], pa.RecordBatch] | None:
         """Rounds of moves until games with `missing` positions have ended: games under way, those that ended.
 
-        At least one round; None where a signal came. totals: takes in what this rank does.
+        At least one round; None where a signal came. figures: take in what this rank does.
         """
         mine, positions = self._mine, 0
         finished: list[pa.RecordBatch] = []
         while not finished or positions < missing:
-            played = self._play_round(step, mine, totals, work)
+            played = self._play_round(step, mine, figures, work)
             if played is None:
                 return None
             mine = played.under_way
@@ -260,7 +251,7 @@ class Generations:
             )
             finished.append(batch)
             positions += games.num_trained_positions(batch)
-            totals.add(played)
+            figures.add(played)
             work.advance(positions)
         return mine, games.concatenated(finished)
 
@@ -281,21 +272,24 @@ class Generations:
         )
 
     def _play_round(
-        self, step: int, mine: list[_core.SelfPlayGame], totals: Totals, work: Work
+        self, step: int, mine: list[_core.SelfPlayGame], figures: GenerationFigures, work: Work
     ) -> Played | None:
         """One round of this rank's lanes; None on all ranks where one was asked to stop.
 
-        totals: of this rank's earlier rounds of the generation. work: told of moves as they are made.
+        figures: of this rank's earlier rounds of the generation. work: shows moves as they are made.
         """
         own, services = self._own, self._services
         assert self._evaluator is not None
         generation = self._standing.generation + 1
-        batches = itertools.count(totals.batches)  # a move of many lanes takes long, a batch does not
-        services.heartbeat.beat(Phase.SELF_PLAY, step, totals.batches)
+        batches = itertools.count(figures.batches)  # a move of many lanes takes long, a batch does not
+        services.heartbeat.beat(Phase.SELF_PLAY, step, figures.batches)
+
+        where = " on rank 0" if services.exchange.world_size > 1 else ""
 
         def on_progress(moves: int, num_games: int) -> bool:
             services.heartbeat.beat(Phase.SELF_PLAY, step, next(batches))
-            work.note = self._told(totals.moves + moves, totals.games + num_games)
+            moves, num_games = figures.moves + moves, figures.games + num_games
+            work.note = f"{counted(moves, 'move')} and {counted(num_games, 'game')} ended{where}"
             return not services.stop.requested
 
         with services.gpus.meter.doing(Doing.SELF_PLAY) if services.gpus else contextlib.nullcontext():
@@ -318,11 +312,6 @@ class Generations:
             return None
         return played
 
-    def _told(self, moves: int, num_games: int) -> str:
-        """What this rank has played of a generation so far; there are moves long before games end."""
-        where = " on rank 0" if self._services.exchange.world_size > 1 else ""
-        return f"{counted(moves, 'move')} and {counted(num_games, 'game')} ended{where}"
-
     def _take(
         self, mine: list[_core.SelfPlayGame], finished: pa.RecordBatch, positions: int, end_step: int
     ) -> None:
@@ -336,7 +325,7 @@ class Generations:
         )
         self._games.append(rows)
         store = self._games.open() if self._standing.games + rows.num_rows else None
-        self._standing = Standing(
+        self._standing = GenerationState(
             generation=generation,
             end_step=end_step,
             games=self._standing.games + rows.num_rows,

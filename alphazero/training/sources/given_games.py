@@ -100,14 +100,15 @@ class GivenGames:
 
 
 def choose_value_curve(
-    ratio: float, window: Window | None, exchange: Exchange
+    data: DataConfig, mode: str, window: Window | None, exchange: Exchange
 ) -> tuple[ValueCurve | None, list[str]]:
     """The curve that turns the window's evaluations into values, and a line about it. Collective.
 
-    ratio: their share of the value target. None where it is 0 or there are no evaluations. Raises DataError
-    on all ranks alike.
+    None in self-play, and where data_value_q_ratio is 0 or there are no evaluations. Raises DataError on all
+    ranks alike.
     """
-    if window is None or ratio == 0:
+    ratio = data.data_value_q_ratio
+    if window is None or mode != "supervised" or ratio == 0:
         return None, []
 
     def fit() -> Any:  # noqa: ANN401 - JSON

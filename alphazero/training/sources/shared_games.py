@@ -24,7 +24,7 @@ from alphazero.training.ranks.exchange import Exchange
 
 
 @dataclass(frozen=True)
-class Standing:
+class GenerationState:
     """How many generations were played, and what they gave.
 
     end_step: the step until which the newest generation is trained on. positions: full searches of all
@@ -54,7 +54,7 @@ class SharedGames:
         self._writes = writes
         self._exchange = exchange
 
-    def holder_of(self, standing: Standing) -> int:
+    def holder_of(self, standing: GenerationState) -> int:
         """The lowest rank whose host has the standing's games, -1 where it has none; nothing is moved.
 
         Raises CheckpointError on all ranks where no host has them.
@@ -71,7 +71,7 @@ class SharedGames:
             )
         return ids.index(standing.store_id)
 
-    def rewind(self, standing: Standing) -> None:
+    def rewind(self, standing: GenerationState) -> None:
         """Have every host's store hold the standing's games and no others; they are sent where they lack.
 
         Raises CheckpointError where no host has them; then nothing has been moved.
@@ -98,7 +98,7 @@ class SharedGames:
         """The newest games, with about as many positions."""
         return newest_games(self.open(), num_positions)
 
-    def _held(self, standing: Standing) -> str:
+    def _held(self, standing: GenerationState) -> str:
         """The id of this host's store, were it cut back to the standing; "" for too few games or none."""
         if not standing.num_shards or not (self._directory / MANIFEST_NAME).exists():
             return ""
@@ -107,7 +107,7 @@ class SharedGames:
             return ""
         return dataclasses.replace(manifest, shards=manifest.shards[: standing.num_shards]).sha256
 
-    def _open_rewound(self, standing: Standing) -> str:
+    def _open_rewound(self, standing: GenerationState) -> str:
         """Open this host's store and cut it back to the standing; the id of what it holds, "" for too few."""
         self._store = GrowingStore(self._directory, self._game_name)
         if len(self._store.shards) < standing.num_shards:

@@ -56,7 +56,7 @@ RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 @dataclass(frozen=True)
-class Candidate:
+class WorstPosition:
     """A position that may be among the worst, by its error; `place` is for the caller to find it again."""
 
     error: float
@@ -71,7 +71,7 @@ class Candidate:
 class Worst:
     """The NUM_WORST positions with the largest errors of policy and of value."""
 
-    found: dict[str, list[Candidate]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
+    found: dict[str, list[WorstPosition]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
 
     def look(self, seen: Predictions, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
         """Positions of a batch; places: one each."""
@@ -84,8 +84,10 @@ class Worst:
             self.found[by] = sorted(self.found[by], key=lambda one: -one.error)[:NUM_WORST]
 
 
-def _candidate(seen: Predictions, position: int, error_B: npt.NDArray[np.float64], place: int) -> Candidate:
-    return Candidate(
+def _candidate(
+    seen: Predictions, position: int, error_B: npt.NDArray[np.float64], place: int
+) -> WorstPosition:
+    return WorstPosition(
         float(error_B[position]),
         place,
         tuple(seen.moves(position, NUM_MOVES)),
@@ -95,7 +97,7 @@ def _candidate(seen: Predictions, position: int, error_B: npt.NDArray[np.float64
     )
 
 
-def described(candidate: Candidate, by: str, line: Line) -> WrongPosition:
+def described(candidate: WorstPosition, by: str, line: Line) -> WrongPosition:
     """A candidate for people; `line` ends in its position."""
     index, share = candidate.target
     return WrongPosition(

@@ -59,7 +59,7 @@ def open_services(
         writer=make_checkpoint_writer(job, console) if start.writes else None,
         gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
         hosts=hosts,
-        alarms=JobAlarms(desk, job.num_steps, hosts.hosts.by_rank),
+        alarms=JobAlarms(desk, job.num_steps, hosts.hosts_R),
     )
 
 

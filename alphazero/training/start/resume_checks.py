@@ -18,7 +18,7 @@ from alphazero.settings.retired import other_values
 from alphazero.settings.scope import changed_settings, listed
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
-from alphazero.training.sources.shared_games import SharedGames, Standing, saved_lanes
+from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
 from alphazero.training.start.run_start import Request, RunStart
 
 _NAMES = {"batch_size": "batch size", "init_weights": "--init-weights"}
@@ -86,7 +86,7 @@ def check_self_play(start: RunStart, config: Config, exchange: Exchange) -> None
         return
     saved_lanes(checkpoint.lanes, config.network.game, config.self_play.lanes, exchange)
     shared = SharedGames(start.run, config.network.game, start.writes, exchange)
-    shared.holder_of(Standing(**checkpoint.state.self_play))
+    shared.holder_of(GenerationState(**checkpoint.state.self_play))
 
 
 def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[str], request: Request) -> None:

@@ -13,7 +13,7 @@ from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
-from alphazero.training.loop.job import DataSource, Job, Outcome, Position, RankServices
+from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.trainer import Trainer, Validate
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.start.sharing import load_shared
@@ -35,7 +35,7 @@ class PersistentTraining:
     validate: Validate
     services: RankServices
 
-    def run(self, plan: BatchPlan, network: AlphaZeroNet, resumed: Checkpoint | None) -> Outcome:
+    def run(self, plan: BatchPlan, network: AlphaZeroNet, resumed: Checkpoint | None) -> TrainingOutcome:
         """Train to the end or a signal. Raises TrainingError where max_rollbacks returns do not help."""
         training, console = self.job.config.training, self.services.console
         position = _position_of(resumed)
@@ -53,7 +53,7 @@ class PersistentTraining:
                 self.job, plan, position, engine, self.source, self.validate, self.services, last
             )
             outcome = trainer.run()
-            if outcome is not Outcome.DIVERGED:
+            if outcome is not TrainingOutcome.DIVERGED:
                 return outcome
             plan, reached = trainer.plan, trainer.position
             engine.close()

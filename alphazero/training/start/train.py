@@ -27,7 +27,7 @@ from alphazero.training.engine.engine import end_process_group, start_process_gr
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import PrecisionChoice, choose_plan, choose_precision, saved_batch
 from alphazero.training.engine.probe import seconds_per_pass
-from alphazero.training.loop.job import DataSource, Job, Outcome
+from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
@@ -126,13 +126,13 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
             return 0
         console.log_to(job.run.path)
         show_banner(found, rank)
-        outcome: Outcome | None = None
+        outcome: TrainingOutcome | None = None
         try:
             outcome = train_to_the_end(found, data_check, rank)
         finally:
-            if outcome in (None, Outcome.STOPPED):
+            if outcome in (None, TrainingOutcome.STOPPED):
                 say_how_to_continue(job, request, console)
-    if outcome is Outcome.STOPPED:
+    if outcome is TrainingOutcome.STOPPED:
         return rank.stop.exit_status(rank.exchange)
     console.say(summary(job, time.monotonic() - started, request.command), Topic.END)
     return 0
@@ -174,9 +174,7 @@ def prepare(
         check_self_play(start, config, exchange)
         if saved.step >= job.num_steps:
             check_nothing_else_is_asked(job, saved, changes, request)
-    is_supervised = config.self_play.mode == "supervised"
-    ratio = config.data.data_value_q_ratio if is_supervised else 0.0
-    curve, curve_lines = choose_value_curve(ratio, window, exchange)
+    curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
     graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
     notices += [*precision.notices, *changes, *plan_changes, *curve_lines, *graph_lines]
     return Found(
@@ -277,7 +275,7 @@ def show_banner(found: Found, rank: Rank) -> None:
     rank.console.say(text)
 
 
-def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Outcome:
+def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
     job, spec = found.job, found.network.spec
     services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from alphazero.games.batch import MicroBatch
-from alphazero.training.engine.gradients import GOOD, Verdict
+from alphazero.training.engine.gradients import GOOD, StepVerdict
 from alphazero.training.engine.probe import random_batch
 from tests.support.training.lone_engine import POSITIONS, SPEC
 
@@ -51,7 +51,7 @@ def test_a_bad_step_leaves_no_trace_and_the_next_one_trains(lone_engine, is_late
     before = all_state(engine)
     step(engine, 2, is_bad=True)
     step(engine, 3, is_bad=True)
-    assert engine.take_verdict() == Verdict(True, (0,))
+    assert engine.take_verdict() == StepVerdict(True, (0,))
     assert same(all_state(engine), before)
     step(engine, 4)
     assert engine.take_verdict() == GOOD

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import multiprocessing, nn
 
-from alphazero.training.engine.gradients import FlatGradients, Reduction, Verdict, VerdictReader
+from alphazero.training.engine.gradients import FlatGradients, Reduction, StepVerdict, VerdictReader
 from alphazero.training.ranks.runtime import lone_process_environment
 
 NUM_STATISTICS = 6
@@ -50,7 +50,7 @@ def test_clipping_is_that_of_torch(lone_rank):
     module, twin = network(), network()
     flat = FlatGradients(module.parameters(), NUM_STATISTICS)
     gradients = [drawn(module, 1), drawn(module, 2)]
-    assert step(flat, module, gradients, max_norm=0.5, scale=4.0) == Verdict(False)
+    assert step(flat, module, gradients, max_norm=0.5, scale=4.0) == StepVerdict(False)
     for parameter, *values in zip(twin.parameters(), *gradients, strict=True):
         parameter.grad = sum(values) / 4
     nn.utils.clip_grad_norm_(twin.parameters(), 0.5)
@@ -84,8 +84,8 @@ def test_what_is_not_finite_is_found_wherever_it_is(lone_rank, bad, where):
     gradients = drawn(module, 1)
     if where == "gradient":
         gradients[-1][2] = bad
-    assert step(flat, module, [gradients], losses=bad if where == "loss" else 0.0) == Verdict(True, (0,))
-    assert step(flat, module, [drawn(module, 2)]) == Verdict(False)
+    assert step(flat, module, [gradients], losses=bad if where == "loss" else 0.0) == StepVerdict(True, (0,))
+    assert step(flat, module, [drawn(module, 2)]) == StepVerdict(False)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_gradients_statistics_and_verdicts_travel_in_one_message_or_the_gradient
         flat = FlatGradients(module.parameters(), NUM_STATISTICS, reduction)
         flat.statistics.fill_(1 / 3)
         gradients = drawn(module, 1)
-        assert step(flat, module, [gradients]) == Verdict(False)
+        assert step(flat, module, [gradients]) == StepVerdict(False)
     assert messages == sent
     tolerance = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}[reduction.dtype]
     for parameter, value in zip(module.parameters(), gradients, strict=True):
@@ -127,7 +127,7 @@ def test_a_sum_that_overflows_is_nobody_s_fault_and_bad_all_the_same():
     with mock.patch.multiple("torch.distributed", **fakes):
         flat = FlatGradients(module.parameters(), NUM_STATISTICS)
         huge = [torch.full_like(parameter, 3e38) for parameter in module.parameters()]
-        assert step(flat, module, [huge]) == Verdict(True)
+        assert step(flat, module, [huge]) == StepVerdict(True)
 
 
 def rank_of_two(rank, port, answers):
@@ -152,4 +152,4 @@ def test_two_ranks_agree_on_whose_passes_were_at_fault():
     for _ in range(4):
         _, good, bad, statistics, norm = answers.get(timeout=60)
         # The second step adds up what the first one left: 3 on each of two ranks.
-        assert (good, bad, statistics, norm) == (Verdict(False), Verdict(True, (1,)), 6.0, 1.0)
+        assert (good, bad, statistics, norm) == (StepVerdict(False), StepVerdict(True, (1,)), 6.0, 1.0)

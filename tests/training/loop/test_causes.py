@@ -17,7 +17,7 @@ from alphazero.settings.load import load_config
 from alphazero.training.engine.gradients import GOOD
 from alphazero.training.loop import trainer as trainer_module
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
-from alphazero.training.loop.job import Job, Outcome, Position
+from alphazero.training.loop.job import Job, Position, TrainingOutcome
 from alphazero.training.loop.part_clock import HostTimer, PartClock
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.loop.usage import GpuBoard
@@ -120,7 +120,7 @@ class SlowJob:
         )
 
     def run(self) -> None:
-        assert self.trainer.run() is Outcome.FINISHED
+        assert self.trainer.run() is TrainingOutcome.FINISHED
 
     def kind(self, name: str) -> list[dict[str, float]]:
         return [figures for kind, figures in self.written if kind == name]

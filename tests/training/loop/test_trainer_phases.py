@@ -12,9 +12,9 @@ from alphazero.network.model.loss import SUM_NAMES
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import Phase
 from alphazero.settings.load import load_config
-from alphazero.training.engine.gradients import GOOD, Verdict
+from alphazero.training.engine.gradients import GOOD, StepVerdict
 from alphazero.training.loop.alarms import JobAlarms
-from alphazero.training.loop.job import Job, Outcome, Position
+from alphazero.training.loop.job import Job, Position, TrainingOutcome
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.ranks.batch import plan_batches
 
@@ -39,7 +39,7 @@ class FakeEngine:
     def finish_step(self, step: int, rate: float, count: int, bad_ranks: Sequence[int]) -> None:
         """Nothing is learned."""
 
-    def take_verdict(self) -> Verdict:
+    def take_verdict(self) -> StepVerdict:
         return GOOD
 
     abandon_step = staticmethod(lambda: None)
@@ -92,7 +92,7 @@ def test_the_first_step_of_every_plan_is_told_apart_from_the_others(tmp_path: Pa
     job = Job(CONFIG, runtime, RunDirectory(tmp_path), num_steps=3, num_samples=0)
     plan = plan_batches(8, 8, [1.0], "cpu")
     trainer = Trainer(job, plan, Position(0), FakeEngine(), source, lambda network, step: {}, services)
-    assert trainer.run() is Outcome.FINISHED
+    assert trainer.run() is TrainingOutcome.FINISHED
     assert any("micro-batches of 4, were 8" in line for line in said)
     data, plan_, step, save, end = Phase.DATA, Phase.PLAN, Phase.STEP, Phase.CHECKPOINT, Phase.END
     # Out of memory in the first step; then two micro-batches of four positions.

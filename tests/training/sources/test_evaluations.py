@@ -6,9 +6,7 @@ from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.value_curve import STANDARD_CURVE
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.settings.load import Config
 from alphazero.settings.sections import DataConfig
-from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import choose_value_curve
 
@@ -23,11 +21,12 @@ def evaluated_window(tmp_path: Path) -> Window:
 def test_a_run_says_which_curve_it_takes(tmp_path: Path, lone_runtime):
     """Only where evaluations count: asked for, and of given games."""
     window = evaluated_window(tmp_path)
-    asked = Config(data=DataConfig(data_value_q_ratio=0.25))
-    curve, lines = choose_value_curve(asked, window, Exchange())
+    asked = DataConfig(data_value_q_ratio=0.25)
+    curve, lines = choose_value_curve(asked, "supervised", window, Exchange())
     assert curve == STANDARD_CURVE
     (line,) = lines
     assert line.startswith("evaluations       0.25 of the value target in 50.0 % of the positions")
-    mixed = Config(data=asked.data, self_play=SelfPlayConfig(mode="mixed"))
-    for config, games in ((Config(), window), (asked, None), (mixed, window)):
-        assert choose_value_curve(config, games, Exchange()) == (None, [])
+    none = (None, [])
+    assert choose_value_curve(DataConfig(), "supervised", window, Exchange()) == none
+    assert choose_value_curve(asked, "supervised", None, Exchange()) == none
+    assert choose_value_curve(asked, "mixed", window, Exchange()) == none

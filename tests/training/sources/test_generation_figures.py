@@ -11,7 +11,7 @@ from alphazero.play import lanes as games
 from alphazero.play.selfplay import new_lane
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.usage import GpuBoard
-from alphazero.training.sources.generations import GenerationFigures, Totals
+from alphazero.training.sources.generations import GenerationFigures
 
 
 class Told:
@@ -33,14 +33,14 @@ class Told:
     def generation(
         self, number: int, num_games: int, seconds: float, busy: int = 0, *, has_cache: bool = True
     ) -> None:
-        """Tell one."""
+        """Report one."""
         if self.board:
             with self.board.meter.doing(Doing.SELF_PLAY):
                 self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
-        totals = Totals(moves=10, simulations=100, evaluations=80, cached=20, batches=2)
-        figures = GenerationFigures(number, finished, 0, 64, has_cache, seconds)
-        figures.tell(7, totals, self.services)
+        counts = {"moves": 10, "simulations": 100, "evaluations": 80, "cached": 20, "batches": 2}
+        figures = GenerationFigures(number, batch_size=64, has_cache=has_cache, **counts)
+        figures.report(7, finished, 0, seconds, self.services)
 
 
 def test_games_per_hour_are_those_that_ended():
