@@ -16,8 +16,8 @@ from alphazero.data.sampling.window import Window
 from alphazero.data.store.schema import schema_with
 from alphazero.data.store.store import ShardView, view_of
 from alphazero.data.store.writer import SHARD_GAMES
+from alphazero.settings.filters import SampleFilters
 from alphazero.settings.flags import Parser, whole
-from alphazero.settings.sections import SampleFilters
 from benchmarks.measuring.one_core import one_core
 
 PLIES = 60  # of each game

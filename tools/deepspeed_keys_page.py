@@ -17,7 +17,8 @@ from pathlib import Path
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.deepspeed_keys import ALL_STAGES, BLOCKS, KEYS, Key, Meaning
+from alphazero.settings.deepspeed_key import ALL_STAGES, Key, Meaning
+from alphazero.settings.deepspeed_keys import BLOCKS, KEYS
 from alphazero.settings.load import load_config, merge
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "deepspeed.md"

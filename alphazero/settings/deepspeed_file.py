@@ -20,20 +20,18 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import quoted, shortened
+from alphazero.settings.deepspeed_key import ALL_STAGES, Key, Meaning, is_off
 from alphazero.settings.deepspeed_keys import (
     ALIASES,
-    ALL_STAGES,
     AUTOCAST_DTYPES,
     BLOCKS,
     KEYS,
     OLD_NAMES,
     OPTIMIZERS,
-    Key,
-    Meaning,
-    is_off,
     key_at,
     names_in,
 )
+from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -241,6 +239,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_DEFAULTS = {"optimizer": OptimizerConfig(), "training": TrainingConfig(), "run": RunConfig()}
 ZERO = "zero_optimization"
 PRECISION = "training.precision"
 
@@ -415,7 +414,12 @@ def _is_on(reading: _Reading, block: str) -> bool:
 
 def _settings_of(reading: _Reading, key: Key, value: object, *, is_default: bool) -> Iterator[Said]:
     for target, one in zip(key.sets, key.values(value), strict=True):
-        yield Said(target, one, key.path, reading.place(key.path), is_default)
+        # JSON has one kind of number: a setting's default says which one it is.
+        section, _, name = target.partition(".")
+        kind = type(getattr(_DEFAULTS[section], name))
+        yield Said(
+            target, kind(one) if kind in (int, float) else one, key.path, reading.place(key.path), is_default
+        )
 
 
 def _nested(reading: _Reading, wanted: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -23,7 +23,7 @@ from alphazero.base.section import (
 )
 from alphazero.games.registry import get_game
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said, contradiction
-from alphazero.settings.retired import answer
+from alphazero.settings.flags import answer
 from alphazero.settings.sections import (
     DataConfig,
     LossConfig,

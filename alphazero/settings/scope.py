@@ -10,8 +10,9 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import Scope, checked, json_ready, scope_of
+from alphazero.settings.filters import SampleFilters
 from alphazero.settings.load import SECTIONS, Config
-from alphazero.settings.sections import AUTO, SampleFilters
+from alphazero.settings.sections import AUTO
 
 # Their changes are not worth a line of the log.
 _SILENT = (Scope.REPORTING, Scope.START, Scope.NODE)

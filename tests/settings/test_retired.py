@@ -4,8 +4,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
+from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config, load_config, to_table
-from alphazero.settings.retired import RETIRED, other_values
 
 
 def test_a_flag_of_a_constant_is_answered_with_its_value_and_reason():

@@ -10,7 +10,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
-from alphazero.settings.deepspeed_keys import KEYS, Meaning
+from alphazero.settings.deepspeed_key import Meaning
+from alphazero.settings.deepspeed_keys import KEYS
 from alphazero.settings.load import decided, load_config, merge
 from tools.deepspeed_keys_page import verdicts
 

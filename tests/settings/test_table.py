@@ -4,16 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from alphazero.settings.deepspeed_keys import (
-    ALIASES,
-    BLOCKS,
-    BY_PATH,
-    KEYS,
-    OLD_NAMES,
-    Meaning,
-    is_off,
-    key_at,
-)
+from alphazero.settings.deepspeed_key import Meaning, is_off
+from alphazero.settings.deepspeed_keys import ALIASES, BLOCKS, BY_PATH, KEYS, OLD_NAMES, key_at
 from alphazero.settings.load import SECTIONS
 from tools.deepspeed_keys_page import PAGE, between, key_tables
 
@@ -23,9 +15,17 @@ def test_the_page_shows_the_table():
     assert text == between(text, "keys", key_tables()), "python -m tools.deepspeed_keys_page writes it anew"
 
 
-def test_every_setting_that_a_key_sets_has_a_field_and_so_a_flag():
+def test_every_setting_that_a_key_sets_has_a_field():
     known = {f"{section}.{entry.name}" for section, kind in SECTIONS.items() for entry in fields(kind)}
     assert {target for key in KEYS for target in key.sets} <= known
+
+
+def test_a_setting_without_a_flag_names_the_key_that_sets_it():
+    pairs = {(key.path, target) for key in KEYS for target in key.sets}
+    for section, kind in SECTIONS.items():
+        for entry in fields(kind):
+            key = entry.metadata["deepspeed_key"]
+            assert not key or (key, f"{section}.{entry.name}") in pairs
 
 
 def test_every_block_and_every_other_name_leads_to_a_key():
@@ -50,6 +50,8 @@ def test_what_is_honoured_or_passed_on_is_checked_and_defaults_pass():
 
 def test_a_reason_is_one_short_phrase():
     for key in KEYS:
+        if key.meaning is Meaning.PASSED_ON or key.path in BLOCKS:
+            continue
         assert 4 < len(key.why) <= 110 and "\n" not in key.why and not key.why.endswith("."), key.path
 
 

@@ -13,7 +13,7 @@ from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
 from alphazero.settings import flags as numbers
-from alphazero.settings.sections import GameFilters, SampleFilters, chosen_filters
+from alphazero.settings.filters import GameFilters, SampleFilters, chosen_filters
 
 if TYPE_CHECKING:
     from alphazero.data.formats.importer import ImportReport

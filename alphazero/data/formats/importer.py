@@ -34,7 +34,7 @@ from alphazero.data.store.game_filters import filter_texts, first_to_remove, jud
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.machine.lock import ImportLock
-from alphazero.settings.sections import GameFilters
+from alphazero.settings.filters import GameFilters
 
 C = TypeVar("C")
 G = TypeVar("G", bound=ParsedGames)

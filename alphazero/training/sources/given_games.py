@@ -18,7 +18,8 @@ from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_game
 from alphazero.network.weights.checkpoint import Checkpoint
-from alphazero.settings.sections import DataConfig, chosen_filters, filter_text
+from alphazero.settings.filters import chosen_filters, filter_text
+from alphazero.settings.sections import DataConfig
 from alphazero.training.loop.job import Job, SourceState, Weights
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange

@@ -13,8 +13,8 @@ from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
+from alphazero.settings.flags import other_values
 from alphazero.settings.load import Config
-from alphazero.settings.retired import other_values
 from alphazero.settings.scope import changed_settings, listed
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange

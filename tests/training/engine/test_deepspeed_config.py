@@ -9,7 +9,8 @@ import torch
 
 from alphazero.network.weights import checkpoint
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
-from alphazero.settings.deepspeed_keys import KEYS, Meaning
+from alphazero.settings.deepspeed_key import Meaning
+from alphazero.settings.deepspeed_keys import KEYS
 from alphazero.settings.load import load_config, merge
 from alphazero.training.engine.deepspeed_config import NEVER, Recipe, engine_config, reduction
 from alphazero.training.ranks.batch import BatchPlan
