@@ -84,7 +84,7 @@ class LostConnectionError(LaunchError):
 
 
 class TrainingError(AlphaZeroError):
-    """Training that began well and cannot go on; its last checkpoint remains."""
+    """Training that started and cannot continue; its last checkpoint remains."""
 
     exit_code = 3
     kind = "training"

@@ -1,7 +1,4 @@
-"""A line of a run's log: text with the time it was written, or a JSON object.
-
-A piece of work that takes a while: how far it is, how fast, how long it still takes, in words.
-"""
+"""Lines of a run's log, as text with a time or as JSON objects, and the progress of a piece of work."""
 
 from __future__ import annotations
 
@@ -56,8 +53,8 @@ def as_json(text: str, topic: Topic, fields: Mapping[str, object] | None = None)
     """A JSON object: time, topic, fields, text."""
     now = time.time()
     date, zone = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)), time.strftime("%z")
-    told = {"time": f"{date}.{int(now * 1000) % 1000:03d}{zone}", "topic": topic.value}
-    return json.dumps({**told, **(fields or {}), "text": text})
+    fixed = {"time": f"{date}.{int(now * 1000) % 1000:03d}{zone}", "topic": topic.value}
+    return json.dumps({**fixed, **(fields or {}), "text": text})
 
 
 def in_json(text: str, source: str) -> str:
@@ -123,7 +120,7 @@ class JsonStream(io.TextIOBase):
         return self._stream.fileno()
 
     def isatty(self) -> bool:
-        """False: nobody draws a bar among JSON objects."""
+        """False: no bar is drawn among JSON objects."""
         return False
 
 
@@ -134,13 +131,13 @@ def write_json_lines(source: str) -> None:
         sys.stderr = JsonStream(sys.stderr, source)
 
 
-FIRST_SILENCE_S = 5.0  # until people are told how far it is, where there is no bar
+FIRST_SILENCE_S = 5.0  # until the first line about progress, where there is no bar
 
 
 @dataclass
 class Work:
-    """what: in words, as 'self-play, generation 1'. total: units of it, 0 where nobody knows. note: more
-    words for people. left_s: until its end, where somebody knows better than its mean speed, else -1.
+    """what: in words, as 'self-play, generation 1'. total: units of it, 0 where unknown. note: more
+    words for people. left_s: until its end, where it is known better than by the mean speed, else -1.
     clock: seconds that are never set back.
     """
 
@@ -197,8 +194,8 @@ class Work:
 
     def fields(self) -> dict[str, object]:
         """The same for programs."""
-        told: dict[str, object] = {"work": self.what, "seconds": round(self.seconds, 1)}
-        return told | ({"done": self.done, "total": self.total, "unit": self.unit} if self.unit else {})
+        fields: dict[str, object] = {"work": self.what, "seconds": round(self.seconds, 1)}
+        return fields | ({"done": self.done, "total": self.total, "unit": self.unit} if self.unit else {})
 
 
 def duration(seconds: float) -> str:

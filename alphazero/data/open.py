@@ -1,7 +1,4 @@
-"""Data as a user names it: game stores as they are, raw files imported once into a cache.
-
-Game stores to look at: their games, move by move, and all of them as a data frame.
-"""
+"""Opens data by the paths a user gives: game stores, and raw files, which are imported once into a cache."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Board:
 
     @property
     def result(self) -> str | None:
-        """'1-0', '0-1' or '1/2-1/2', None while the game goes on."""
+        """'1-0', '0-1' or '1/2-1/2', None before the end."""
         outcome = self._line.outcome()
         if not outcome.over:
             return None
@@ -90,7 +90,7 @@ class Board:
 
     @property
     def termination(self) -> str:
-        """Why the game is over: 'win', 'stalemate', 'repetition', ...; '' while it goes on."""
+        """Why the game is over: 'win', 'stalemate', 'repetition', ...; '' before the end."""
         outcome = self._line.outcome()
         return outcome.termination.name.lower() if outcome.over else ""
 

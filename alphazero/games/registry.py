@@ -1,14 +1,10 @@
-"""The games this program knows: a record each, and what follows from it and from the core.
+"""The games this program knows: a record each, and the sizes and policy layout that follow (GameSpec).
 
-docs/add_a_game.md adds one. The records need no core; it is loaded when first asked for.
+docs/add_a_game.md adds one. The records need no core, which is loaded when first asked for.
 
-Where lc0's 1858 policy moves lie in what its policy heads give: 73 planes, or attention between squares.
-
-Sources: the order of lczero-training tf/lc0_az_policy_map.py, of kConvPolicyMap in lc0's
-src/neural/tables/policy_map.h, and of kAttnPolicyMap in attention_policy_map.h beside it. Everything is
-seen by the mover: rank 0 is its first rank.
-
-What the rest of the program must know about a game: sizes, planes, policy (GameSpec).
+The maps of lc0's 1858 policy moves to 73 planes, or to attention between squares, follow the order of
+lczero-training tf/lc0_az_policy_map.py, of kConvPolicyMap in lc0's src/neural/tables/policy_map.h, and of
+kAttnPolicyMap in attention_policy_map.h, from the mover's side: rank 0 is its first rank.
 """
 
 from __future__ import annotations
@@ -140,7 +136,7 @@ class Game:
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/exact_truth.py).
-    eval_flags: what `alphazero eval` is told after training, beside the weights.
+    eval_flags: flags of `alphazero eval` after training, beside the weights.
     """
 
     name: str

@@ -44,7 +44,7 @@ BEST_METRICS = {
     "elo": True,  # of no validation: ratings.py
 }
 BEST_MAGIC = "alphazero-best"
-# Names that this program gives; others in the directory belong to somebody else.
+# Names that this program gives; other entries of the directory are not ours.
 NAME = re.compile(rf"{PREFIX}\d+")
 SUPERSEDED_NAME = re.compile(rf"{SUPERSEDED}-\d+-{PREFIX}\d+")
 REMAINS = re.compile(rf"\.{PREFIX}\d+(\.before|\.removed)?\.tmp")
@@ -84,7 +84,7 @@ def is_ours(path: Path) -> bool:
 
 
 def is_damaged(path: Path) -> bool:
-    """True for what was a checkpoint, by the names of its files, and cannot be read as one any more."""
+    """True for what has the files of a checkpoint and cannot be read as one."""
     return not is_ours(path) and _holds_own_files_only(path) and (path / MANIFEST).exists()
 
 

@@ -25,7 +25,7 @@ class MetricWriter(Protocol):
         """Record `figures`."""
 
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Record something that happened, told in text as well as in figures."""
+        """Record an event: text as well as figures."""
 
     def note(self, name: str, step: int, text: str) -> None:
         """Show a text in Markdown: a game, a position."""

@@ -1,6 +1,6 @@
 """The runs below a directory, each in a row: state, step, best figures, size. Reads only, and takes no lock.
 
-Needs no torch. A run that is damaged is a row that says so.
+Needs no torch. A damaged run is a row with its fault.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class BestFigure:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """One run. step: the last that its ranks told of; num_steps: of the whole run; -1 where none is known.
+    """One run. step: the last that its ranks reported; num_steps: of the whole run; -1 where none is known.
 
     holder: the process that writes to it now, None where none does. best: by metric. size_bytes: of all its
     files. changed_s: of the newest of them, in seconds of the wall clock. fault: "" but where it is damaged.
@@ -100,12 +100,12 @@ def is_run(path: Path) -> bool:
     run = RunDirectory(path)
     try:
         return run.config.exists() or run.checkpoints.is_dir() or any(path.glob("started-*.json"))
-    except OSError:  # nobody may look into it
+    except OSError:  # not readable by this user
         return path.is_dir()
 
 
 def overview_of(path: Path, now_s: float | None = None) -> RunOverview:
-    """What can be told of the run at `path`. now_s: the wall clock, by default the machine's."""
+    """The state of the run at `path`. now_s: the wall clock, by default the machine's."""
     run = RunDirectory(path)
     size_bytes, changed_s, unreadable = _size_and_change(path)
     found: dict[str, Any] = {"path": path, "size_bytes": size_bytes, "changed_s": changed_s}
@@ -119,11 +119,11 @@ def overview_of(path: Path, now_s: float | None = None) -> RunOverview:
         return RunOverview(state=RunState.DAMAGED, fault=unreadable, network=network, **found)
     idle_s = (time.time() if now_s is None else now_s) - changed_s
     holder = _writer_of(path, idle_s)
-    told = max((beat.step for beat in beats), default=-1)
+    reported = max((beat.step for beat in beats), default=-1)
     return RunOverview(
         state=_state(holder, beats, step, num_steps),
         network=network,
-        step=max(step, told),
+        step=max(step, reported),
         num_steps=num_steps,
         holder=holder,
         best=_best(run.checkpoints),
@@ -192,7 +192,7 @@ def _size_and_change(path: Path) -> tuple[int, float, str]:
     size_bytes, changed_s, faults = 0, 0.0, []
 
     def note(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # a run that goes on removes files
+        if not isinstance(error, FileNotFoundError):  # a running run removes files
             faults.append(f"{error.filename}: cannot be read: {error.strerror}")
 
     for directory, _, names in os.walk(path, onerror=note):

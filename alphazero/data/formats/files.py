@@ -74,7 +74,7 @@ def find_files(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None]
 
     A file is named by its place below the directory given, or by its last part; where two would be named
     alike, by their paths as given. What is below a directory and no file (a pipe, a device) is passed over,
-    and `say` told of it. Raises DataError for what cannot be read or is named twice.
+    with a line to `say`. Raises DataError for what cannot be read or is named twice.
     """
     found: list[tuple[Path, str]] = []
     for argument in arguments:
@@ -126,7 +126,7 @@ def files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list
 def open_file(path: Path, what: str) -> io.FileIO:
     """Open a file to read. Raises DataError, NoFileError for what is no file; it never waits."""
     try:
-        # A pipe that nobody writes to is opened at once.
+        # A pipe without a writer is opened at once.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         mode = os.fstat(descriptor).st_mode
     except OSError as error:

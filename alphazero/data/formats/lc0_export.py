@@ -44,7 +44,7 @@ def export_lc0(
 ) -> ExportReport:
     """Write games `first` ... of the store into a new directory, which is there whole or not.
 
-    Each is game_%06d.gz, and goes on in game_%06d_partN.gz where its records lie far apart.
+    Each is game_%06d.gz, and continues in game_%06d_partN.gz where its records lie far apart.
     Raises DataError for games that V6 cannot hold, and where files cannot be written.
     """
     if store.manifest.game != GAME:

@@ -50,7 +50,7 @@ KIND = Kind("lc0 training data", "lc0 training data", f"{GAME_SUFFIX}, {ARCHIVE_
 def find_sources(arguments: Sequence[Path], say: Callable[[str], None] = ignore) -> list[Source]:
     """A source for each path that a user named: a file, or a directory with all the files below it.
 
-    What is below a directory and no file (a pipe, a device) is passed over, and `say` told of it. Raises
+    What is below a directory and no file (a pipe, a device) is passed over with a line to `say`. Raises
     DataError for what cannot be read or is named twice.
     """
     sources = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from alphazero.base.errors import DataError
 from alphazero.data.formats.parallel import DescribedFault, ParsedGames
 
-MOST_LINES = 100_000  # some 20 MB: nobody reads more
+MOST_LINES = 100_000  # some 20 MB
 LEFT_OUT = "left_out"  # key of the last line of a quarantine that is full
 
 

@@ -117,7 +117,7 @@ def _without_places(
     *,
     seed: int | None = None,
 ) -> Window:
-    """The window with the places that `keeps` says, told as filter `name`; games without any are gone."""
+    """The window with the places that `keeps` selects, as filter `name`; games without any are gone."""
     lengths = np.zeros(window.num_games, np.int64)
     listed = np.full(window.num_games, -1, np.int64)
     listed_parts = [np.zeros(0, np.int32)]

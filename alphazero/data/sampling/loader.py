@@ -1,7 +1,4 @@
-"""Micro-batches for training and batches for evaluation, encoded ahead of time by C++ threads.
-
-Items prepared ahead of time by one background thread, through a bounded queue.
-"""
+"""Micro-batches for training and batches for evaluation, encoded ahead of time by C++ threads."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Failure:
-    """What the producer hands over when it could not go on."""
+    """What the producer hands over when it fails."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -38,7 +35,7 @@ class _End:
 
 
 class _Producer(Generic[T]):
-    """A thread that fills a bounded queue from an iterator until told to stop."""
+    """A thread that fills a bounded queue from an iterator until it is stopped."""
 
     def __init__(self, items: Iterator[T], depth: int) -> None:
         self._items = items

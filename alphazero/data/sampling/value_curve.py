@@ -1,15 +1,12 @@
-"""From an evaluation to win, draw and loss: a curve that is fitted to the results of the same games.
+"""The value curve of a window: from an evaluation to win, draw and loss, fitted to the results of its games.
 
 For an evaluation of x pawns, for the side to move,
 
     W = 1 / (1 + exp((a - x) / b)),  L = 1 / (1 + exp((a + x) / b)),  D = 1 - W - L
 
 the ordered logistic model, as Stockfish's WDL model has it (github.com/official-stockfish/WDL_model), with
-one a and b for a whole window. A mate is certain.
-
-The value curve of a window: its games' evaluations counted by their results, and the curve fitted to them.
-
-The model is the same for both players, so all evaluations are counted as the first player sees them.
+one a and b for a whole window. A mate is certain. The model is the same for both players, so all
+evaluations are counted as the first player sees them.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from alphazero.data.store.columns import EvaluationView
 # Shapes: X evaluations of -MOST_CENTIPAWNS to MOST_CENTIPAWNS centipawns; 3 results: won, drawn, lost.
 MOST_CENTIPAWNS = 2000  # evaluations beyond count as this much: there the curve has long been flat
 _STEPS = 60  # of Newton's method at most
-_HALVINGS = 30  # of a step that brings nothing; then the maximum is reached
+_HALVINGS = 30  # of a step that gains nothing; then the maximum is reached
 _DECIMALS = 4  # of a and b: equal on machines whose exponentials differ in the last bit
 _PAWNS = np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1) / 100
 _LEAST, _MOST = 0.01, 100.0  # pawns: a curve outside is no curve of evaluations

@@ -1,10 +1,9 @@
 """The order of the training data as a function: windows of games, and the samples of each step.
 
 A sample is a position with a known move and a known result; of a game that a search made, one that got a
-full search. Its id is its place among all samples of a window: games in the order of the shards, plies in the
-order of the game. Filters (filters.py) leave some out, or make equal positions one sample.
-
-The training window of self-play: the newest games, more of them the more were played.
+full search. Its id is its place among all samples of a window: games in the order of the shards, plies in
+the order of the game. Filters (filters.py) leave some out, or make equal positions one sample. The window
+of self-play has the newest games, more of them the more were played.
 """
 
 from __future__ import annotations

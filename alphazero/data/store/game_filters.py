@@ -1,7 +1,4 @@
-"""Which rows of a store, or on their way into one, pass the filters of whole games.
-
-What a [TimeControl] header of PGN says, as one of Lichess's classes of speed.
-"""
+"""Which rows of a store, or on their way into one, pass the filters of whole games."""
 
 from __future__ import annotations
 
@@ -54,9 +51,9 @@ def time_class(header: str) -> str | None:
 
 @dataclass(frozen=True)
 class FilterCount:
-    """What one filter removed of what those before it had left; `unknown` of them told nothing to judge by.
+    """What one filter removed of what those before it had left; `unknown` of them lack what it judges by.
 
-    text: the filter as filter_text has it. noun: 'game' or 'position'. stayed: told nothing, and stayed.
+    text: the filter as filter_text has it. noun: 'game' or 'position'. stayed: lack it, and stayed.
     seed: of what was drawn by chance.
     """
 
@@ -79,13 +76,13 @@ class FilterCount:
             notes.append(f"{self.unknown:,} of them for want of the header")
         if self.stayed:
             notes.append(f"{self.stayed:,} without a clock stay")
-        told = f" ({'; '.join(notes)})" if notes else ""
-        return f"{self.text}: removed {self.removed:,} of {counted(self.before, self.noun)}{told}"
+        remark = f" ({'; '.join(notes)})" if notes else ""
+        return f"{self.text}: removed {self.removed:,} of {counted(self.before, self.noun)}{remark}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one filter says of G games: bool [G] each. is_known: the game told what the filter asks for."""
+    """One filter's judgement of G games: bool [G] each. is_known: the game has what the filter judges by."""
 
     passes: npt.NDArray[np.bool_]
     is_known: npt.NDArray[np.bool_]
@@ -93,8 +90,8 @@ class Verdict:
 
 def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Verdict]:
     """What each filter that is set says of rows of a store, or of games that tell nothing (None)."""
-    told = _Told(rows, num_games)
-    return [_JUDGES[name](told, value) for name, value in game_filters_of(filters).items()]
+    headers = _Headers(rows, num_games)
+    return [_JUDGES[name](headers, value) for name, value in game_filters_of(filters).items()]
 
 
 def game_filters_of(filters: GameFilters) -> dict[str, Any]:
@@ -115,7 +112,7 @@ def first_to_remove(verdicts: list[Verdict], num_games: int) -> npt.NDArray[np.u
     return removed_by
 
 
-class _Told:
+class _Headers:
     """What games tell of themselves, column by column."""
 
     def __init__(self, rows: pa.RecordBatch | None, num_games: int) -> None:
@@ -151,41 +148,41 @@ class _Told:
         return self._rows.column(name) if self._rows and name in self._rows.schema.names else None
 
 
-def _by_elo(told: _Told, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Verdict:
+def _by_elo(headers: _Headers, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Verdict:
     """Judged by both players' Elo; games that lack one do not pass."""
-    (white, has_white), (black, has_black) = told.numbers("white_elo"), told.numbers("black_elo")
+    (white, has_white), (black, has_black) = headers.numbers("white_elo"), headers.numbers("black_elo")
     is_known = has_white & has_black
     return Verdict(is_known & passes(white, black), is_known)
 
 
-def _min_elo(told: _Told, bound: int) -> Verdict:
-    return _by_elo(told, lambda white, black: (white >= bound) & (black >= bound))
+def _min_elo(headers: _Headers, bound: int) -> Verdict:
+    return _by_elo(headers, lambda white, black: (white >= bound) & (black >= bound))
 
 
-def _max_elo(told: _Told, bound: int) -> Verdict:
-    return _by_elo(told, lambda white, black: (white <= bound) & (black <= bound))
+def _max_elo(headers: _Headers, bound: int) -> Verdict:
+    return _by_elo(headers, lambda white, black: (white <= bound) & (black <= bound))
 
 
-def _max_elo_difference(told: _Told, bound: int) -> Verdict:
-    return _by_elo(told, lambda white, black: np.abs(white - black) <= bound)
+def _max_elo_difference(headers: _Headers, bound: int) -> Verdict:
+    return _by_elo(headers, lambda white, black: np.abs(white - black) <= bound)
 
 
-def _time_classes(told: _Told, wanted: tuple[str, ...]) -> Verdict:
+def _time_classes(headers: _Headers, wanted: tuple[str, ...]) -> Verdict:
     def passes(header: str) -> bool | None:
         found = time_class(header)
         return None if found is None else found in wanted
 
-    return Verdict(*told.words("time_control", passes))
+    return Verdict(*headers.words("time_control", passes))
 
 
-def _events(told: _Told, wanted: tuple[str, ...]) -> Verdict:
-    return Verdict(*told.words("event", lambda event: _has_one(event, wanted)))
+def _events(headers: _Headers, wanted: tuple[str, ...]) -> Verdict:
+    return Verdict(*headers.words("event", lambda event: _has_one(event, wanted)))
 
 
-def _exclude_terminations(told: _Told, unwanted: tuple[str, ...]) -> Verdict:
+def _exclude_terminations(headers: _Headers, unwanted: tuple[str, ...]) -> Verdict:
     """Games that tell no termination pass: nothing speaks against them."""
-    is_unwanted, _ = told.words("termination", lambda text: _has_one(text, unwanted))
-    return Verdict(~is_unwanted, np.ones(told.num_games, np.bool_))
+    is_unwanted, _ = headers.words("termination", lambda text: _has_one(text, unwanted))
+    return Verdict(~is_unwanted, np.ones(headers.num_games, np.bool_))
 
 
 def _has_one(text: str, parts: tuple[str, ...]) -> bool:
@@ -193,7 +190,7 @@ def _has_one(text: str, parts: tuple[str, ...]) -> bool:
     return any(part.casefold() in folded for part in parts)
 
 
-_JUDGES: dict[str, Callable[[_Told, Any], Verdict]] = {
+_JUDGES: dict[str, Callable[[_Headers, Any], Verdict]] = {
     "min_elo": _min_elo,
     "max_elo": _max_elo,
     "max_elo_difference": _max_elo_difference,

@@ -1,6 +1,6 @@
-"""The columns of a shard: those of every store, and those of version 2, each of which it has or has not.
+"""The columns of a shard: those of every store, and the optional ones of version 2.
 
-A store without a column of version 2 is a version 1 store, byte for byte, and programs of before read it.
+A store without a column of version 2 is a version 1 store, byte for byte.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 # What else a search knew of each ply, for the side to move; NaN where it is not known, which orig_* may be.
 # Of what: root (its average over the tree), best and played (the moves), orig (the network without a search).
-# _d: chance of a draw; _m: plies to the end. q_st, d_st: lc0's measures of how root_q and root_d go on.
+# _d: chance of a draw; _m: plies to the end. q_st, d_st: lc0's measures of how root_q and root_d continue.
 SEARCH_NUMBERS: tuple[str, ...] = (
     "best_d",
     "played_q",

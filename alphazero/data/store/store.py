@@ -70,7 +70,7 @@ class ShardEntry:
 
     @classmethod
     def from_json(cls, body: object) -> ShardEntry:
-        """The entry of a file that anybody may have written. Raises ValueError."""
+        """The entry of a file, checked. Raises ValueError."""
         entry = cls(**_checked(cls, body))
         if not _SHARD_NAME.fullmatch(entry.name):
             raise ValueError(f"shard {quoted(entry.name)}; expected a name like {shard_name(0)}")
@@ -102,13 +102,13 @@ class SourceEntry:
         return sum(self.quarantined.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; what filters left out is told where there were any, as stores of before know none."""
+        """Plain values; `filtered` only where there were filters."""
         body = asdict(self)
         return body if self.filtered else {name: body[name] for name in body if name != "filtered"}
 
     @classmethod
     def from_json(cls, body: object) -> SourceEntry:
-        """The entry of a file that anybody may have written. Raises ValueError."""
+        """The entry of a file, checked. Raises ValueError."""
         return cls(**_checked(cls, body, optional=("filtered",)))
 
 

@@ -1,7 +1,4 @@
-"""The network's forward pass for inference, from the modules as they are: CUDA, or a CPU without oneDNN.
-
-Weights for inference: BatchNorm put into the convolutions, of a network or of tensors by name.
-"""
+"""A network's forward pass for inference by its own modules, on CUDA or any CPU, with BatchNorm folded."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
 """The network's forward pass on the CPU in int8: oneDNN's quantised convolutions.
 
-Activations behind a ReLU are bytes, 0 to 255 steps of what ActivationRange says; weights are signed, in steps
-of an output channel each (Krishnamoorthi 2018, arXiv:1806.08342, sections 2 and 3). Sums are exact integers.
-What is no convolution of the tower's width stays in bf16, or fp32 where oneDNN has no bf16.
+Activations behind a ReLU are bytes, 0 to 255 steps of ActivationRange's size; weights are signed, in steps
+of an output channel each (Krishnamoorthi 2018, arXiv:1806.08342, sections 2 and 3). Sums are exact
+integers. Layers that are no convolution of the tower's width stay in bf16, or fp32 where oneDNN has no
+bf16. Ranges come from positions of random games, which reach about the largest activations of real ones
+(docs/performance.md, "Evaluations in int8").
 
 The operators are those of torch's quantised export on x86 (torch/_inductor/fx_passes/quantization.py).
-
-How large a network's activations become, layer by layer, in positions of random games.
-
-Random games reach about the largest activations of real ones: see docs/performance.md, "Evaluations in int8".
 """
 
 from __future__ import annotations
@@ -98,7 +96,7 @@ def weight_levels() -> int:
     """Steps of the largest weight on this CPU."""
     instructions = torch.cpu.get_capabilities()
     has_vnni = any(instructions.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
-    # oneDNN may have been told to use older ones.
+    # oneDNN may be set to use older ones.
     return LEVELS if has_vnni and "ONEDNN_MAX_CPU_ISA" not in os.environ else LEVELS_IN_16_BITS
 
 

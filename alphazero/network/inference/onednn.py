@@ -1,13 +1,11 @@
-"""The network's forward pass on the CPU, in fp32, bf16 or fp16, of the layers of onednn_layers.py.
-
-The layers of a network on the CPU: oneDNN's fused convolutions on weights packed once, and their order.
+"""The network's forward pass on the CPU in fp32, bf16 or fp16: oneDNN's fused convolutions.
 
 The operators are those torch.compile emits with frozen weights (torch/_inductor/mkldnn_lowerings.py).
 Called by hand they are as fast or faster, need no compiler, and take new weights in milliseconds.
 
-Every layer is a convolution, the fully connected ones too. A matrix product splits its sums by the
-number of rows and of threads (MKL in fp32 with 2 threads, oneDNN's matmul in bf16 at 64 rows), so that
-its result for one position depends on the batch; a convolution sums each output in one order.
+Every layer is a convolution, the fully connected ones too. A matrix product splits its sums by the number
+of rows and of threads (MKL in fp32 with 2 threads, oneDNN's matmul in bf16 at 64 rows), so that its result
+for one position depends on the batch; a convolution sums each output in one order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One evaluation of a padded batch on fixed buffers of a device: planes, network, softmax, gather.
 
-Where a policy index lies among the numbers that a Forward gives for a position, by its policy head.
-
-How a BatchProgram is run: at once on the CPU, without waiting on a CUDA stream as a captured graph.
+It runs at once on the CPU, and as a captured graph on a CUDA stream.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The heads of the network (policy, value, moves left) and the convolution-norm pair all are made of.
-
-The attention policy head of lc0's newer networks: how well two squares go together.
-"""
+"""The policy, value and moves-left heads, and the convolution with BatchNorm that all parts are made of."""
 
 from __future__ import annotations
 

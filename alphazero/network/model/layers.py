@@ -1,13 +1,9 @@
-"""BatchNorm that takes the ReLU behind it along, by the core where it can.
+"""Layers of the tower, which use the core's bf16 functions where these are faster than PyTorch's.
 
-When a layer may use the core's bf16 functions, and its tensors as their arrays.
-
-torch's own BatchNorm takes two thirds as long on the CPU as the convolutions do (docs/performance.md). The
-core's functions (csrc/network) work in fp32 within and give the same bits on every CPU.
-
-Convolutions of the tower, the gradient of whose weights is the core's where that is faster.
-
-Squeeze-excitation, and the end of a residual block that has it.
+They are BatchNorm with its ReLU, convolutions with the gradient of their weights, squeeze-excitation and
+the end of a residual block. PyTorch's own BatchNorm takes two thirds as long on the CPU as the convolutions
+do (docs/performance.md). The core's functions (csrc/network) compute in fp32 and give the same bits on
+every CPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Arithmetic of the network by name: fp32, or autocast to bf16 or fp16 with fp32 weights.
+"""The arithmetic of a network and the device it computes on.
 
-Frozen weights can be evaluated in int8 as well.
-
-The device that a network computes on: the CPU, or one of this machine's GPUs.
+Training computes in fp32, or under autocast in bf16 or fp16 with fp32 weights; frozen weights also in int8.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
         point_latest(directory, final)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        told = error.strerror if isinstance(error, OSError) else reason(error)
-        raise CheckpointError(f"{final}: cannot be written: {told}") from error
+        cause = error.strerror if isinstance(error, OSError) else reason(error)
+        raise CheckpointError(f"{final}: cannot be written: {cause}") from error
     return final
 
 
@@ -141,7 +141,7 @@ def _rename_over(temporary: Path, final: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
     if final.is_symlink() or final.exists():
         if is_damaged(final):
-            final.rename(unused_name(final))  # kept: somebody may want to look into it
+            final.rename(unused_name(final))  # kept for inspection
         else:
             require_ours(final)
             final.rename(before)

@@ -1,15 +1,14 @@
-"""What is asked of the tensors of any file before they are used, and of a .safetensors before it is opened.
+"""Checks of files that may be hostile: a .pt or .safetensors before it is opened, tensors before use.
 
-The functions say what is wrong, without the file's name; who reads the file raises the error of its kind.
-
-Looks into a .pt file before torch reads it: the file may be hostile.
-
-torch.load(weights_only=True) runs no code, but it believes sizes: it allocates what a compressed member
+torch.load(weights_only=True) runs no code, but it trusts sizes: it allocates what a compressed member
 claims, and reads past the end of a storage that is shorter than announced. A .pt is a zip archive of a
-pickle, which describes the tensors, and of a member for the bytes of each one. Here the archive must be as
+pickle, which describes the tensors, and of a member for the bytes of each one. The archive must be as
 torch.save writes it: members stored, not compressed, together no larger than the file, in one directory at
 its end (so that two readers of zip cannot see two archives), and a small pickle that names tensors only,
 each on a member of the announced size.
+
+The `*_fault` functions return the fault without the file's name; the reader of the file raises its kind of
+error.
 """
 
 from __future__ import annotations

@@ -1,20 +1,13 @@
-"""lc0's network file as protobuf messages: the fields that we read, or need in order to write one.
+"""lc0's network file as protobuf messages: schema, check of the bytes, and which networks can be represented.
 
-lc0's files are Protocol Buffers. The numbers are those of net.proto (LeelaChessZero/lczero-common); the
-messages are made from the table below when they are first asked for, so that no compiler of schemas is
-needed. Integers are 64 bits wide and texts are bytes: on the wire they look the same, and a file with an
-absurd number is refused for the number it has.
+The numbers are those of net.proto (LeelaChessZero/lczero-common) and lc0 src/neural/loader.cc. The messages
+are made from the table below when first used, so that no schema compiler is needed. Integers are 64 bits
+wide and texts are bytes: the wire form is the same, and a file with an absurd number is refused for that
+number.
 
-Which of lc0's networks can be represented here: the numbers of NetworkFormat, and the refusals by name.
-
-A convolutional tower, with squeeze-excitation or without, takes either policy head that lc0 has for it.
-Numbers and meaning: net.proto (LeelaChessZero/lczero-common), lc0 src/neural/loader.cc.
-
-Looks through a protobuf file before the protobuf library parses it: the file may be hostile.
-
-The library makes an object for every field, so that 20 million empty ones of two bytes fill the memory, and
-it passes over what it does not expect: a field of another type, one that stands twice. Here the fields are
-counted and held against the schema while nothing is kept. Source: protobuf.dev/programming-guides/encoding.
+A file may be hostile, so its bytes are checked before the protobuf library parses them: the library makes
+an object for every field, so that 20 million empty ones of two bytes fill the memory, and it accepts fields
+of another type and repeated ones (protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations

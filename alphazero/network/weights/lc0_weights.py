@@ -1,8 +1,8 @@
 """Reads lc0's network files (.pb.gz): convolutional towers with a policy head of either kind and a WDL head.
 
-The messages are those of lc0_schema.py, the networks those of lc0_format.py; meaning of the layers: lc0
-src/neural/network_legacy.cc, lczero-training tf/net.py. The table of `tensor_layout` says which tensor of
-ours lies where in the file, in a form that serves writing as well.
+The messages are those of lc0_schema.py; meaning of the layers: lc0 src/neural/network_legacy.cc,
+lczero-training tf/net.py. `tensor_layout` maps each tensor of ours to its place in the file, for reading
+and for writing.
 """
 
 from __future__ import annotations
