@@ -18,7 +18,7 @@ import torch
 from alphazero.base.text import table
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
-from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
+from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.weights.open_network import open_network
 from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
@@ -94,14 +94,18 @@ def positions_of(lines: list[Line]) -> Positions:
     return Positions(np.stack([line.packed() for line in lines]), np.concatenate(legal), offset)
 
 
-def policies_of(evaluation: Evaluation, legal_offset: npt.NDArray[np.int32]) -> list[npt.NDArray[np.float64]]:
+def policies_of(
+    evaluation: BatchEvaluation, legal_offset: npt.NDArray[np.int32]
+) -> list[npt.NDArray[np.float64]]:
     """Each position's, over its legal moves."""
     logits = np.split(evaluation.legal_logits.astype(np.float64), legal_offset[1:-1])
     shares = [np.exp(each - each.max()) for each in logits]
     return [each / each.sum() for each in shares]
 
 
-def compared(truth: Evaluation, found: Evaluation, legal_offset: npt.NDArray[np.int32]) -> dict[str, float]:
+def compared(
+    truth: BatchEvaluation, found: BatchEvaluation, legal_offset: npt.NDArray[np.int32]
+) -> dict[str, float]:
     """Divergence of policies in nats, distance of values (win minus loss), the share of other best moves."""
     pairs = list(zip(policies_of(truth, legal_offset), policies_of(found, legal_offset), strict=True))
     divergence = [float((p * np.log(p / q)).sum()) for p, q in pairs]

@@ -19,7 +19,7 @@ from alphazero.games.registry import get_game
 # Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
 
 
-class Evaluation(Protocol):
+class EvaluatedLeaves(Protocol):
     """legal_logits f32 [K]; wdl f32 [B, 3], shares of win, draw, loss for the side to move."""
 
     @property
@@ -31,7 +31,7 @@ class Evaluation(Protocol):
 class Pending(Protocol):
     """An evaluation that was asked for."""
 
-    def result(self) -> Evaluation: ...
+    def result(self) -> EvaluatedLeaves: ...
 
 
 class Evaluator(Protocol):
@@ -84,7 +84,7 @@ def run_pool(pool: Pool, evaluator: PoolEvaluator, after_batch: Callable[[int], 
     waiting: dict[int, Pending] = {}
     sizes: dict[int, int] = {}
 
-    def advance(group: int, evaluation: Evaluation | None) -> None:
+    def advance(group: int, evaluation: EvaluatedLeaves | None) -> None:
         logits, wdl = (None, None) if evaluation is None else (evaluation.legal_logits, evaluation.wdl)
         packed, legal_index, legal_offset = pool.step(group, logits, wdl)
         if len(packed):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import alphazero._core as _core
 from alphazero.games.core_types import GameSearch, Line
 from alphazero.games.registry import get_game, make_line
-from alphazero.search.batched import Evaluation, Evaluator, Pending
+from alphazero.search.batched import EvaluatedLeaves, Evaluator, Pending
 from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from alphazero.games.core_types import Leaves
 
-    Batch: TypeAlias = tuple[int, Callable[[], Evaluation]]
+    Batch: TypeAlias = tuple[int, Callable[[], EvaluatedLeaves]]
 
 __all__ = ["MoveReport", "SearchLimits", "Snapshot", "TreeSearch", "TreeSettings"]
 
@@ -261,7 +261,7 @@ class TreeSearch:
             elif self._core.progress().playouts == before.playouts:
                 return  # nothing is left to do, or memory is full
 
-    def _take(self, slot: int, evaluate: Callable[[], Evaluation]) -> None:
+    def _take(self, slot: int, evaluate: Callable[[], EvaluatedLeaves]) -> None:
         try:
             evaluation = evaluate()
         except Exception:
@@ -281,7 +281,7 @@ class TreeSearch:
         asked = self.settings.minibatch_size or self._evaluator.batch_size
         return max(1, min(asked, self._evaluator.batch_size, 1 + visits // VISITS_PER_LEAF))
 
-    def _submit(self, leaves: Leaves) -> Callable[[], Evaluation]:
+    def _submit(self, leaves: Leaves) -> Callable[[], EvaluatedLeaves]:
         submit = self._evaluator.submit
         if self.settings.in_flight == 1:
             return lambda: submit(*leaves).result()

@@ -18,7 +18,7 @@ import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
 from alphazero.data.sampling.window import SampleGroups, Window
-from alphazero.data.store.game_filters import FilterCount, Verdict, filter_texts, judged
+from alphazero.data.store.game_filters import FilterCount, Judgement, filter_texts, judged
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.filters import GameFilters, SampleFilters, chosen_filters, filter_text
@@ -75,7 +75,7 @@ def _filter_games(window: Window, filters: GameFilters) -> Window:
         games = window.game[rows]
         left = np.ones(len(games), np.bool_)
         for place, verdict in enumerate(judged(view.batch, view.num_games, filters)):
-            of_games = Verdict(verdict.passes[games], verdict.is_known[games])
+            of_games = Judgement(verdict.passes[games], verdict.is_known[games])
             before[place] += np.count_nonzero(left)
             removed[place] += np.count_nonzero(left & ~of_games.passes)
             unknown[place] += np.count_nonzero(left & ~of_games.passes & ~of_games.is_known)

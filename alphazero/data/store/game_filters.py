@@ -81,14 +81,14 @@ class FilterCount:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """One filter's judgement of G games: bool [G] each. is_known: the game has what the filter judges by."""
 
     passes: npt.NDArray[np.bool_]
     is_known: npt.NDArray[np.bool_]
 
 
-def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Verdict]:
+def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Judgement]:
     """What each filter that is set says of rows of a store, or of games that tell nothing (None)."""
     headers = _Headers(rows, num_games)
     return [_JUDGES[name](headers, value) for name, value in game_filters_of(filters).items()]
@@ -104,7 +104,7 @@ def filter_texts(filters: GameFilters) -> list[str]:
     return [filter_text(name, value) for name, value in game_filters_of(filters).items()]
 
 
-def first_to_remove(verdicts: list[Verdict], num_games: int) -> npt.NDArray[np.uint8]:
+def first_to_remove(verdicts: list[Judgement], num_games: int) -> npt.NDArray[np.uint8]:
     """u8 [G]: 0 for games that pass, else 1 + the place of the first filter that removes it."""
     removed_by = np.zeros(num_games, np.uint8)
     for place, verdict in reversed(list(enumerate(verdicts))):
@@ -148,41 +148,41 @@ class _Headers:
         return self._rows.column(name) if self._rows and name in self._rows.schema.names else None
 
 
-def _by_elo(headers: _Headers, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Verdict:
+def _by_elo(headers: _Headers, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Judgement:
     """Judged by both players' Elo; games that lack one do not pass."""
     (white, has_white), (black, has_black) = headers.numbers("white_elo"), headers.numbers("black_elo")
     is_known = has_white & has_black
-    return Verdict(is_known & passes(white, black), is_known)
+    return Judgement(is_known & passes(white, black), is_known)
 
 
-def _min_elo(headers: _Headers, bound: int) -> Verdict:
+def _min_elo(headers: _Headers, bound: int) -> Judgement:
     return _by_elo(headers, lambda white, black: (white >= bound) & (black >= bound))
 
 
-def _max_elo(headers: _Headers, bound: int) -> Verdict:
+def _max_elo(headers: _Headers, bound: int) -> Judgement:
     return _by_elo(headers, lambda white, black: (white <= bound) & (black <= bound))
 
 
-def _max_elo_difference(headers: _Headers, bound: int) -> Verdict:
+def _max_elo_difference(headers: _Headers, bound: int) -> Judgement:
     return _by_elo(headers, lambda white, black: np.abs(white - black) <= bound)
 
 
-def _time_classes(headers: _Headers, wanted: tuple[str, ...]) -> Verdict:
+def _time_classes(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
     def passes(header: str) -> bool | None:
         found = time_class(header)
         return None if found is None else found in wanted
 
-    return Verdict(*headers.words("time_control", passes))
+    return Judgement(*headers.words("time_control", passes))
 
 
-def _events(headers: _Headers, wanted: tuple[str, ...]) -> Verdict:
-    return Verdict(*headers.words("event", lambda event: _has_one(event, wanted)))
+def _events(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
+    return Judgement(*headers.words("event", lambda event: _has_one(event, wanted)))
 
 
-def _exclude_terminations(headers: _Headers, unwanted: tuple[str, ...]) -> Verdict:
+def _exclude_terminations(headers: _Headers, unwanted: tuple[str, ...]) -> Judgement:
     """Games that tell no termination pass: nothing speaks against them."""
     is_unwanted, _ = headers.words("termination", lambda text: _has_one(text, unwanted))
-    return Verdict(~is_unwanted, np.ones(headers.num_games, np.bool_))
+    return Judgement(~is_unwanted, np.ones(headers.num_games, np.bool_))
 
 
 def _has_one(text: str, parts: tuple[str, ...]) -> bool:
@@ -190,7 +190,7 @@ def _has_one(text: str, parts: tuple[str, ...]) -> bool:
     return any(part.casefold() in folded for part in parts)
 
 
-_JUDGES: dict[str, Callable[[_Headers, Any], Verdict]] = {
+_JUDGES: dict[str, Callable[[_Headers, Any], Judgement]] = {
     "min_elo": _min_elo,
     "max_elo": _max_elo,
     "max_elo_difference": _max_elo_difference,

@@ -28,26 +28,26 @@ from alphazero.network.model.resnet import AlphaZeroNet
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
 
 
-class Evaluation(NamedTuple):
+class BatchEvaluation(NamedTuple):
     """legal_logits f32 [K], not normalised; wdl f32 [B, 3], probabilities for the side to move."""
 
     legal_logits: npt.NDArray[np.float32]
     wdl: npt.NDArray[np.float32]
 
 
-class Pending:
+class PendingBatch:
     """A batch on its way."""
 
     def __init__(self, buffers: BatchBuffers) -> None:
         self._buffers = buffers
-        self._evaluation: Evaluation | None = None
+        self._evaluation: BatchEvaluation | None = None
 
-    def result(self) -> Evaluation:
+    def result(self) -> BatchEvaluation:
         """Wait for the device; arrays of the caller's own. Frees the batch's buffers for another submit."""
         if self._evaluation is None:
             buffers = self._buffers
             buffers.wait()
-            self._evaluation = Evaluation(
+            self._evaluation = BatchEvaluation(
                 buffers.logits_M[: buffers.num_moves].numpy().copy(),
                 buffers.wdl_B3[: buffers.num_positions].numpy().copy(),
             )
@@ -116,7 +116,7 @@ class NetworkEvaluator:
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Evaluation:
+    ) -> BatchEvaluation:
         """Evaluate packed u8 [B, N] with legal_index i32 [K] and legal_offset i32 [B + 1], any B."""
         num_positions = len(packed)
         legal_logits = np.empty(len(legal_index), np.float32)
@@ -127,14 +127,14 @@ class NetworkEvaluator:
             legal_logits[first:last], wdl[start:stop] = self.submit(
                 packed[start:stop], legal_index[first:last], legal_offset[start : stop + 1] - first
             ).result()
-        return Evaluation(legal_logits, wdl)
+        return BatchEvaluation(legal_logits, wdl)
 
     def submit(
         self,
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Pending:
+    ) -> PendingBatch:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; legal moves as in a call.
 
         On CUDA this only enqueues; on the CPU it computes. The arrays may be reused at once. Raises
@@ -155,7 +155,7 @@ class NetworkEvaluator:
         buffers.fill(packed, legal_index, legal_offset)
         buffers.busy = True
         self.runner.enqueue(buffers)
-        return Pending(buffers)
+        return PendingBatch(buffers)
 
     def load(self, named_tensors: Mapping[str, Tensor]) -> None:
         """Take new weights: a state dict of AlphaZeroNet with BatchNorm's statistics, on one device.

@@ -119,14 +119,14 @@ class QuantisedConvolution:
     zero_O: Tensor
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """See Convolution."""
+        """See FusedConvolution."""
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise(
             *self._operands(input_BCHW), *self._how(), activation, [], ""
         )
         return output_BOHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """See Convolution; the sum comes in steps of sum_step and leaves in those of output_step."""
+        """See FusedConvolution; the sum comes in steps of sum_step and leaves in those of output_step."""
         added = (self.sum_step, 0, "sum", 1.0)
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise.binary(
             *self._operands(input_BCHW), sum_BCHW, *self._how(), *added, "relu", [], ""

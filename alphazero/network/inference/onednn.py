@@ -33,7 +33,7 @@ ONES = [1, 1]
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
-class Convolution(Protocol):
+class FusedConvolution(Protocol):
     """A convolution with its bias."""
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
@@ -52,14 +52,14 @@ class Packed:
     padding: list[int]
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """See Convolution; also sigmoid and tanh."""
+        """See FusedConvolution; also sigmoid and tanh."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise(
             input_BCHW, self.weight, self.bias, self.padding, ONES, ONES, 1, activation, [], ""
         )
         return output_BCHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """See Convolution."""
+        """See FusedConvolution."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise_.binary(
             sum_BCHW,
             input_BCHW,
@@ -119,8 +119,8 @@ class Excitation(Protocol):
 class Block:
     """A residual block."""
 
-    first: Convolution
-    second: Convolution
+    first: FusedConvolution
+    second: FusedConvolution
     excitation: Excitation | None
 
     def __call__(self, tower_BCHW: Tensor) -> Tensor:
@@ -135,8 +135,8 @@ class Block:
 class ConvolutionalPolicy:
     """PolicyHead without its gather."""
 
-    hidden: Convolution
-    output: Convolution
+    hidden: FusedConvolution
+    output: FusedConvolution
 
     def __call__(self, tower_BCHW: Tensor) -> Tensor:
         """[B, L]: planes, square by square."""
@@ -171,10 +171,10 @@ class AttentionPolicy:
 class Layers:
     """All layers of a network. policy: tower to [B, L]. value_reduce gives what value_hidden takes."""
 
-    input: Convolution
+    input: FusedConvolution
     blocks: tuple[Block, ...]
     policy: Callable[[Tensor], Tensor]
-    value_reduce: Convolution
+    value_reduce: FusedConvolution
     value_hidden: Packed
     value_output: Packed
 
@@ -278,7 +278,7 @@ class Packer:
             self.board,
         )
 
-    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> Convolution:
+    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> FusedConvolution:
         weight = folded[f"{name}.weight"]
         input_shape = [self.batch_size, weight.shape[1], *self.board]
         return self._pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape)

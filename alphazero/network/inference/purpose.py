@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from alphazero.games.random_positions import random_positions
-from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator, Pending
+from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator, PendingBatch
 from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
@@ -102,7 +102,7 @@ class EvaluatorLadder:
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Pending:
+    ) -> PendingBatch:
         """As NetworkEvaluator.submit, which refuses more than batch_size."""
         fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
@@ -133,7 +133,7 @@ class EvenLadder(EvaluatorLadder):
         self._evaluators = [*(one for one in smaller if _equal_bits(one(*positions), expected)), largest]
 
 
-def _equal_bits(one: Evaluation, other: Evaluation) -> bool:
+def _equal_bits(one: BatchEvaluation, other: BatchEvaluation) -> bool:
     return all(
         np.array_equal(first.view(np.uint32), second.view(np.uint32))
         for first, second in zip(one, other, strict=True)
@@ -163,7 +163,7 @@ class SideBySide:
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Future[Evaluation]:
+    ) -> Future[BatchEvaluation]:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; arrays must stay as they are meanwhile.
 
         What NetworkEvaluator.submit raises, the result raises.
@@ -175,7 +175,7 @@ class SideBySide:
         packed: npt.NDArray[np.uint8],
         legal_index: npt.NDArray[np.int32],
         legal_offset: npt.NDArray[np.int32],
-    ) -> Evaluation:
+    ) -> BatchEvaluation:
         ladder = self._free.get()
         try:
             return ladder.submit(packed, legal_index, legal_offset).result()

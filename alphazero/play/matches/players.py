@@ -16,7 +16,7 @@ from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
 
 if TYPE_CHECKING:  # the command line reads players' names without torch
-    from alphazero.network.inference.evaluator import Evaluation, NetworkEvaluator
+    from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
 
 SOLVED_GAME = "connect4"
 # With fewer stones on the board exact scores take minutes; who wins is known in seconds.
@@ -100,7 +100,7 @@ def one_ply_player(
 
 def _evaluate(
     evaluator: NetworkEvaluator, lines: Sequence[Line], fill: _core.HistoryFill
-) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], Evaluation]:
+) -> tuple[list[npt.NDArray[np.int32]], npt.NDArray[np.int32], BatchEvaluation]:
     """The policy indices of the legal moves, each position's offset into them, and the evaluation."""
     legal = [line.legal_indices() for line in lines]
     offset = np.concatenate([[0], np.cumsum([len(indices) for indices in legal])]).astype(np.int32)
