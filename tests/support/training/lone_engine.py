@@ -1,5 +1,6 @@
 """A DeepSpeed engine in the test's own process: one rank, on the CPU, over gloo."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from unittest import mock
@@ -28,13 +29,16 @@ class LoneEngine:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
-    def make(self, settings: DeepSpeedSettings | None = None, **flags: object) -> Engine:
-        """An engine with a fresh network; flags as on the command line."""
+    def make(
+        self, settings: DeepSpeedSettings | None = None, loss_scale_window: int = 1000, **flags: object
+    ) -> Engine:
+        """An engine with a fresh network; flags as on the command line, the window as in ds_config.json."""
         small = {"blocks": 2, "filters": 16, "batch_size": POSITIONS, "micro_batch_size": POSITIONS}
         config = load_config("", {**small, **flags})
         network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
         plan = plan_batches(config.training.batch_size, POSITIONS, [1.0], self.runtime.device.type)
-        sections = (config.training, config.optimizer, config.loss)
+        training = dataclasses.replace(config.training, loss_scale_window=loss_scale_window)
+        sections = (training, config.optimizer, config.loss)
         return Engine(network, Recipe(*sections, settings or DeepSpeedSettings()), plan, self.runtime)
 
     def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> None:
