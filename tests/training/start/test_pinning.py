@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from alphazero.machine import numa
+from alphazero.machine import machine
 from alphazero.training.start.pinning import pin_ranks
 
 
@@ -34,10 +34,10 @@ def gpus(monkeypatch):
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
     near = {"uuid-0": frozenset({0}), "uuid-1": frozenset({1, 2})}
-    monkeypatch.setattr(numa, "processors_near", lambda uuids: tuple(near[uuid] for uuid in uuids))
-    monkeypatch.setattr(numa, "is_bound_by_launcher", lambda: False)
-    monkeypatch.setattr(numa, "nodes_of", lambda share: (1,))
-    monkeypatch.setattr(numa, "bind", lambda share: done.update(bound=share))
+    monkeypatch.setattr(machine, "processors_near", lambda uuids: tuple(near[uuid] for uuid in uuids))
+    monkeypatch.setattr(machine, "is_bound_by_launcher", lambda: False)
+    monkeypatch.setattr(machine, "nodes_of", lambda share: (1,))
+    monkeypatch.setattr(machine, "bind", lambda share: done.update(bound=share))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: done.update(threads=number))
     return done
@@ -50,7 +50,7 @@ def test_a_rank_is_bound_near_its_gpu_with_as_many_threads_as_processors_at_most
 
 
 def test_a_rank_that_its_launcher_bound_stays_there(gpus, monkeypatch):
-    monkeypatch.setattr(numa, "is_bound_by_launcher", lambda: True)
+    monkeypatch.setattr(machine, "is_bound_by_launcher", lambda: True)
     text = "0-3, as the launcher bound it"
     assert pin_ranks(runtime("cuda"), Ranks(text), enabled=True) == [f"processors on here: {text}"]
     assert gpus == {}
@@ -65,7 +65,7 @@ def test_a_rank_that_its_launcher_bound_stays_there(gpus, monkeypatch):
 )
 def test_where_it_cannot_be_done_the_reason_is_said(gpus, monkeypatch, change, reason):
     for name, replacement in change.items():
-        monkeypatch.setattr(numa, name, replacement)
+        monkeypatch.setattr(machine, name, replacement)
     text = f"ranks are not pinned: {reason}"
     assert pin_ranks(runtime("cuda"), Ranks(text), enabled=True) == [f"processors on here: {text}"]
     assert gpus == {}
