@@ -67,9 +67,9 @@ class TreeSettings:
     in_flight: int = 2
     fill: _core.HistoryFill = _core.HistoryFill.FEN_ONLY
 
-    def for_core(self) -> _core.GameSearchSettings:
+    def for_core(self) -> _core.EngineSettings:
         """The same for the core."""
-        settings = _core.GameSearchSettings()
+        settings = _core.EngineSettings()
         settings.c_puct, settings.c_puct_base = self.c_puct, self.c_puct_base
         settings.c_puct_factor = self.c_puct_factor
         settings.fpu_reduction = self.fpu_reduction

@@ -1,29 +1,25 @@
-// Tree search and self-play for Python.
+// Searches for Python: one position step by step, and one tree for a whole game.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
+#include "bindings/leaf_arrays.hpp"
 #include "games/all_games.hpp"
 #include "search/evaluation_cache.hpp"
-#include "search/line_search.hpp"
+#include "search/game_search.hpp"
 #include "search/search.hpp"
-#include "search/search_pool.hpp"
-#include "search/self_play.hpp"
 #include "search/settings.hpp"
 
 namespace nb = nanobind;
@@ -32,16 +28,7 @@ namespace alphazero::bindings {
 namespace {
 
 using Noise = std::optional<Input1<double>>;
-using Wdl = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-// Positions that wait for the network: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 [B + 1].
-using Leaves = std::tuple<Array2<std::uint8_t>, Array1<std::int32_t>, Array1<std::int32_t>>;
-
 using Dump = nb::typed<nb::dict, nb::str, nb::object>;
-
-template <typename T>
-Array1<T> copied(std::span<const T> values) {
-  return to_numpy(std::vector<T>(values.begin(), values.end()));
-}
 
 // One tree, step by step: for analysis and for tests.
 template <Game G>
@@ -97,30 +84,26 @@ Leaves collect(OneSearch<G>& self, HistoryFill fill) {
     const nb::gil_scoped_release release;
     count = self.search.collect();
   }
-  std::vector<std::uint8_t> packed(count * packed_bytes<G>());
-  std::vector<std::int32_t> offset(1, 0);
-  std::vector<std::int32_t> legal;
+  OwnedLeaves leaves;
+  std::array<std::uint8_t, packed_bytes<G>()> packed;
   for (std::size_t leaf = 0; leaf < count; ++leaf) {
-    self.search.write_position(leaf, fill, packed.data() + leaf * packed_bytes<G>());
-    legal.resize(legal.size() + self.search.num_legal(leaf));
-    self.search.write_legal(leaf, legal.data() + offset.back());
-    offset.push_back(static_cast<std::int32_t>(legal.size()));
+    self.search.write_position(leaf, fill, packed.data());
+    leaves.add(packed, self.search.legal_indices(leaf));
   }
-  return {to_numpy(std::move(packed), packed_bytes<G>()), to_numpy(std::move(legal)),
-          to_numpy(std::move(offset))};
+  return to_numpy<G>(std::move(leaves));
 }
 
 template <Game G>
 void apply(OneSearch<G>& self, const Input1<float>& logits, const Wdl& wdl) {
   const std::size_t count = self.search.num_waiting();
   std::size_t num_legal = 0;
-  for (std::size_t leaf = 0; leaf < count; ++leaf) num_legal += self.search.num_legal(leaf);
+  for (std::size_t leaf = 0; leaf < count; ++leaf) num_legal += self.search.legal_indices(leaf).size();
   if (wdl.shape(0) != count || wdl.shape(1) != 3 || logits.size() != num_legal) {
     throw std::invalid_argument("evaluations do not fit the leaves that wait");
   }
   const float* next = logits.data();
   std::vector<std::size_t> sizes;
-  for (std::size_t leaf = 0; leaf < count; ++leaf) sizes.push_back(self.search.num_legal(leaf));
+  for (std::size_t leaf = 0; leaf < count; ++leaf) sizes.push_back(self.search.legal_indices(leaf).size());
   for (std::size_t leaf = 0; leaf < count; ++leaf) {
     self.search.apply(leaf, next, wdl.data() + 3 * leaf);
     next += sizes[leaf];
@@ -169,18 +152,11 @@ Dump nodes(const OneSearch<G>& self) {
   return dump;
 }
 
-// A finished search with its move and policy.
-struct Found {
-  SearchResult result;
-  Move move = 0;
-  std::vector<double> policy;
-};
-
 template <Game G>
-Found result(OneSearch<G>& self, double temperature, double draw) {
+FoundMove result(OneSearch<G>& self, double temperature, double draw) {
   require_root(self);
   if (!self.search.is_done()) throw std::invalid_argument("the search is not done");
-  Found found;
+  FoundMove found;
   found.result = self.search.result(temperature, draw, found.policy);
   found.move = self.search.root_edges()[found.result.edge].move;
   return found;
@@ -208,108 +184,64 @@ void bind_one(nb::module_& module, const char* name) {
            "What the finished search says; draw in [0, 1) picks the move at a temperature above 0.");
 }
 
-// A driver with the pool that runs it.
-template <Game G, typename Driver>
-struct Pooled {
-  Driver driver;
-  SearchPool<G> pool;
-};
+template <Game G>
+void check_slot(std::size_t slot) {
+  if (slot >= GameSearch<G>::kNumSlots) throw nb::index_error("slot out of range");
+}
 
-template <Game G, typename Driver>
-Leaves step(Pooled<G, Driver>& self, std::size_t group, const std::optional<Input1<float>>& logits,
-            const std::optional<Wdl>& wdl) {
-  if (group >= self.pool.num_groups()) throw nb::index_error("group out of range");
-  LeafBatch batch;
+template <Game G>
+Leaves gather(GameSearch<G>& self, std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits) {
+  check_slot<G>(slot);
+  OwnedLeaves leaves;
   {
-    const std::span<const float> given_logits = logits ? as_span(*logits) : std::span<const float>();
-    const std::span<const float> given_wdl =
-        wdl ? std::span(wdl->data(), wdl->size()) : std::span<const float>();
     const nb::gil_scoped_release release;
-    batch = self.pool.step(group, given_logits, given_wdl, self.driver);
+    if (self.is_taken(slot)) throw std::invalid_argument("the slot's leaves wait for their evaluation");
+    leaves = self.gather(slot, most_leaves, most_visits);
   }
-  const nb::object owner = nb::find(self);
-  const std::size_t rows = batch.num_rows();
-  return {
-      Array2<std::uint8_t>(const_cast<std::uint8_t*>(batch.packed.data()), {rows, packed_bytes<G>()}, owner),
-      Array1<std::int32_t>(const_cast<std::int32_t*>(batch.legal_index.data()), {batch.legal_index.size()},
-                           owner),
-      Array1<std::int32_t>(const_cast<std::int32_t*>(batch.legal_offset.data()), {rows + 1}, owner)};
-}
-
-constexpr const char* kStepDoc =
-    "Take the evaluations of the group's last batch (legal_logits f32 [K], wdl f32 [B, 3]; None the first "
-    "time) "
-    "and go on until the next one: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 [B + 1], "
-    "views "
-    "that hold until the group's next step. B = 0: the group is done.";
-
-template <Game G>
-void bind_line_search(nb::module_& module, const char* name) {
-  using P = Pooled<G, LineSearch<G>>;
-  nb::class_<P>(module, name, "Positions searched side by side, each once.")
-      .def(
-          "__init__",
-          [](P* self, const std::vector<Line<G>>& lines, const SearchSettings& settings, std::size_t slots,
-             std::size_t groups, int num_threads, HistoryFill fill, EvaluationCache* cache) {
-            for (const Line<G>& line : lines) {
-              if (line.outcome().over()) throw std::invalid_argument("the game is over");
-            }
-            new (self) P{LineSearch<G>(lines, settings, slots * groups),
-                         SearchPool<G>(slots, groups, settings.leaves, num_threads, fill, cache)};
-          },
-          nb::arg("lines"), nb::arg("settings"), nb::arg("slots"), nb::arg("groups"), nb::arg("num_threads"),
-          nb::arg("fill") = HistoryFill::kFenOnly, nb::arg("cache").none() = nb::none(),
-          nb::keep_alive<1, 8>())
-      .def("step", &step<G, LineSearch<G>>, nb::arg("group"),
-           nb::arg("legal_logits").noconvert() = nb::none(), nb::arg("wdl").noconvert() = nb::none(),
-           kStepDoc)
-      .def_prop_ro("simulations", [](const P& self) { return self.pool.num_simulations(); })
-      .def(
-          "found",
-          [](const P& self) {
-            std::vector<Found> all;
-            for (const auto& found : self.driver.found())
-              all.push_back({found.result, found.move, found.policy});
-            return all;
-          },
-          "The results, in the order of the lines.");
+  return to_numpy<G>(std::move(leaves));
 }
 
 template <Game G>
-void bind_self_play(nb::module_& module, const char* name) {
-  using P = Pooled<G, SelfPlay<G>>;
-  nb::class_<P>(module, name, "Games that a network plays against itself, in lanes.")
+void apply_slot(GameSearch<G>& self, std::size_t slot, const Input1<float>& logits, const Wdl& wdl) {
+  check_slot<G>(slot);
+  const std::span<const float> all_logits = as_span(logits);
+  const std::span<const float> all_wdl(wdl.data(), wdl.size());
+  const nb::gil_scoped_release release;
+  if (wdl.shape(0) != self.num_rows(slot) || wdl.shape(1) != 3 || all_logits.size() != self.num_moves(slot)) {
+    throw std::invalid_argument("evaluations do not fit the leaves that wait");
+  }
+  self.apply(slot, all_logits, all_wdl);
+}
+
+template <Game G>
+void bind_game_search(nb::module_& module, const char* name) {
+  using S = GameSearch<G>;
+  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<S>(module, name, "One tree, kept from move to move, that fills batches (docs/uci.md).")
+      .def(nb::init<const EngineSettings&>(), nb::arg("settings"))
+      .def("set_line", &S::set_line, nb::arg("line"), without_gil,
+           "Search the end of this line; returns the visits that are kept.")
       .def(
-          "__init__",
-          [](P* self, const SelfPlaySettings& settings, std::size_t slots, std::size_t groups,
-             int num_threads, HistoryFill fill, EvaluationCache* cache) {
-            new (self) P{SelfPlay<G>(settings, slots * groups),
-                         SearchPool<G>(slots, groups, settings.search.leaves, num_threads, fill, cache)};
+          "begin", [](S& self, const std::vector<Move>& only) { self.begin(only); }, nb::arg("only"),
+          without_gil, "Begin a search: counters to 0; at the root only these moves (none: all).")
+      .def("reset", &S::reset, nb::arg("settings"), without_gil, "Forget the tree and the cache.")
+      .def("set_tree_limit", &S::set_tree_limit, nb::arg("bytes"), without_gil,
+           "Another limit of the tree's memory.")
+      .def("gather", &gather<G>, nb::arg("slot"), nb::arg("most_leaves"), nb::arg("most_visits"),
+           "Leaves that wait for the network: packed u8 [B, bytes], legal_index i32 [K], legal_offset i32 "
+           "[B + 1]; B = 0: the slot stays free.")
+      .def("apply", &apply_slot<G>, nb::arg("slot"), nb::arg("legal_logits").noconvert(),
+           nb::arg("wdl").noconvert(), "Their evaluations, f32 [K] and f32 [B, 3]; frees the slot.")
+      .def(
+          "drop",
+          [](S& self, std::size_t slot) {
+            check_slot<G>(slot);
+            self.drop(slot);
           },
-          nb::arg("settings"), nb::arg("slots"), nb::arg("groups"), nb::arg("num_threads"),
-          nb::arg("fill") = HistoryFill::kFenOnly, nb::arg("cache").none() = nb::none(),
-          nb::keep_alive<1, 7>())
-      .def(
-          "add_lane", [](P& self, const SelfPlayGame& game) { self.driver.add_lane(game); }, nb::arg("game"),
-          "A lane whose game is `game`; with no moves it is begun.")
-      .def(
-          "begin", [](P& self, std::uint64_t moves) { self.driver.begin(moves); }, nb::arg("moves"),
-          "Every lane plays `moves` searched moves.")
-      .def("step", &step<G, SelfPlay<G>>, nb::arg("group"), nb::arg("legal_logits").noconvert() = nb::none(),
-           nb::arg("wdl").noconvert() = nb::none(), kStepDoc)
-      .def(
-          "take_finished", [](P& self) { return self.driver.take_finished(); },
-          "Games that ended since the last call, by lane and number.")
-      .def(
-          "games_under_way", [](const P& self) { return self.driver.games_under_way(); },
-          "Every lane's game under way, between generations.")
-      .def_prop_ro("moves", [](const P& self) { return self.driver.progress().moves; })
-      .def_prop_ro("games", [](const P& self) { return self.driver.progress().games; })
-      .def_prop_ro("simulations", [](const P& self) { return self.pool.num_simulations(); })
-      .def_prop_ro("evaluations", [](const P& self) { return self.pool.num_evaluations(); })
-      .def_prop_ro(
-          "cached", [](const P& self) { return self.pool.num_cached(); },
-          "positions whose evaluation the cache knew");
+          nb::arg("slot"), without_gil, "Free the slot without evaluations.")
+      .def("progress", &S::progress, without_gil, "How far the search is.")
+      .def("view", &S::view, nb::arg("num_lines"), without_gil,
+           "The search as it stands; lines of play for this many moves.");
 }
 
 void bind_settings(nb::module_& module) {
@@ -331,73 +263,67 @@ void bind_settings(nb::module_& module) {
       .def_rw("c_scale", &SearchSettings::c_scale)
       .def_rw("considered", &SearchSettings::considered)
       .def_rw("proofs", &SearchSettings::proofs);
-  nb::class_<SelfPlaySettings>(module, "SelfPlaySettings", "How games are played.")
+  nb::class_<EngineSettings>(module, "EngineSettings",
+                             "Numbers of the engine's rules (docs/uci.md), and its memory.")
       .def(nb::init<>())
-      .def_rw("search", &SelfPlaySettings::search)
-      .def_rw("seed", &SelfPlaySettings::seed)
-      .def_rw("full_search_share", &SelfPlaySettings::full_search_share)
-      .def_rw("fast_simulations", &SelfPlaySettings::fast_simulations)
-      .def_rw("dirichlet_alpha", &SelfPlaySettings::dirichlet_alpha)
-      .def_rw("temperature", &SelfPlaySettings::temperature)
-      .def_rw("temperature_plies", &SelfPlaySettings::temperature_plies)
-      .def_rw("final_temperature", &SelfPlaySettings::final_temperature)
-      .def_rw("opening_plies", &SelfPlaySettings::opening_plies)
-      .def_rw("resign_threshold", &SelfPlaySettings::resign_threshold)
-      .def_rw("resign_playthrough", &SelfPlaySettings::resign_playthrough)
-      .def_rw("max_plies", &SelfPlaySettings::max_plies);
+      .def_rw("c_puct", &EngineSettings::c_puct)
+      .def_rw("c_puct_base", &EngineSettings::c_puct_base)
+      .def_rw("c_puct_factor", &EngineSettings::c_puct_factor)
+      .def_rw("fpu_reduction", &EngineSettings::fpu_reduction)
+      .def_rw("policy_temperature", &EngineSettings::policy_temperature)
+      .def_rw("two_fold_draws", &EngineSettings::two_fold_draws)
+      .def_rw("fill", &EngineSettings::fill)
+      .def_rw("cache_bytes", &EngineSettings::cache_bytes)
+      .def_rw("tree_bytes", &EngineSettings::tree_bytes);
 }
 
-template <typename T>
-void bind_column(nb::class_<SelfPlayGame>& game, const char* name, std::vector<T> SelfPlayGame::* column) {
-  game.def_prop_rw(
-      name, [column](const SelfPlayGame& self) { return copied<T>(self.*column); },
-      [column](SelfPlayGame& self, Input1<T> values) {
-        (self.*column).assign(values.data(), values.data() + values.size());
-      },
-      nb::rv_policy::move);
-}
-
-void bind_records(nb::module_& module) {
-  nb::class_<Found>(module, "SearchResult", "What a finished search says of its root, for the side to move.")
-      .def_ro("move", &Found::move, "the move to play")
+void bind_findings(nb::module_& module) {
+  nb::class_<FoundMove>(module, "SearchResult",
+                        "What a finished search says of its root, for the side to move.")
+      .def_ro("move", &FoundMove::move, "the move to play")
       .def_prop_ro(
-          "policy", [](const Found& self) { return copied<double>(self.policy); }, nb::rv_policy::move,
+          "policy", [](const FoundMove& self) { return copied<double>(self.policy); }, nb::rv_policy::move,
           "f64 [num_legal]: shares of the legal moves, by ascending policy index")
-      .def_prop_ro("root_q", [](const Found& self) { return self.result.root_q; })
-      .def_prop_ro("root_d", [](const Found& self) { return self.result.root_d; })
-      .def_prop_ro("best_q", [](const Found& self) { return self.result.best_q; })
-      .def_prop_ro("best_d", [](const Found& self) { return self.result.best_d; })
-      .def_prop_ro("orig_q", [](const Found& self) { return self.result.orig_q; })
-      .def_prop_ro("orig_d", [](const Found& self) { return self.result.orig_d; })
-      .def_prop_ro("visits", [](const Found& self) { return self.result.visits; })
-      .def_prop_ro("proven", [](const Found& self) { return self.result.proven; }, "-1, 0, 1; 2: not proven");
-  nb::enum_<GameEnd>(module, "GameEnd", "What ended a game of self-play.")
-      .value("NONE", GameEnd::kNone, "it is under way")
-      .value("RULES", GameEnd::kRules)
-      .value("RESIGNATION", GameEnd::kResignation)
-      .value("TOO_LONG", GameEnd::kTooLong, "drawn at max_plies");
-  nb::class_<SelfPlayGame> game(module, "SelfPlayGame",
-                                "A game, over or under way; arrays have an entry a ply.");
-  game.def(nb::init<>())
-      .def_rw("lane", &SelfPlayGame::lane)
-      .def_rw("number", &SelfPlayGame::number, "within the lane")
-      .def_rw("end", &SelfPlayGame::end)
-      .def_rw("termination", &SelfPlayGame::termination, "where the rules ended it")
-      .def_rw("result", &SelfPlayGame::result, "+1: the first player won")
-      .def_rw("plays_through", &SelfPlayGame::plays_through)
-      .def_rw("resign_ply", &SelfPlayGame::resign_ply, "where a side would have resigned first; -1: nowhere");
-  bind_column(game, "moves", &SelfPlayGame::moves);
-  bind_column(game, "flags", &SelfPlayGame::flags);
-  bind_column(game, "root_q", &SelfPlayGame::root_q);
-  bind_column(game, "root_d", &SelfPlayGame::root_d);
-  bind_column(game, "best_q", &SelfPlayGame::best_q);
-  bind_column(game, "best_d", &SelfPlayGame::best_d);
-  bind_column(game, "orig_q", &SelfPlayGame::orig_q);
-  bind_column(game, "orig_d", &SelfPlayGame::orig_d);
-  bind_column(game, "visits", &SelfPlayGame::visits);
-  bind_column(game, "policy_offset", &SelfPlayGame::policy_offset);
-  bind_column(game, "policy_move", &SelfPlayGame::policy_move);
-  bind_column(game, "policy_prob", &SelfPlayGame::policy_prob);
+      .def_prop_ro("root_q", [](const FoundMove& self) { return self.result.root_q; })
+      .def_prop_ro("root_d", [](const FoundMove& self) { return self.result.root_d; })
+      .def_prop_ro("best_q", [](const FoundMove& self) { return self.result.best_q; })
+      .def_prop_ro("best_d", [](const FoundMove& self) { return self.result.best_d; })
+      .def_prop_ro("orig_q", [](const FoundMove& self) { return self.result.orig_q; })
+      .def_prop_ro("orig_d", [](const FoundMove& self) { return self.result.orig_d; })
+      .def_prop_ro("visits", [](const FoundMove& self) { return self.result.visits; })
+      .def_prop_ro(
+          "proven", [](const FoundMove& self) { return self.result.proven; }, "-1, 0, 1; 2: not proven");
+  nb::class_<RootMove>(module, "RootMove", "A legal move of the root; values are for the side to move.")
+      .def_ro("move", &RootMove::move)
+      .def_ro("prior", &RootMove::prior, "the network's share, at the policy temperature")
+      .def_ro("visits", &RootMove::visits)
+      .def_ro("q", &RootMove::q, "W - L")
+      .def_ro("d", &RootMove::d, "chance of a draw")
+      .def_ro("proven", &RootMove::proven, "-1, 0, 1; 2: not proven")
+      .def_ro("plies", &RootMove::plies, "to the end of a proven win or loss, this move included")
+      .def_ro("pv", &RootMove::pv);
+  nb::class_<SearchView>(module, "SearchView", "A search as it stands; the best move comes first.")
+      .def_ro("moves", &SearchView::moves)
+      .def_ro("nodes", &SearchView::nodes, "visits of the root, kept ones and its own evaluation included")
+      .def_ro("playouts", &SearchView::playouts, "of these, made in this search")
+      .def_ro("evaluations", &SearchView::evaluations)
+      .def_ro("cache_hits", &SearchView::cache_hits)
+      .def_ro("mean_depth", &SearchView::mean_depth)
+      .def_ro("deepest", &SearchView::deepest)
+      .def_ro("root_q", &SearchView::root_q)
+      .def_ro("root_d", &SearchView::root_d)
+      .def_ro("proven", &SearchView::proven, "-1, 0, 1; 2: not proven")
+      .def_ro("plies", &SearchView::plies)
+      .def_ro("is_done", &SearchView::is_done, "proven, or without a move")
+      .def_ro("is_full", &SearchView::is_full, "the memory limit is reached")
+      .def_ro("cache_per_mille", &SearchView::cache_per_mille)
+      .def_ro("tree_nodes", &SearchView::tree_nodes)
+      .def_ro("tree_bytes", &SearchView::tree_bytes);
+  nb::class_<SearchProgress>(module, "SearchProgress", "How far a search is.")
+      .def_ro("nodes", &SearchProgress::nodes)
+      .def_ro("playouts", &SearchProgress::playouts)
+      .def_ro("is_done", &SearchProgress::is_done)
+      .def_ro("is_full", &SearchProgress::is_full);
 }
 
 }  // namespace
@@ -409,11 +335,10 @@ void bind_search(nb::module_& module) {
                               "search or pool at a time.")
       .def(nb::init<std::uint64_t>(), nb::arg("size_bytes"))
       .def("clear", &EvaluationCache::clear, "Forget them: another network.");
-  bind_records(module);
-#define ALPHAZERO_BIND_SEARCHES(G)              \
-  bind_one<G>(module, #G "Search");             \
-  bind_line_search<G>(module, #G "LineSearch"); \
-  bind_self_play<G>(module, #G "SelfPlay");
+  bind_findings(module);
+#define ALPHAZERO_BIND_SEARCHES(G)  \
+  bind_one<G>(module, #G "Search"); \
+  bind_game_search<G>(module, #G "GameSearch");
   ALPHAZERO_ALL_GAMES(ALPHAZERO_BIND_SEARCHES)
 #undef ALPHAZERO_BIND_SEARCHES
 }

@@ -11,9 +11,10 @@ void bind_pgn(nanobind::module_& module);            // bind_pgn.cpp: PGN text t
 void bind_lc0(nanobind::module_& module);            // bind_lc0.cpp: lc0's training records
 void bind_loader(nanobind::module_& module);         // bind_loader.cpp: sampled plies to packed batches
 void bind_sample_groups(nanobind::module_& module);  // bind_sample_groups.cpp: equal positions as one
-void bind_search(nanobind::module_& module);         // bind_search.cpp: tree search, self-play
-void bind_game_searches(nanobind::module_& module);  // bind_game_search.cpp: one tree for a whole game
-void bind_solver(nanobind::module_& module);         // bind_solver.cpp: exact Connect Four
-void bind_network(nanobind::module_& module);        // bind_network.cpp: bf16 kernels of training
+void bind_search(nanobind::module_& module);         // bind_search.cpp: one position, one whole game
+void bind_search_pools(
+    nanobind::module_& module);                // bind_search_pools.cpp: positions side by side, self-play
+void bind_solver(nanobind::module_& module);   // bind_solver.cpp: exact Connect Four
+void bind_network(nanobind::module_& module);  // bind_network.cpp: bf16 kernels of training
 
 }  // namespace alphazero::bindings

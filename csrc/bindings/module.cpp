@@ -14,7 +14,7 @@ NB_MODULE(_core, module) {
   alphazero::bindings::bind_loader(module);
   alphazero::bindings::bind_sample_groups(module);
   alphazero::bindings::bind_search(module);
-  alphazero::bindings::bind_game_searches(module);
+  alphazero::bindings::bind_search_pools(module);
   alphazero::bindings::bind_solver(module);
   alphazero::bindings::bind_network(module);
 }

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "games/game.hpp"
+#include "search/proof.hpp"
 
 namespace alphazero {
 
 constexpr std::uint32_t kNoNode = UINT32_MAX;
 constexpr std::uint16_t kNoPlace = UINT16_MAX;
 constexpr int kMostLeaves = 1 << 16;  // that wait in one tree at a time
-constexpr std::int8_t kUnproven = 2;  // else -1, 0 or 1
 
 // A legal move of a node, with all that is known of it: a copy, put together by Tree::list_edges. Values are
 // from the point of view of that node's mover.

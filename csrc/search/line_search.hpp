@@ -17,12 +17,6 @@ namespace alphazero {
 template <Game G>
 class LineSearch final : public SearchDriver<G> {
  public:
-  struct Found {
-    SearchResult result;
-    Move move = 0;
-    std::vector<double> policy;  // a share of each legal move, by ascending policy index
-  };
-
   // The games must not be over.
   LineSearch(std::vector<Line<G>> lines, const SearchSettings& settings, std::size_t num_slots)
       : settings_(settings), lines_(std::move(lines)), found_(lines_.size()), line_of_slot_(num_slots) {}
@@ -36,17 +30,17 @@ class LineSearch final : public SearchDriver<G> {
   }
 
   void finish(std::size_t slot, Search<G>& search) override {
-    Found& found = found_[line_of_slot_[slot]];
+    FoundMove& found = found_[line_of_slot_[slot]];
     found.result = search.result(0.0, 0.0, found.policy);
     found.move = search.root_edges()[found.result.edge].move;
   }
 
-  const std::vector<Found>& found() const { return found_; }
+  const std::vector<FoundMove>& found() const { return found_; }
 
  private:
   SearchSettings settings_;
   std::vector<Line<G>> lines_;
-  std::vector<Found> found_;
+  std::vector<FoundMove> found_;
   std::vector<std::size_t> line_of_slot_;
   std::atomic<std::size_t> next_line_{0};
 };

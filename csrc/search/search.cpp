@@ -1,7 +1,6 @@
 #include "search/search.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <stdexcept>
@@ -100,45 +99,19 @@ void Search<G>::mix_noise() {
   noise_is_mixed_ = true;
 }
 
-// Is the game over? If not, indices_ has the policy indices of the legal moves, in ascending order.
-template <Game G>
-Outcome Search<G>::look_at(const Frame<State>& frame) {
-  const FrameSpan<State> line(&frame, 1);
-  if constexpr (requires { G::legal_indices(frame.state, indices_); }) {
-    G::legal_indices(frame.state, indices_);
-    return G::terminal(line, !indices_.empty());
-  } else {
-    const Outcome outcome = G::terminal(line);
-    if (outcome.over()) return outcome;
-    G::legal(frame.state, legal_);
-    std::array<std::uint64_t, (G::kPolicySize + 63) / 64> is_legal{};
-    for (const Move move : legal_) {
-      const int index = G::move_to_index(frame.state, move);
-      is_legal[index >> 6] |= std::uint64_t{1} << (index & 63);
-    }
-    indices_.clear();
-    for (std::size_t word = 0; word < is_legal.size(); ++word) {
-      for (std::uint64_t bits = is_legal[word]; bits != 0; bits &= bits - 1) {
-        indices_.push_back(static_cast<std::uint16_t>(word * 64 + std::countr_zero(bits)));
-      }
-    }
-    return outcome;
-  }
-}
-
 // Edges in ascending order of policy index; none where the game is over.
 template <Game G>
 std::uint32_t Search<G>::make_node(const Frame<State>& frame, std::uint32_t parent,
                                    std::uint16_t parent_edge) {
   const std::uint32_t id = tree_.add_node(frame, parent, parent_edge);
-  const Outcome outcome = look_at(frame);
+  const Outcome outcome = legal_.look_at(frame);
   if (outcome.over()) {
     Node& node = tree_.node(id);
     node.proven = outcome.value;
     node.draw_sum = outcome.value == 0 ? 1.0 : 0.0;
     return id;
   }
-  tree_.add_edges(indices_);
+  tree_.add_edges(legal_.indices());
   return id;
 }
 
@@ -299,17 +272,11 @@ void Search<G>::prove_parents(std::uint32_t child) {
     WalkedEdge& proven_edge = tree_.edge_to(child);
     proven_edge.proven = -proven.proven;
     proven_edge.update();
-    int best = -1;
-    bool all_proven = parent.num_walked == parent.num_edges;
-    for (const WalkedEdge& edge : tree_.walked(parent)) {
-      if (edge.proven == kUnproven) {
-        all_proven = false;
-      } else {
-        best = std::max<int>(best, edge.proven);
-      }
-    }
-    if (best != 1 && !all_proven) return;
-    parent.proven = static_cast<std::int8_t>(best);
+    ProofOfMoves moves;
+    if (parent.num_walked < parent.num_edges) moves.add({});
+    for (const WalkedEdge& edge : tree_.walked(parent)) moves.add({static_cast<std::int8_t>(edge.proven)});
+    parent.proven = moves.of_node().value;
+    if (parent.proven == kUnproven) return;
     child = proven.parent;
   }
 }
@@ -328,28 +295,12 @@ void Search<G>::write_position(std::size_t leaf, HistoryFill fill, std::uint8_t*
 }
 
 template <Game G>
-std::size_t Search<G>::num_legal(std::size_t leaf) const {
-  return tree_.node(leaves_[leaf]).num_edges;
-}
-
-template <Game G>
-void Search<G>::write_legal(std::size_t leaf, std::int32_t* legal_index) const {
-  std::ranges::copy(tree_.policy_indices(tree_.node(leaves_[leaf])), legal_index);
-}
-
-template <Game G>
 void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* wdl) {
   const std::uint32_t id = leaves_[leaf];
   Node& node = tree_.node(id);
   const std::span<float> priors = tree_.priors(node);  // no edge was walked yet
-  const double largest = *std::max_element(legal_logits, legal_logits + priors.size());
-  double sum = 0.0;
-  powered_.resize(priors.size());
-  for (std::size_t i = 0; i < priors.size(); ++i) {
-    powered_[i] = std::exp(legal_logits[i] - largest);
-    sum += powered_[i];
-  }
-  for (std::size_t i = 0; i < priors.size(); ++i) priors[i] = static_cast<float>(powered_[i] / sum);
+  make_priors({legal_logits, priors.size()}, 1.0, powered_,
+              [&](std::size_t place, float prior) { priors[place] = prior; });
   if (settings_.algorithm == SearchAlgorithm::kPuct) tree_.find_best_unwalked(node);
   node.value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   node.draw = node.draw_sum = wdl[1];

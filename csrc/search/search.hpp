@@ -9,6 +9,7 @@
 
 #include "games/game.hpp"
 #include "games/line.hpp"
+#include "search/leaves.hpp"
 #include "search/selection.hpp"
 #include "search/settings.hpp"
 #include "search/tree.hpp"
@@ -25,6 +26,13 @@ struct SearchResult {
   double orig_q = 0.0, orig_d = 0.0;
   std::uint32_t visits = 0;
   std::int8_t proven = kUnproven;
+};
+
+// A finished search with its move and policy.
+struct FoundMove {
+  SearchResult result;
+  Move move = 0;
+  std::vector<double> policy;  // a share of each legal move, by ascending policy index
 };
 
 // One search at a time; memory is kept from one to the next. Not for use by two threads at once.
@@ -53,10 +61,11 @@ class Search {
   void begin_round();
   bool step_round();
 
-  // The leaf-th of those that wait: its packed position, its number of legal moves, their policy indices.
+  // The leaf-th of those that wait: its packed position, and its legal moves by ascending policy index.
   void write_position(std::size_t leaf, HistoryFill fill, std::uint8_t* packed);
-  std::size_t num_legal(std::size_t leaf) const;
-  void write_legal(std::size_t leaf, std::int32_t* legal_index) const;
+  std::span<const std::uint16_t> legal_indices(std::size_t leaf) const {
+    return tree_.policy_indices(tree_.node(leaves_[leaf]));
+  }
 
   // Asks for the nodes that apply() will change.
   void prefetch_path() const {
@@ -80,7 +89,6 @@ class Search {
 
  private:
   void begin(const SearchSettings& settings);
-  Outcome look_at(const Frame<State>& frame);
   std::uint32_t make_node(const Frame<State>& frame, std::uint32_t parent, std::uint16_t parent_edge);
   bool begin_walk();
   bool end_walk(std::uint32_t leaf);
@@ -104,8 +112,7 @@ class Search {
   bool is_walking_ = false;                              // a round is under way
   bool may_choose_ = false;                              // the edges of the path's last node were asked for
   std::vector<std::uint32_t> leaves_;                    // nodes that wait
-  std::vector<Move> legal_;                              // memory of look_at
-  std::vector<std::uint16_t> indices_;                   // of the position that look_at saw
+  LegalIndices<G> legal_;                                // of the newest node
   std::array<Frame<State>, G::kHistory> encode_frames_;  // memory of write_position
   std::vector<double> powered_;                          // memory of result
   mutable std::vector<Edge> root_edges_;                 // memory of root_edges

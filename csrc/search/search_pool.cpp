@@ -177,7 +177,7 @@ bool SearchPool<G>::look_up(std::size_t index, Group& group) {
     std::uint8_t* packed = group.packed.data() + at * packed_bytes<G>();
     slot.search.write_position(leaf, fill_, packed);
     Leaf& waiting = group.leaves[at];
-    const std::size_t num_legal = slot.search.num_legal(leaf);
+    const std::size_t num_legal = slot.search.legal_indices(leaf).size();
     waiting = {static_cast<std::int32_t>(num_legal), kToEvaluate};
     if (cache_ == nullptr) continue;
     InputKey& key = group.keys[at];
@@ -228,7 +228,8 @@ void SearchPool<G>::write_legal(std::size_t index, Group& group) {
   for (std::size_t leaf = 0; leaf < group.places[index].num_leaves; ++leaf) {
     const std::int32_t row = group.leaves[index * leaves_ + leaf].row;
     if (row == kKnown) continue;
-    group.slots[index].search.write_legal(leaf, group.legal_index.data() + group.legal_offset[row]);
+    std::ranges::copy(group.slots[index].search.legal_indices(leaf),
+                      group.legal_index.data() + group.legal_offset[row]);
   }
 }
 

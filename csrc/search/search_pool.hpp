@@ -9,6 +9,7 @@
 #include "base/worker_pool.hpp"
 #include "games/game.hpp"
 #include "search/evaluation_cache.hpp"
+#include "search/leaves.hpp"
 #include "search/search.hpp"
 
 namespace alphazero {
@@ -24,15 +25,6 @@ class SearchDriver {
   virtual void finish(std::size_t slot, Search<G>& search) = 0;
 };
 
-// Positions that wait for the network: B rows, K legal moves over all of them. The memory is the pool's,
-// until the group's next step.
-struct LeafBatch {
-  std::span<const std::uint8_t> packed;        // [B, packed_bytes]
-  std::span<const std::int32_t> legal_index;   // [K], ascending within a row
-  std::span<const std::int32_t> legal_offset;  // [B + 1]
-  std::size_t num_rows() const { return legal_offset.size() - 1; }
-};
-
 // Slots in groups, a search in each slot. While the network evaluates one group's leaves another group may
 // step; steps of one pool must not overlap.
 template <Game G>
@@ -46,7 +38,8 @@ class SearchPool {
              HistoryFill fill, EvaluationCache* cache = nullptr);
 
   // Takes the evaluations of the group's last batch (none the first time), and goes on until every slot waits
-  // again or has nothing left to do. An empty batch: the group is done.
+  // again or has nothing left to do. An empty batch: the group is done. The batch's memory is the pool's,
+  // until the group's next step.
   LeafBatch step(std::size_t group, std::span<const float> legal_logits, std::span<const float> wdl,
                  SearchDriver<G>& driver);
 

@@ -294,4 +294,45 @@ std::size_t Gumbel::best_edge(double own_value, std::span<const Edge> edges, std
   return best;
 }
 
+// lc0's formulas (src/search/classic/search.cc, params.cc).
+std::size_t select_engine(const NodeStore& store, const GameNode& node, bool is_root,
+                          std::span<const Move> only, const EngineSettings& settings) {
+  const std::span<const GameEdge> edges = store.edges(node);
+  double visited_prior = 0.0;
+  for (const GameEdge& edge : edges) {
+    if (edge.child == kNoNode) {
+      if (is_root) continue;
+      break;  // below the root children are made in the order of the edges
+    }
+    if (store.node(edge.child).visits > 0) visited_prior += edge.prior;
+  }
+  const double visits = node.visits;
+  const double growth = std::log((visits + settings.c_puct_base) / settings.c_puct_base);
+  const double factor =
+      (settings.c_puct + settings.c_puct_factor * growth) * std::sqrt(std::max(visits - 1.0, 1.0));
+  const double first_play = node.mean() - settings.fpu_reduction * std::sqrt(visited_prior);
+  std::size_t best = edges.size();
+  double best_score = kLowest;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const GameEdge& edge = edges[i];
+    if (is_root && !may_search(only, edge.move)) continue;
+    double value = first_play;
+    double begun = 0.0;
+    if (edge.child != kNoNode) {
+      const GameNode& child = store.node(edge.child);
+      if (child.proven == 1) continue;
+      if (child.visits > 0) value = -child.mean();
+      begun = static_cast<double>(child.visits) + child.waiting;
+    }
+    const double score = value + factor * edge.prior / (1.0 + begun);
+    if (score > best_score) {
+      best_score = score;
+      best = i;
+    }
+    // Of those never walked the first has the largest prior.
+    if (edge.child == kNoNode && !is_root) break;
+  }
+  return best;
+}
+
 }  // namespace alphazero

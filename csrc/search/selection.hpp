@@ -1,10 +1,13 @@
-// Which edge a simulation walks, and what a finished search says: PUCT and Gumbel. docs/search.md.
+// The rules that choose the edge that a simulation walks, and what a finished search says: PUCT and Gumbel
+// (docs/search.md), and the engine's (docs/uci.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "search/node_store.hpp"
 #include "search/settings.hpp"
 #include "search/tree.hpp"
 
@@ -62,6 +65,11 @@ class Gumbel {
 
   std::vector<double> score_;  // l(a) + sigma(a): scratch memory of the rules for one tree
 };
+
+// The engine: the first of the edges with the largest score; their number where none may be walked. At the
+// root only these moves (none: all).
+std::size_t select_engine(const NodeStore& store, const GameNode& node, bool is_root,
+                          std::span<const Move> only, const EngineSettings& settings);
 
 // May an edge of a root with this proof be played?
 inline bool is_allowed(const Edge& edge, std::int8_t root_proven) {

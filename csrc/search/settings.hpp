@@ -1,12 +1,15 @@
-// How a search is made; docs/search.md has the rules that these numbers enter.
+// The numbers of a search: docs/search.md has self-play's rules, docs/uci.md the engine's.
 #pragma once
 
 #include <cstdint>
+
+#include "games/game.hpp"
 
 namespace alphazero {
 
 enum class SearchAlgorithm : std::uint8_t { kPuct = 0, kGumbel = 1 };
 
+// Self-play's rules.
 struct SearchSettings {
   SearchAlgorithm algorithm = SearchAlgorithm::kPuct;
   int simulations = 800;  // of the root's edges, kept ones included (Silver et al. 2018)
@@ -26,6 +29,20 @@ struct SearchSettings {
   int considered = 16;  // moves that sequential halving begins with
 
   bool proofs = true;  // won and lost nodes prove their parents
+};
+
+// The engine's rules, and how much memory it has. The defaults are lc0's for chess (lc0 0.33,
+// src/search/classic/params.cc).
+struct EngineSettings {
+  double c_puct = 1.745;
+  double c_puct_base = 38739.0;
+  double c_puct_factor = 3.894;
+  double fpu_reduction = 0.33;
+  double policy_temperature = 1.359;  // by which logits are divided
+  bool two_fold_draws = true;         // a position that comes back within the tree counts as a draw
+  HistoryFill fill = HistoryFill::kFenOnly;
+  std::uint64_t cache_bytes = std::uint64_t{64} << 20;
+  std::uint64_t tree_bytes = std::uint64_t{2048} << 20;
 };
 
 }  // namespace alphazero

@@ -1,5 +1,5 @@
 // The search of a game under the sanitizers: a made-up network, games played on one tree, several threads.
-#include "search/game_search/game_search.hpp"
+#include "search/game_search.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -26,7 +26,7 @@ struct Evaluation {
 };
 
 template <Game G>
-Evaluation evaluated(const GameLeaves& leaves) {
+Evaluation evaluated(const OwnedLeaves& leaves) {
   Evaluation made;
   const LeafBatch batch{leaves.packed, leaves.legal_index, leaves.legal_offset};
   testing::evaluate<G>(batch, made.logits, made.wdl,
@@ -37,11 +37,11 @@ Evaluation evaluated(const GameLeaves& leaves) {
 // To so many visits of the root, two batches on their way; false: nothing was left to do before.
 template <Game G>
 bool search_to(GameSearch<G>& search, std::uint64_t nodes, std::size_t most_leaves) {
-  std::vector<std::pair<std::size_t, GameLeaves>> under_way;
+  std::vector<std::pair<std::size_t, OwnedLeaves>> under_way;
   std::size_t slot = 0;
   while (true) {
     const SearchProgress before = search.progress();
-    GameLeaves leaves = search.gather(slot, most_leaves, nodes);
+    OwnedLeaves leaves = search.gather(slot, most_leaves, nodes);
     if (!leaves.packed.empty()) {
       under_way.emplace_back(slot, std::move(leaves));
       slot = 1 - slot;
@@ -84,7 +84,7 @@ void check_view(const SearchView& view, const Line<G>& line) {
 
 template <Game G>
 void test_games_on_one_tree() {
-  GameSearchSettings settings;
+  EngineSettings settings;
   settings.cache_bytes = 200'000;
   settings.tree_bytes = std::uint64_t{4} << 20;
   for (const std::size_t most_leaves : {1, 7}) {
@@ -108,13 +108,13 @@ void test_games_on_one_tree() {
 // What is abandoned and comes late is kept in the cache, and does no harm.
 template <Game G>
 void test_late_evaluations() {
-  GameSearchSettings settings;
+  EngineSettings settings;
   GameSearch<G> search(settings);
   Line<G> line;
   search.set_line(line);
   search.begin({});
   search_to(search, 60, 4);
-  GameLeaves leaves = search.gather(0, 8, 1000);
+  OwnedLeaves leaves = search.gather(0, 8, 1000);
   require(!leaves.packed.empty(), "leaves wait");
   const Move best = search.view(1).moves[0].move;
   line.push(best);
@@ -135,7 +135,7 @@ void test_late_evaluations() {
 
 template <Game G>
 void test_views_while_it_searches() {
-  GameSearch<G> search(GameSearchSettings{});
+  GameSearch<G> search(EngineSettings{});
   Line<G> line;
   search.set_line(line);
   search.begin({});
@@ -149,7 +149,7 @@ void test_views_while_it_searches() {
 }
 
 void test_memory_has_a_limit() {
-  GameSearchSettings settings;
+  EngineSettings settings;
   settings.tree_bytes = std::uint64_t{1} << 20;
   GameSearch<Chess> search(settings);
   Line<Chess> line;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "search/search_pool.hpp"
+#include "search/leaves.hpp"
 
 namespace alphazero::testing {
 

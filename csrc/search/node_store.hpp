@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "games/game.hpp"
-#include "search/tree.hpp"
+#include "search/edges.hpp"
+#include "search/proof.hpp"
 
 namespace alphazero {
 
@@ -46,7 +47,13 @@ struct GameNode {
   NodeState state = NodeState::kNew;
 
   double mean() const { return value_sum / visits; }
+  Proof proof() const { return {proven, plies}; }
 };
+
+// Whether a search of these moves alone (none: all) looks at `move`.
+inline bool may_search(std::span<const Move> only, Move move) {
+  return only.empty() || std::find(only.begin(), only.end(), move) != only.end();
+}
 
 class NodeStore {
  public:
@@ -64,6 +71,11 @@ class NodeStore {
     if (node.num_edges == 0) return {};
     return {&edge_blocks_[node.first_edge >> kEdgeBits][node.first_edge & kEdgeMask], node.num_edges};
   }
+
+  // What is proven of a move, for the side that makes it.
+  Proof proof_of(const GameEdge& edge) const;
+  // What its moves, or these of them alone, prove of a node.
+  Proof proof_by_moves(const GameNode& node, std::span<const Move> only) const;
 
   // kNoNode: the limit is reached.
   std::uint32_t make_node(std::uint32_t parent);

@@ -1,4 +1,4 @@
-#include "search/game_search/node_store.hpp"
+#include "search/node_store.hpp"
 
 #include <cassert>
 #include <limits>
@@ -9,6 +9,22 @@ namespace {
 constexpr std::size_t kNodesWhenShort = 4096;  // swept at a time where memory is short
 
 }  // namespace
+
+Proof NodeStore::proof_of(const GameEdge& edge) const {
+  if (edge.child == kNoNode) return {};
+  const GameNode& child = node(edge.child);
+  if (child.proven == kUnproven) return {};
+  const int plies = child.proven == 0 ? 0 : child.plies + 1;
+  return {static_cast<std::int8_t>(-child.proven), static_cast<std::uint16_t>(plies)};
+}
+
+Proof NodeStore::proof_by_moves(const GameNode& node, std::span<const Move> only) const {
+  ProofOfMoves moves;
+  for (const GameEdge& edge : edges(node)) {
+    if (may_search(only, edge.move)) moves.add(proof_of(edge));
+  }
+  return moves.of_node();
+}
 
 std::uint32_t NodeStore::make_node(std::uint32_t parent) {
   while (free_nodes_.empty() && !garbage_.empty()) sweep(kNodesWhenShort);

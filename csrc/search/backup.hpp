@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "search/game_search/node_store.hpp"
+#include "search/node_store.hpp"
 
 namespace alphazero {
 

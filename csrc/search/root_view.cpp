@@ -1,4 +1,6 @@
-#include "search/game_search/root_view.hpp"
+#include "search/root_view.hpp"
+
+#include <algorithm>
 
 namespace alphazero {
 namespace {
@@ -45,50 +47,34 @@ void follow(const NodeStore& store, std::uint32_t id, std::vector<Move>& pv) {
 }
 
 RootMove root_move(const NodeStore& store, const GameNode& root, const GameEdge& edge, bool with_line) {
-  RootMove told;
-  told.move = edge.move;
-  told.prior = edge.prior;
-  told.q = root.visits > 0 ? root.mean() : 0.0;
-  told.d = root.visits > 0 ? root.draw_sum / root.visits : 0.0;
-  if (with_line) told.pv.push_back(edge.move);
-  if (edge.child == kNoNode) return told;
+  RootMove seen;
+  seen.move = edge.move;
+  seen.prior = edge.prior;
+  seen.q = root.visits > 0 ? root.mean() : 0.0;
+  seen.d = root.visits > 0 ? root.draw_sum / root.visits : 0.0;
+  if (with_line) seen.pv.push_back(edge.move);
+  if (edge.child == kNoNode) return seen;
   const GameNode& child = store.node(edge.child);
-  told.visits = child.visits;
-  if (child.proven != kUnproven) {
-    told.proven = static_cast<std::int8_t>(-child.proven);
-    told.plies = child.proven == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(child.plies + 1);
-    told.q = told.proven;
-    told.d = told.proven == 0 ? 1.0 : 0.0;
+  seen.visits = child.visits;
+  const Proof proof = store.proof_of(edge);
+  seen.proven = proof.value;
+  seen.plies = proof.plies;
+  if (proof.value != kUnproven) {
+    seen.q = proof.value;
+    seen.d = proof.value == 0 ? 1.0 : 0.0;
   } else if (child.visits > 0) {
-    told.q = -child.mean();
-    told.d = child.draw_sum / child.visits;
+    seen.q = -child.mean();
+    seen.d = child.draw_sum / child.visits;
   }
-  if (with_line) follow(store, edge.child, told.pv);
-  return told;
+  if (with_line) follow(store, edge.child, seen.pv);
+  return seen;
 }
 
 }  // namespace
 
 Proof root_proof(const NodeStore& store, const GameNode& root, std::span<const Move> only) {
-  if (only.empty() || root.state != NodeState::kEvaluated) return {root.proven, root.plies};
-  std::int8_t best = -1;
-  std::uint16_t shortest = 0, longest = 0;
-  bool all_proven = true;
-  for (const GameEdge& edge : store.edges(root)) {
-    if (!may_search(only, edge.move)) continue;
-    const std::int8_t of_child = edge.child == kNoNode ? kUnproven : store.node(edge.child).proven;
-    if (of_child == kUnproven) {
-      all_proven = false;
-      continue;
-    }
-    const auto value = static_cast<std::int8_t>(-of_child);
-    const auto length = static_cast<std::uint16_t>(store.node(edge.child).plies + 1);
-    best = std::max(best, value);
-    if (value == 1) shortest = shortest == 0 ? length : std::min(shortest, length);
-    if (value == -1) longest = std::max(longest, length);
-  }
-  const std::int8_t proven = best == 1 || all_proven ? best : kUnproven;
-  return {proven, proven == 1 ? shortest : proven == -1 ? longest : std::uint16_t{0}};
+  if (only.empty() || root.state != NodeState::kEvaluated) return root.proof();
+  return store.proof_by_moves(root, only);
 }
 
 std::vector<RootMove> root_moves(const NodeStore& store, const GameNode& root, std::span<const Move> only,

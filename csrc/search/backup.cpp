@@ -1,39 +1,17 @@
-#include "search/game_search/backup.hpp"
+#include "search/backup.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 namespace alphazero {
 namespace {
 
-bool prove(NodeStore& store, GameNode& parent) {
-  bool all_proven = true;
-  std::int8_t best = -1;
-  std::uint16_t shortest = UINT16_MAX, longest = 0;
-  for (const GameEdge& edge : store.edges(parent)) {
-    if (edge.child == kNoNode || store.node(edge.child).proven == kUnproven) {
-      all_proven = false;
-      continue;
-    }
-    const GameNode& child = store.node(edge.child);
-    best = std::max(best, static_cast<std::int8_t>(-child.proven));
-    if (child.proven == -1) shortest = std::min(shortest, child.plies);
-    if (child.proven == 1) longest = std::max(longest, child.plies);
-  }
-  if (best != 1 && !all_proven) return false;
-  const std::uint16_t plies = best == 1 ? shortest + 1 : best == -1 ? longest + 1 : 0;
-  if (parent.proven == best && parent.plies == plies) return false;
-  parent.proven = best;
-  parent.plies = plies;
-  return true;
-}
-
-void set_proven(NodeStore& store, std::uint32_t id, std::int8_t proven, std::uint16_t plies) {
+// All visits that the node had count as its exact value, there and above.
+void set_proven(NodeStore& store, std::uint32_t id, Proof proof) {
   GameNode& node = store.node(id);
-  node.proven = proven;
-  node.plies = plies;
-  double value = static_cast<double>(proven) * node.visits - node.value_sum;
-  const double draw = (proven == 0 ? 1.0 : 0.0) * node.visits - node.draw_sum;
+  node.proven = proof.value;
+  node.plies = proof.plies;
+  double value = static_cast<double>(proof.value) * node.visits - node.value_sum;
+  const double draw = (proof.value == 0 ? 1.0 : 0.0) * node.visits - node.draw_sum;
   node.value_sum += value;
   node.draw_sum += draw;
   for (std::uint32_t at = node.parent; at != kNoNode; at = store.node(at).parent) {
@@ -82,9 +60,9 @@ void finish(NodeStore& store, std::uint32_t leaf, double value, double draw) {
 
 void prove_parents(NodeStore& store, std::uint32_t child) {
   for (std::uint32_t id = store.node(child).parent; id != kNoNode; id = store.node(id).parent) {
-    GameNode& node = store.node(id);
-    if (!prove(store, node)) return;
-    set_proven(store, id, node.proven, node.plies);
+    const Proof proof = store.proof_by_moves(store.node(id), {});
+    if (proof.value == kUnproven || proof == store.node(id).proof()) return;
+    set_proven(store, id, proof);
   }
 }
 

@@ -11,18 +11,12 @@
 #include "games/game.hpp"
 #include "games/line.hpp"
 #include "search/evaluation_cache.hpp"
-#include "search/game_search/node_store.hpp"
-#include "search/game_search/root_view.hpp"
-#include "search/game_search/settings.hpp"
+#include "search/leaves.hpp"
+#include "search/node_store.hpp"
+#include "search/root_view.hpp"
+#include "search/settings.hpp"
 
 namespace alphazero {
-
-// Positions that wait for the network: as LeafBatch, with memory of its own.
-struct GameLeaves {
-  std::vector<std::uint8_t> packed;           // [B, packed_bytes]
-  std::vector<std::int32_t> legal_index;      // [K], ascending within a row
-  std::vector<std::int32_t> legal_offset{0};  // [B + 1]
-};
 
 // The search as it stands. The best move comes first; only moves that may be searched are there.
 struct SearchView {
@@ -58,7 +52,7 @@ class GameSearch {
   using State = typename G::State;
   static constexpr std::size_t kNumSlots = 2;
 
-  explicit GameSearch(const GameSearchSettings& settings);
+  explicit GameSearch(const EngineSettings& settings);
 
   // The position to search is the end of this line. What is known of it stays where the line is that of
   // before with more moves; else the tree begins anew. Batches on their way are abandoned: what they bring is
@@ -67,13 +61,13 @@ class GameSearch {
   // Begins a search of that position: counters to 0, at the root only these moves (none: all legal ones).
   void begin(std::span<const Move> only);
   // Forgets the tree and the cache: new settings, a new network.
-  void reset(const GameSearchSettings& settings);
+  void reset(const EngineSettings& settings);
   // Other memory limits, with all that is known of the tree.
   void set_tree_limit(std::uint64_t bytes);
 
   // Walks until a batch has `most_leaves`, or the root would have more than `most_visits` visits, or nothing
   // is left to do. The slot must be free; it is taken where there are leaves.
-  GameLeaves gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits);
+  OwnedLeaves gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits);
   // The slot's evaluations: logits of its legal moves, win, draw, loss of each row. Frees the slot.
   void apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl);
   // Frees the slot without them.
@@ -99,18 +93,19 @@ class GameSearch {
   bool descend(const Frame<State>& next);
   void make_searchable();
   void abandon();
-  Walk walk(Batch& batch, GameLeaves& leaves);
-  std::size_t select(const GameNode& node, std::span<const GameEdge> edges, bool is_root) const;
+  void release(std::uint32_t leaf);
+  void free_slot(Batch& batch);
+  Walk walk(Batch& batch, OwnedLeaves& leaves);
   std::uint32_t expand(std::uint32_t parent, GameEdge& edge, std::size_t depth);
   bool reach_end(GameNode& node, std::size_t depth);
-  Walk enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves);
-  bool list_moves(GameNode& node, const State& state);
+  Walk enqueue(std::uint32_t id, bool is_made, Batch& batch, OwnedLeaves& leaves);
+  bool make_edges(GameNode& node, const State& state);
   bool wins_at_once(std::uint32_t id, const State& state);
   void evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl);
   bool is_done() const;
 
   mutable std::mutex mutex_;
-  GameSearchSettings settings_;
+  EngineSettings settings_;
   NodeStore store_;
   EvaluationCache cache_;
   std::uint32_t root_ = kNoNode;
@@ -126,8 +121,7 @@ class GameSearch {
   std::uint64_t cache_hits_ = 0;
   std::uint64_t depth_sum_ = 0;
   std::uint32_t deepest_ = 0;
-  std::vector<Move> legal_;          // memory of list_moves
-  std::vector<std::int32_t> index_;  // the same
+  LegalIndices<G> moves_;  // of the position looked at last
   std::vector<std::uint8_t> packed_;
   std::vector<double> powered_;  // memory of evaluate
 };

@@ -1,13 +1,12 @@
 // What a tree says of the moves of its root.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "search/game_search/node_store.hpp"
+#include "search/node_store.hpp"
 
 namespace alphazero {
 
@@ -22,17 +21,6 @@ struct RootMove {
   std::uint16_t plies = 0;  // to the end of a proven win or loss, this move included
   std::vector<Move> pv;     // begins with the move
 };
-
-// Of the root: its value where it is proven, and the plies to the end.
-struct Proof {
-  std::int8_t proven = kUnproven;
-  std::uint16_t plies = 0;
-};
-
-// Whether a search of these moves alone (none: all) looks at `move`.
-inline bool may_search(std::span<const Move> only, Move move) {
-  return only.empty() || std::find(only.begin(), only.end(), move) != only.end();
-}
 
 // The root's value by the moves that may be searched.
 Proof root_proof(const NodeStore& store, const GameNode& root, std::span<const Move> only);

@@ -1,4 +1,4 @@
-#include "search/game_search/game_search.hpp"
+#include "search/game_search.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "games/all_games.hpp"
-#include "search/game_search/backup.hpp"
+#include "search/backup.hpp"
+#include "search/selection.hpp"
 
 namespace alphazero {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::uint32_t kMostVisits = 4'000'000'000;
 }  // namespace
 
 template <Game G>
-GameSearch<G>::GameSearch(const GameSearchSettings& settings)
+GameSearch<G>::GameSearch(const EngineSettings& settings)
     : settings_(settings), store_(settings.tree_bytes), cache_(settings.cache_bytes) {
   frames_.push_back({G::initial(), 0});
   num_line_ = 1;
@@ -30,7 +31,7 @@ GameSearch<G>::GameSearch(const GameSearchSettings& settings)
 }
 
 template <Game G>
-void GameSearch<G>::reset(const GameSearchSettings& settings) {
+void GameSearch<G>::reset(const EngineSettings& settings) {
   const std::lock_guard lock(mutex_);
   abandon();
   for (Batch& batch : batches_) batch.keys.clear();  // another network's: nothing of them is kept
@@ -77,8 +78,8 @@ void GameSearch<G>::make_searchable() {
   if (root.state != NodeState::kOver && root.state != NodeState::kTwoFold) return;
   const std::int8_t proven = root.proven;
   root = GameNode{};
-  G::legal(frames_.back().state, legal_);
-  if (!legal_.empty()) return;
+  moves_.list(frames_.back().state);
+  if (!moves_.indices().empty()) return;
   root.state = NodeState::kOver;
   root.proven = proven;
 }
@@ -136,33 +137,43 @@ void GameSearch<G>::begin(std::span<const Move> only) {
   is_full_ = false;
 }
 
-// What waits will come too late for this tree.
+// The leaves of all batches are new again: their evaluations come too late for this tree.
 template <Game G>
 void GameSearch<G>::abandon() {
   for (Batch& batch : batches_) {
-    for (std::uint32_t& leaf : batch.leaves) {
-      if (leaf == kNoNode) continue;
-      store_.node(leaf).state = NodeState::kNew;
-      add_waiting(store_, leaf, -1);
-      leaf = kNoNode;
-    }
+    for (std::uint32_t& leaf : batch.leaves) release(std::exchange(leaf, kNoNode));
   }
-  in_flight_ = 0;
+}
+
+// The leaf of a batch does not wait for its evaluation any longer; kNoNode: it was abandoned before.
+template <Game G>
+void GameSearch<G>::release(std::uint32_t leaf) {
+  if (leaf == kNoNode) return;
+  store_.node(leaf).state = NodeState::kNew;
+  add_waiting(store_, leaf, -1);
+  --in_flight_;
+}
+
+template <Game G>
+void GameSearch<G>::free_slot(Batch& batch) {
+  batch.leaves.clear();
+  batch.keys.clear();
+  batch.is_taken = false;
 }
 
 template <Game G>
 bool GameSearch<G>::is_done() const {
   const NodeState state = store_.node(root_).state;
   if (state != NodeState::kEvaluated && state != NodeState::kOver) return false;  // its moves have no priors
-  return root_proof(store_, store_.node(root_), only_).proven != kUnproven;
+  return root_proof(store_, store_.node(root_), only_).value != kUnproven;
 }
 
 template <Game G>
-GameLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits) {
+OwnedLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_[slot];
   assert(!batch.is_taken);
-  GameLeaves leaves;
+  OwnedLeaves leaves;
   batch.leaves.clear();
   batch.keys.clear();
   collisions_.clear();
@@ -186,8 +197,9 @@ GameLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std:
 }
 
 template <Game G>
-typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, GameLeaves& leaves) {
+typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, OwnedLeaves& leaves) {
   std::uint32_t id = root_;
+  bool is_made = false;
   for (std::size_t depth = 0;; ++depth) {
     GameNode& node = store_.node(id);
     if (node.state == NodeState::kTwoFold && depth < node.plies) take_back_visits(store_, id);
@@ -205,17 +217,16 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, GameLeaves& leave
       return Walk::kCollision;
     }
     if (node.state == NodeState::kNew) {
-      const Walk how = enqueue(id, batch, leaves);
+      const Walk how = enqueue(id, is_made, batch, leaves);
       if (how == Walk::kFull) return how;
       depth_sum_ += depth;
       deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
       ++playouts_;
       return how;
     }
-    const std::span<GameEdge> edges = store_.edges(node);
-    const std::size_t chosen = select(node, edges, id == root_);
-    if (chosen == edges.size()) return Walk::kNoMove;
-    GameEdge& edge = edges[chosen];
+    const std::size_t chosen = select_engine(store_, node, id == root_, only_, settings_);
+    if (chosen == node.num_edges) return Walk::kNoMove;
+    GameEdge& edge = store_.edges(node)[chosen];
     Frame<State> next{frames_.back().state, 0};
     G::apply(next.state, edge.move);
     frames_.push_back(next);
@@ -224,10 +235,8 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, GameLeaves& leave
     if (reach >= 4) {  // no position comes back in less
       frames_.back().repetitions = count_repetitions(key_at, frames_.size() - 1, reach);
     }
-    if (edge.child == kNoNode) {
-      const std::uint32_t child = expand(id, edge, depth + 1);
-      if (child == kNoNode) return Walk::kFull;
-    }
+    is_made = edge.child == kNoNode;
+    if (is_made && expand(id, edge, depth + 1) == kNoNode) return Walk::kFull;
     id = edge.child;
   }
 }
@@ -246,7 +255,7 @@ std::uint32_t GameSearch<G>::expand(std::uint32_t parent, GameEdge& edge, std::s
 template <Game G>
 bool GameSearch<G>::reach_end(GameNode& node, std::size_t depth) {
   const Frame<State>& frame = frames_.back();
-  const Outcome outcome = G::terminal(FrameSpan<State>(&frame, 1));
+  const Outcome outcome = moves_.look_at(frame);
   if (outcome.over()) {
     node.state = NodeState::kOver;
     node.proven = outcome.value;
@@ -263,53 +272,15 @@ bool GameSearch<G>::reach_end(GameNode& node, std::size_t depth) {
   return false;
 }
 
-// lc0's formulas (src/search/classic/search.cc, params.cc). The first of the edges with the largest score;
-// edges.size(): none may be walked.
+// Puts the node at the end of frames_ into the batch, or evaluates it from the cache. is_made: by this walk.
 template <Game G>
-std::size_t GameSearch<G>::select(const GameNode& node, std::span<const GameEdge> edges, bool is_root) const {
-  double visited_prior = 0.0;
-  for (const GameEdge& edge : edges) {
-    if (edge.child == kNoNode) {
-      if (is_root) continue;
-      break;  // below the root children are made in the order of the edges
-    }
-    if (store_.node(edge.child).visits > 0) visited_prior += edge.prior;
-  }
-  const double visits = node.visits;
-  const double growth = std::log((visits + settings_.c_puct_base) / settings_.c_puct_base);
-  const double factor =
-      (settings_.c_puct + settings_.c_puct_factor * growth) * std::sqrt(std::max(visits - 1.0, 1.0));
-  const double first_play = node.mean() - settings_.fpu_reduction * std::sqrt(visited_prior);
-  std::size_t best = edges.size();
-  double best_score = -std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    const GameEdge& edge = edges[i];
-    if (is_root && !may_search(only_, edge.move)) continue;
-    double value = first_play;
-    double begun = 0.0;
-    if (edge.child != kNoNode) {
-      const GameNode& child = store_.node(edge.child);
-      if (child.proven == 1) continue;
-      if (child.visits > 0) value = -child.mean();
-      begun = static_cast<double>(child.visits) + child.waiting;
-    }
-    const double score = value + factor * edge.prior / (1.0 + begun);
-    if (score > best_score) {
-      best_score = score;
-      best = i;
-    }
-    // Of those never walked the first has the largest prior.
-    if (edge.child == kNoNode && !is_root) break;
-  }
-  return best;
-}
-
-// Puts the node at the end of frames_ into the batch, or evaluates it by what the cache knows.
-template <Game G>
-typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& batch, GameLeaves& leaves) {
+typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, bool is_made, Batch& batch,
+                                                    OwnedLeaves& leaves) {
   GameNode& node = store_.node(id);
-  if (!list_moves(node, frames_.back().state)) return Walk::kFull;
-  if (wins_at_once(id, frames_.back().state) && id != root_) {
+  const State& state = frames_.back().state;
+  if (!is_made) moves_.list(state);
+  if (!make_edges(node, state)) return Walk::kFull;
+  if (wins_at_once(id, state) && id != root_) {
     node.state = NodeState::kWinsAtOnce;
     finish(store_, id, 1.0, 0.0);
     return Walk::kFinished;
@@ -326,28 +297,21 @@ typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, Batch& bat
   }
   batch.leaves.push_back(id);
   batch.keys.push_back(key);
-  leaves.packed.insert(leaves.packed.end(), packed_.begin(), packed_.end());
-  leaves.legal_index.insert(leaves.legal_index.end(), index_.begin(), index_.end());
-  leaves.legal_offset.push_back(static_cast<std::int32_t>(leaves.legal_index.size()));
+  leaves.add(packed_, moves_.indices());
   node.state = NodeState::kWaiting;
   add_waiting(store_, id, 1);
   ++in_flight_;
   return Walk::kQueued;
 }
 
-// Gives the node its edges by ascending policy index, and lists these; false: memory is full.
+// Gives the node an edge for each of moves_, by ascending policy index; false: memory is full.
 template <Game G>
-bool GameSearch<G>::list_moves(GameNode& node, const State& state) {
-  G::legal(state, legal_);
-  std::sort(legal_.begin(), legal_.end(),
-            [&state](Move a, Move b) { return G::move_to_index(state, a) < G::move_to_index(state, b); });
-  if (node.num_edges == 0 && !store_.make_edges(node, legal_.size())) return false;
+bool GameSearch<G>::make_edges(GameNode& node, const State& state) {
+  const std::span<const std::uint16_t> indices = moves_.indices();
+  if (node.num_edges > 0) return true;
+  if (!store_.make_edges(node, indices.size())) return false;
   const std::span<GameEdge> edges = store_.edges(node);
-  index_.clear();
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    edges[i].move = legal_[i];
-    index_.push_back(G::move_to_index(state, legal_[i]));
-  }
+  for (std::size_t i = 0; i < edges.size(); ++i) edges[i].move = G::index_to_move(state, indices[i]);
   return true;
 }
 
@@ -377,18 +341,8 @@ template <Game G>
 void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl) {
   GameNode& node = store_.node(id);
   const std::span<GameEdge> edges = store_.edges(node);
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  powered_.resize(edges.size());
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    powered_[i] = std::exp((logits[i] - largest) / settings_.policy_temperature);
-    sum += powered_[i];
-  }
-  const bool is_number = std::isfinite(sum) && sum > 0.0;  // a broken network must not break the tree
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    edges[i].prior =
-        static_cast<float>(is_number ? powered_[i] / sum : 1.0 / static_cast<double>(edges.size()));
-  }
+  make_priors(logits, settings_.policy_temperature, powered_,
+              [edges](std::size_t place, float prior) { edges[place].prior = prior; });
   std::stable_sort(edges.begin(), edges.end(),
                    [](const GameEdge& a, const GameEdge& b) { return a.prior > b.prior; });
   node.state = NodeState::kEvaluated;
@@ -408,28 +362,18 @@ void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits,
     cache_.insert(batch.keys[row], logits, &wdl[3 * row]);
     const std::uint32_t leaf = batch.leaves[row];
     if (leaf == kNoNode) continue;
-    add_waiting(store_, leaf, -1);
-    --in_flight_;
+    release(leaf);
     evaluate(leaf, logits, &wdl[3 * row]);
   }
-  batch.leaves.clear();
-  batch.keys.clear();
-  batch.is_taken = false;
+  free_slot(batch);
 }
 
 template <Game G>
 void GameSearch<G>::drop(std::size_t slot) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_[slot];
-  for (const std::uint32_t leaf : batch.leaves) {
-    if (leaf == kNoNode) continue;
-    store_.node(leaf).state = NodeState::kNew;
-    add_waiting(store_, leaf, -1);
-    --in_flight_;
-  }
-  batch.leaves.clear();
-  batch.keys.clear();
-  batch.is_taken = false;
+  for (const std::uint32_t leaf : batch.leaves) release(leaf);
+  free_slot(batch);
 }
 
 template <Game G>
@@ -469,7 +413,7 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
   seen.mean_depth = playouts_ > 0 ? static_cast<double>(depth_sum_) / static_cast<double>(playouts_) : 0.0;
   seen.deepest = deepest_;
   const Proof proof = root_proof(store_, root, only_);
-  seen.proven = proof.proven;
+  seen.proven = proof.value;
   seen.plies = proof.plies;
   if (seen.proven != kUnproven) {
     seen.root_q = seen.proven;
