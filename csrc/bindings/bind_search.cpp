@@ -153,13 +153,10 @@ Dump nodes(const OneSearch<G>& self) {
 }
 
 template <Game G>
-FoundMove result(OneSearch<G>& self, double temperature, double draw) {
+SearchResult result(OneSearch<G>& self, double temperature, double draw) {
   require_root(self);
   if (!self.search.is_done()) throw std::invalid_argument("the search is not done");
-  FoundMove found;
-  found.result = self.search.result(temperature, draw, found.policy);
-  found.move = self.search.root_edges()[found.result.edge].move;
-  return found;
+  return self.search.result(temperature, draw);
 }
 
 template <Game G>
@@ -195,7 +192,6 @@ Leaves gather(GameSearch<G>& self, std::size_t slot, std::size_t most_leaves, st
   OwnedLeaves leaves;
   {
     const nb::gil_scoped_release release;
-    if (self.is_taken(slot)) throw std::invalid_argument("the slot's leaves wait for their evaluation");
     leaves = self.gather(slot, most_leaves, most_visits);
   }
   return to_numpy<G>(std::move(leaves));
@@ -207,9 +203,6 @@ void apply_slot(GameSearch<G>& self, std::size_t slot, const Input1<float>& logi
   const std::span<const float> all_logits = as_span(logits);
   const std::span<const float> all_wdl(wdl.data(), wdl.size());
   const nb::gil_scoped_release release;
-  if (wdl.shape(0) != self.num_rows(slot) || wdl.shape(1) != 3 || all_logits.size() != self.num_moves(slot)) {
-    throw std::invalid_argument("evaluations do not fit the leaves that wait");
-  }
   self.apply(slot, all_logits, all_wdl);
 }
 
@@ -278,21 +271,20 @@ void bind_settings(nb::module_& module) {
 }
 
 void bind_findings(nb::module_& module) {
-  nb::class_<FoundMove>(module, "SearchResult",
-                        "What a finished search says of its root, for the side to move.")
-      .def_ro("move", &FoundMove::move, "the move to play")
+  nb::class_<SearchResult>(module, "SearchResult",
+                           "What a finished search says of its root, for the side to move.")
+      .def_ro("move", &SearchResult::move, "the move to play")
       .def_prop_ro(
-          "policy", [](const FoundMove& self) { return copied<double>(self.policy); }, nb::rv_policy::move,
+          "policy", [](const SearchResult& self) { return copied<double>(self.policy); }, nb::rv_policy::move,
           "f64 [num_legal]: shares of the legal moves, by ascending policy index")
-      .def_prop_ro("root_q", [](const FoundMove& self) { return self.result.root_q; })
-      .def_prop_ro("root_d", [](const FoundMove& self) { return self.result.root_d; })
-      .def_prop_ro("best_q", [](const FoundMove& self) { return self.result.best_q; })
-      .def_prop_ro("best_d", [](const FoundMove& self) { return self.result.best_d; })
-      .def_prop_ro("orig_q", [](const FoundMove& self) { return self.result.orig_q; })
-      .def_prop_ro("orig_d", [](const FoundMove& self) { return self.result.orig_d; })
-      .def_prop_ro("visits", [](const FoundMove& self) { return self.result.visits; })
-      .def_prop_ro(
-          "proven", [](const FoundMove& self) { return self.result.proven; }, "-1, 0, 1; 2: not proven");
+      .def_ro("root_q", &SearchResult::root_q)
+      .def_ro("root_d", &SearchResult::root_d)
+      .def_ro("best_q", &SearchResult::best_q)
+      .def_ro("best_d", &SearchResult::best_d)
+      .def_ro("orig_q", &SearchResult::orig_q)
+      .def_ro("orig_d", &SearchResult::orig_d)
+      .def_ro("visits", &SearchResult::visits)
+      .def_ro("proven", &SearchResult::proven, "-1, 0, 1; 2: not proven");
   nb::class_<RootMove>(module, "RootMove", "A legal move of the root; values are for the side to move.")
       .def_ro("move", &RootMove::move)
       .def_ro("prior", &RootMove::prior, "the network's share, at the policy temperature")

@@ -1,14 +1,11 @@
 #include "search/game_search.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cassert>
 #include <cmath>
-#include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "games/all_games.hpp"
-#include "search/backup.hpp"
 #include "search/selection.hpp"
 
 namespace alphazero {
@@ -24,7 +21,7 @@ constexpr std::uint32_t kMostVisits = 4'000'000'000;
 
 template <Game G>
 GameSearch<G>::GameSearch(const EngineSettings& settings)
-    : settings_(settings), store_(settings.tree_bytes), cache_(settings.cache_bytes) {
+    : settings_(settings), tree_(settings.tree_bytes), cache_(settings.cache_bytes) {
   frames_.push_back({G::initial(), 0});
   num_line_ = 1;
   new_root(frames_.back().state, 0);
@@ -41,7 +38,7 @@ void GameSearch<G>::reset(const EngineSettings& settings) {
     cache_ = EvaluationCache(settings.cache_bytes);
   }
   settings_ = settings;
-  store_.set_limit(settings.tree_bytes);
+  tree_.set_limit(settings.tree_bytes);
   frames_.resize(num_line_);
   new_root(frames_.back().state, frames_.back().repetitions);
 }
@@ -50,16 +47,16 @@ template <Game G>
 void GameSearch<G>::set_tree_limit(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   settings_.tree_bytes = bytes;
-  store_.set_limit(bytes);
+  tree_.set_limit(bytes);
   is_full_ = false;
 }
 
 template <Game G>
 void GameSearch<G>::new_root(const State& state, std::uint8_t repetitions) {
-  store_.clear();
-  root_ = store_.make_node(kNoNode);
+  tree_.clear();
+  root_ = tree_.make_node(kNoNode);
   const Frame<State> frame{state, repetitions};
-  GameNode& root = store_.node(root_);
+  GameNode& root = tree_.node(root_);
   root.state = NodeState::kOver;
   root.proven = G::terminal(FrameSpan<State>(&frame, 1)).value;
   make_searchable();
@@ -68,7 +65,7 @@ void GameSearch<G>::new_root(const State& state, std::uint8_t repetitions) {
 // Where the rules leave a move the root is searched, though the game may count as drawn: programs play on.
 template <Game G>
 void GameSearch<G>::make_searchable() {
-  GameNode& root = store_.node(root_);
+  GameNode& root = tree_.node(root_);
   root.parent = kNoNode;
   if (root.state == NodeState::kWinsAtOnce) {  // its other moves may be asked for
     root.state = NodeState::kNew;
@@ -102,25 +99,25 @@ std::uint64_t GameSearch<G>::set_line(const Line<G>& line) {
   }
   is_full_ = false;
   only_.clear();
-  return store_.node(root_).visits;
+  return tree_.node(root_).visits;
 }
 
 // To the root's child with this state; false where the tree has none.
 template <Game G>
 bool GameSearch<G>::descend(const Frame<State>& next) {
-  GameNode& old = store_.node(root_);
+  GameNode& old = tree_.node(root_);
   std::uint32_t child = kNoNode;
-  for (const GameEdge& edge : store_.edges(old)) {
+  for (const GameEdge& edge : tree_.edges(old)) {
     if (edge.child == kNoNode) continue;
     State state = frames_.back().state;
     G::apply(state, edge.move);
     if (state == next.state) child = edge.child;
   }
   if (child == kNoNode) return false;
-  for (GameEdge& edge : store_.edges(old)) {
+  for (GameEdge& edge : tree_.edges(old)) {
     if (edge.child == child) edge.child = kNoNode;
   }
-  store_.discard(root_);
+  tree_.discard(root_);
   root_ = child;
   frames_.push_back(next);
   num_line_ = frames_.size();
@@ -149,8 +146,8 @@ void GameSearch<G>::abandon() {
 template <Game G>
 void GameSearch<G>::release(std::uint32_t leaf) {
   if (leaf == kNoNode) return;
-  store_.node(leaf).state = NodeState::kNew;
-  add_waiting(store_, leaf, -1);
+  tree_.node(leaf).state = NodeState::kNew;
+  tree_.add_waiting(leaf, -1);
   --in_flight_;
 }
 
@@ -163,25 +160,25 @@ void GameSearch<G>::free_slot(Batch& batch) {
 
 template <Game G>
 bool GameSearch<G>::is_done() const {
-  const NodeState state = store_.node(root_).state;
+  const NodeState state = tree_.node(root_).state;
   if (state != NodeState::kEvaluated && state != NodeState::kOver) return false;  // its moves have no priors
-  return root_proof(store_, store_.node(root_), only_).value != kUnproven;
+  return root_proof(tree_, tree_.node(root_), only_).value != kUnproven;
 }
 
 template <Game G>
 OwnedLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_[slot];
-  assert(!batch.is_taken);
+  if (batch.is_taken) throw std::invalid_argument("the slot's leaves wait for their evaluation");
   OwnedLeaves leaves;
   batch.leaves.clear();
   batch.keys.clear();
   collisions_.clear();
-  store_.sweep(kSweptPerGather);
+  tree_.sweep(kSweptPerGather);
   const std::uint64_t most = std::min<std::uint64_t>(most_visits, kMostVisits);
   const std::size_t most_walks = kWalksBeside + kWalksPerLeaf * most_leaves;
   for (std::size_t walks = 0; walks < most_walks && batch.leaves.size() < most_leaves; ++walks) {
-    if (store_.node(root_).visits + in_flight_ >= most || collisions_.size() >= most_leaves || is_done())
+    if (tree_.node(root_).visits + in_flight_ >= most || collisions_.size() >= most_leaves || is_done())
       break;
     frames_.resize(num_line_);
     const Walk how = walk(batch, leaves);
@@ -189,7 +186,7 @@ OwnedLeaves GameSearch<G>::gather(std::size_t slot, std::size_t most_leaves, std
     if (how == Walk::kFull || how == Walk::kNoMove) break;
   }
   frames_.resize(num_line_);
-  for (const std::uint32_t id : collisions_) add_waiting(store_, id, -1);
+  for (const std::uint32_t id : collisions_) tree_.add_waiting(id, -1);
   batch.is_taken = !batch.leaves.empty();
   batch.legal_offset = leaves.legal_offset;
   evaluations_ += batch.leaves.size();
@@ -201,19 +198,19 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, OwnedLeaves& leav
   std::uint32_t id = root_;
   bool is_made = false;
   for (std::size_t depth = 0;; ++depth) {
-    GameNode& node = store_.node(id);
-    if (node.state == NodeState::kTwoFold && depth < node.plies) take_back_visits(store_, id);
+    GameNode& node = tree_.node(id);
+    if (node.state == NodeState::kTwoFold && depth < node.plies) tree_.take_back_visits(id);
     if (node.state == NodeState::kTwoFold || (node.proven != kUnproven && id != root_)) {
       depth_sum_ += depth;
       deepest_ = std::max(deepest_, static_cast<std::uint32_t>(depth));
       ++playouts_;
       const bool is_decided = node.state != NodeState::kTwoFold;
-      finish(store_, id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
+      tree_.finish(id, is_decided ? node.proven : 0.0, is_decided && node.proven != 0 ? 0.0 : 1.0);
       return Walk::kFinished;
     }
     if (node.state == NodeState::kWaiting) {
       collisions_.push_back(id);
-      add_waiting(store_, id, 1);
+      tree_.add_waiting(id, 1);
       return Walk::kCollision;
     }
     if (node.state == NodeState::kNew) {
@@ -224,9 +221,9 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, OwnedLeaves& leav
       ++playouts_;
       return how;
     }
-    const std::size_t chosen = select_engine(store_, node, id == root_, only_, settings_);
+    const std::size_t chosen = select_engine(tree_, node, id == root_, only_, settings_);
     if (chosen == node.num_edges) return Walk::kNoMove;
-    GameEdge& edge = store_.edges(node)[chosen];
+    GameEdge& edge = tree_.edges(node)[chosen];
     Frame<State> next{frames_.back().state, 0};
     G::apply(next.state, edge.move);
     frames_.push_back(next);
@@ -244,10 +241,10 @@ typename GameSearch<G>::Walk GameSearch<G>::walk(Batch& batch, OwnedLeaves& leav
 // Makes the child at the end of frames_; kNoNode: memory is full.
 template <Game G>
 std::uint32_t GameSearch<G>::expand(std::uint32_t parent, GameEdge& edge, std::size_t depth) {
-  const std::uint32_t id = store_.make_node(parent);
+  const std::uint32_t id = tree_.make_node(parent);
   if (id == kNoNode) return kNoNode;
   edge.child = id;
-  if (reach_end(store_.node(id), depth)) prove_parents(store_, id);
+  if (reach_end(tree_.node(id), depth)) tree_.prove_parents(id);
   return id;
 }
 
@@ -276,13 +273,13 @@ bool GameSearch<G>::reach_end(GameNode& node, std::size_t depth) {
 template <Game G>
 typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, bool is_made, Batch& batch,
                                                     OwnedLeaves& leaves) {
-  GameNode& node = store_.node(id);
+  GameNode& node = tree_.node(id);
   const State& state = frames_.back().state;
   if (!is_made) moves_.list(state);
   if (!make_edges(node, state)) return Walk::kFull;
   if (wins_at_once(id, state) && id != root_) {
     node.state = NodeState::kWinsAtOnce;
-    finish(store_, id, 1.0, 0.0);
+    tree_.finish(id, 1.0, 0.0);
     return Walk::kFinished;
   }
   packed_.resize(packed_bytes<G>());
@@ -299,7 +296,7 @@ typename GameSearch<G>::Walk GameSearch<G>::enqueue(std::uint32_t id, bool is_ma
   batch.keys.push_back(key);
   leaves.add(packed_, moves_.indices());
   node.state = NodeState::kWaiting;
-  add_waiting(store_, id, 1);
+  tree_.add_waiting(id, 1);
   ++in_flight_;
   return Walk::kQueued;
 }
@@ -309,8 +306,8 @@ template <Game G>
 bool GameSearch<G>::make_edges(GameNode& node, const State& state) {
   const std::span<const std::uint16_t> indices = moves_.indices();
   if (node.num_edges > 0) return true;
-  if (!store_.make_edges(node, indices.size())) return false;
-  const std::span<GameEdge> edges = store_.edges(node);
+  if (!tree_.make_edges(node, indices.size())) return false;
+  const std::span<GameEdge> edges = tree_.edges(node);
   for (std::size_t i = 0; i < edges.size(); ++i) edges[i].move = G::index_to_move(state, indices[i]);
   return true;
 }
@@ -318,7 +315,7 @@ bool GameSearch<G>::make_edges(GameNode& node, const State& state) {
 // Whether one of the node's moves ends the game as a win; if so it is walked, which proves the node.
 template <Game G>
 bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
-  for (GameEdge& edge : store_.edges(store_.node(id))) {
+  for (GameEdge& edge : tree_.edges(tree_.node(id))) {
     Frame<State> next{state, 0};
     G::apply(next.state, edge.move);
     if constexpr (requires { next.state.in_check(); }) {
@@ -326,12 +323,12 @@ bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
     }
     const Outcome outcome = G::terminal(FrameSpan<State>(&next, 1));
     if (!outcome.over() || outcome.value != -1) continue;
-    if (edge.child == kNoNode) edge.child = store_.make_node(id);
+    if (edge.child == kNoNode) edge.child = tree_.make_node(id);
     if (edge.child == kNoNode) return false;
-    GameNode& end = store_.node(edge.child);
+    GameNode& end = tree_.node(edge.child);
     end.state = NodeState::kOver;
     end.proven = -1;
-    prove_parents(store_, edge.child);
+    tree_.prove_parents(edge.child);
     return true;
   }
   return false;
@@ -339,8 +336,8 @@ bool GameSearch<G>::wins_at_once(std::uint32_t id, const State& state) {
 
 template <Game G>
 void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, const float* wdl) {
-  GameNode& node = store_.node(id);
-  const std::span<GameEdge> edges = store_.edges(node);
+  GameNode& node = tree_.node(id);
+  const std::span<GameEdge> edges = tree_.edges(node);
   make_priors(logits, settings_.policy_temperature, powered_,
               [edges](std::size_t place, float prior) { edges[place].prior = prior; });
   std::stable_sort(edges.begin(), edges.end(),
@@ -348,13 +345,17 @@ void GameSearch<G>::evaluate(std::uint32_t id, std::span<const float> logits, co
   node.state = NodeState::kEvaluated;
   const double value = static_cast<double>(wdl[0]) - static_cast<double>(wdl[2]);
   const bool is_value = std::isfinite(value) && std::isfinite(wdl[1]);
-  finish(store_, id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
+  tree_.finish(id, is_value ? value : 0.0, is_value ? wdl[1] : 1.0);
 }
 
 template <Game G>
 void GameSearch<G>::apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl) {
   const std::lock_guard lock(mutex_);
   Batch& batch = batches_[slot];
+  if (wdl.size() != 3 * (batch.legal_offset.size() - 1) ||
+      legal_logits.size() != static_cast<std::size_t>(batch.legal_offset.back())) {
+    throw std::invalid_argument("evaluations do not fit the leaves that wait");
+  }
   for (std::size_t row = 0; row < batch.keys.size(); ++row) {
     const auto first = static_cast<std::size_t>(batch.legal_offset[row]);
     const auto last = static_cast<std::size_t>(batch.legal_offset[row + 1]);
@@ -379,32 +380,14 @@ void GameSearch<G>::drop(std::size_t slot) {
 template <Game G>
 SearchProgress GameSearch<G>::progress() const {
   const std::lock_guard lock(mutex_);
-  const std::uint32_t visits = store_.node(root_).visits;
+  const std::uint32_t visits = tree_.node(root_).visits;
   return {visits, playouts_, is_done() || visits >= kMostVisits, is_full_};
-}
-
-template <Game G>
-bool GameSearch<G>::is_taken(std::size_t slot) const {
-  const std::lock_guard lock(mutex_);
-  return batches_[slot].is_taken;
-}
-
-template <Game G>
-std::size_t GameSearch<G>::num_rows(std::size_t slot) const {
-  const std::lock_guard lock(mutex_);
-  return batches_[slot].legal_offset.size() - 1;
-}
-
-template <Game G>
-std::size_t GameSearch<G>::num_moves(std::size_t slot) const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(batches_[slot].legal_offset.back());
 }
 
 template <Game G>
 SearchView GameSearch<G>::view(std::size_t num_lines) const {
   const std::lock_guard lock(mutex_);
-  const GameNode& root = store_.node(root_);
+  const GameNode& root = tree_.node(root_);
   SearchView seen;
   seen.nodes = root.visits;
   seen.playouts = playouts_ - std::min(playouts_, in_flight_);
@@ -412,7 +395,7 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
   seen.cache_hits = cache_hits_;
   seen.mean_depth = playouts_ > 0 ? static_cast<double>(depth_sum_) / static_cast<double>(playouts_) : 0.0;
   seen.deepest = deepest_;
-  const Proof proof = root_proof(store_, root, only_);
+  const Proof proof = root_proof(tree_, root, only_);
   seen.proven = proof.value;
   seen.plies = proof.plies;
   if (seen.proven != kUnproven) {
@@ -425,10 +408,10 @@ SearchView GameSearch<G>::view(std::size_t num_lines) const {
   seen.is_done = is_done() || root.visits >= kMostVisits;
   seen.is_full = is_full_;
   seen.cache_per_mille = cache_.fill_per_mille();
-  seen.tree_nodes = store_.num_nodes();
-  seen.tree_bytes = store_.used_bytes();
+  seen.tree_nodes = tree_.num_nodes();
+  seen.tree_bytes = tree_.used_bytes();
   if (root.state != NodeState::kEvaluated) return seen;
-  seen.moves = root_moves(store_, root, only_, num_lines);
+  seen.moves = root_moves(tree_, root, only_, num_lines);
   return seen;
 }
 

@@ -11,8 +11,8 @@
 #include "games/game.hpp"
 #include "games/line.hpp"
 #include "search/evaluation_cache.hpp"
+#include "search/game_tree.hpp"
 #include "search/leaves.hpp"
-#include "search/node_store.hpp"
 #include "search/root_view.hpp"
 #include "search/settings.hpp"
 
@@ -66,15 +66,13 @@ class GameSearch {
   void set_tree_limit(std::uint64_t bytes);
 
   // Walks until a batch has `most_leaves`, or the root would have more than `most_visits` visits, or nothing
-  // is left to do. The slot must be free; it is taken where there are leaves.
+  // is left to do. The slot is taken where there are leaves; throws std::invalid_argument where it was
+  // before.
   OwnedLeaves gather(std::size_t slot, std::size_t most_leaves, std::uint64_t most_visits);
   // The slot's evaluations: logits of its legal moves, win, draw, loss of each row. Frees the slot.
   void apply(std::size_t slot, std::span<const float> legal_logits, std::span<const float> wdl);
   // Frees the slot without them.
   void drop(std::size_t slot);
-  bool is_taken(std::size_t slot) const;
-  std::size_t num_rows(std::size_t slot) const;
-  std::size_t num_moves(std::size_t slot) const;
 
   SearchProgress progress() const;
   // num_lines: moves of which the line of play is told.
@@ -106,7 +104,7 @@ class GameSearch {
 
   mutable std::mutex mutex_;
   EngineSettings settings_;
-  NodeStore store_;
+  GameTree tree_;
   EvaluationCache cache_;
   std::uint32_t root_ = kNoNode;
   std::vector<Frame<State>> frames_;  // the line up to the root, then the walk under way

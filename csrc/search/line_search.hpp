@@ -30,17 +30,15 @@ class LineSearch final : public SearchDriver<G> {
   }
 
   void finish(std::size_t slot, Search<G>& search) override {
-    FoundMove& found = found_[line_of_slot_[slot]];
-    found.result = search.result(0.0, 0.0, found.policy);
-    found.move = search.root_edges()[found.result.edge].move;
+    found_[line_of_slot_[slot]] = search.result(0.0, 0.0);
   }
 
-  const std::vector<FoundMove>& found() const { return found_; }
+  const std::vector<SearchResult>& found() const { return found_; }
 
  private:
   SearchSettings settings_;
   std::vector<Line<G>> lines_;
-  std::vector<FoundMove> found_;
+  std::vector<SearchResult> found_;
   std::vector<std::size_t> line_of_slot_;
   std::atomic<std::size_t> next_line_{0};
 };

@@ -7,16 +7,16 @@ namespace {
 
 constexpr std::size_t kLongestPv = 256;
 
-void rank(const NodeStore& store, const GameNode& node, std::span<const Move> only,
+void rank(const GameTree& tree, const GameNode& node, std::span<const Move> only,
           std::vector<const GameEdge*>& ranked) {
   ranked.clear();
-  for (const GameEdge& edge : store.edges(node)) {
+  for (const GameEdge& edge : tree.edges(node)) {
     if (may_search(only, edge.move)) ranked.push_back(&edge);
   }
-  const auto preferred = [&store](const GameEdge* a, const GameEdge* b) {
+  const auto preferred = [&tree](const GameEdge* a, const GameEdge* b) {
     static const GameNode unknown;
-    const GameNode& left = a->child == kNoNode ? unknown : store.node(a->child);
-    const GameNode& right = b->child == kNoNode ? unknown : store.node(b->child);
+    const GameNode& left = a->child == kNoNode ? unknown : tree.node(a->child);
+    const GameNode& right = b->child == kNoNode ? unknown : tree.node(b->child);
     const auto group = [](const GameNode& child) {
       return child.proven == -1 ? 0 : child.proven == 1 ? 2 : 1;
     };
@@ -30,23 +30,23 @@ void rank(const NodeStore& store, const GameNode& node, std::span<const Move> on
   std::stable_sort(ranked.begin(), ranked.end(), preferred);
 }
 
-void follow(const NodeStore& store, std::uint32_t id, std::vector<Move>& pv) {
+void follow(const GameTree& tree, std::uint32_t id, std::vector<Move>& pv) {
   std::vector<const GameEdge*> ranked;
   while (pv.size() < kLongestPv) {
-    const GameNode& node = store.node(id);
+    const GameNode& node = tree.node(id);
     if (node.state != NodeState::kEvaluated && node.state != NodeState::kWinsAtOnce) return;
-    rank(store, node, {}, ranked);
+    rank(tree, node, {}, ranked);
     const GameEdge* best = ranked.empty() ? nullptr : ranked.front();
-    if (best == nullptr || best->child == kNoNode || store.node(best->child).visits == 0) {
+    if (best == nullptr || best->child == kNoNode || tree.node(best->child).visits == 0) {
       // A proven line goes to its end: the child that proves it may not have been visited itself.
-      if (best == nullptr || best->child == kNoNode || store.node(best->child).proven == kUnproven) return;
+      if (best == nullptr || best->child == kNoNode || tree.node(best->child).proven == kUnproven) return;
     }
     pv.push_back(best->move);
     id = best->child;
   }
 }
 
-RootMove root_move(const NodeStore& store, const GameNode& root, const GameEdge& edge, bool with_line) {
+RootMove root_move(const GameTree& tree, const GameNode& root, const GameEdge& edge, bool with_line) {
   RootMove seen;
   seen.move = edge.move;
   seen.prior = edge.prior;
@@ -54,9 +54,9 @@ RootMove root_move(const NodeStore& store, const GameNode& root, const GameEdge&
   seen.d = root.visits > 0 ? root.draw_sum / root.visits : 0.0;
   if (with_line) seen.pv.push_back(edge.move);
   if (edge.child == kNoNode) return seen;
-  const GameNode& child = store.node(edge.child);
+  const GameNode& child = tree.node(edge.child);
   seen.visits = child.visits;
-  const Proof proof = store.proof_of(edge);
+  const Proof proof = tree.proof_of(edge);
   seen.proven = proof.value;
   seen.plies = proof.plies;
   if (proof.value != kUnproven) {
@@ -66,24 +66,23 @@ RootMove root_move(const NodeStore& store, const GameNode& root, const GameEdge&
     seen.q = -child.mean();
     seen.d = child.draw_sum / child.visits;
   }
-  if (with_line) follow(store, edge.child, seen.pv);
+  if (with_line) follow(tree, edge.child, seen.pv);
   return seen;
 }
 
 }  // namespace
 
-Proof root_proof(const NodeStore& store, const GameNode& root, std::span<const Move> only) {
+Proof root_proof(const GameTree& tree, const GameNode& root, std::span<const Move> only) {
   if (only.empty() || root.state != NodeState::kEvaluated) return root.proof();
-  return store.proof_by_moves(root, only);
+  return tree.proof_by_moves(root, only);
 }
 
-std::vector<RootMove> root_moves(const NodeStore& store, const GameNode& root, std::span<const Move> only,
+std::vector<RootMove> root_moves(const GameTree& tree, const GameNode& root, std::span<const Move> only,
                                  std::size_t num_lines) {
   std::vector<const GameEdge*> ranked;
-  rank(store, root, only, ranked);
+  rank(tree, root, only, ranked);
   std::vector<RootMove> moves;
-  for (const GameEdge* edge : ranked)
-    moves.push_back(root_move(store, root, *edge, moves.size() < num_lines));
+  for (const GameEdge* edge : ranked) moves.push_back(root_move(tree, root, *edge, moves.size() < num_lines));
   return moves;
 }
 

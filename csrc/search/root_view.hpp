@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "search/node_store.hpp"
+#include "search/game_tree.hpp"
 
 namespace alphazero {
 
@@ -23,10 +23,10 @@ struct RootMove {
 };
 
 // The root's value by the moves that may be searched.
-Proof root_proof(const NodeStore& store, const GameNode& root, std::span<const Move> only);
+Proof root_proof(const GameTree& tree, const GameNode& root, std::span<const Move> only);
 
 // The moves that may be searched, the best first; lines of play for `num_lines` of them.
-std::vector<RootMove> root_moves(const NodeStore& store, const GameNode& root, std::span<const Move> only,
+std::vector<RootMove> root_moves(const GameTree& tree, const GameNode& root, std::span<const Move> only,
                                  std::size_t num_lines);
 
 }  // namespace alphazero

@@ -314,11 +314,12 @@ void Search<G>::apply(std::size_t leaf, const float* legal_logits, const float* 
 }
 
 template <Game G>
-SearchResult Search<G>::result(double temperature, double draw, std::vector<double>& policy) {
+SearchResult Search<G>::result(double temperature, double draw) {
   const Node& root = tree_.root();
   const std::span<const Edge> edges = root_edges();
   const bool is_gumbel = settings_.algorithm == SearchAlgorithm::kGumbel;
   SearchResult found;
+  std::vector<double>& policy = found.policy;
   found.proven = root.proven;
   found.visits = root.visits;
   if (is_gumbel) {
@@ -329,9 +330,9 @@ SearchResult Search<G>::result(double temperature, double draw, std::vector<doub
   }
   const auto likeliest =
       static_cast<std::size_t>(std::max_element(policy.begin(), policy.end()) - policy.begin());
-  found.edge = likeliest;
+  std::size_t played = likeliest;
   if (is_gumbel) {
-    found.edge = gumbel_.best_edge(root.value, edges, noise_, root.proven, settings_);
+    played = gumbel_.best_edge(root.value, edges, noise_, root.proven, settings_);
   } else if (temperature > 0.0) {
     powered_.resize(policy.size());
     double sum = 0.0;
@@ -342,10 +343,11 @@ SearchResult Search<G>::result(double temperature, double draw, std::vector<doub
     double reached = 0.0;
     for (std::size_t i = 0; i < policy.size(); ++i) {
       reached += powered_[i];
-      if (policy[i] > 0.0) found.edge = i;
+      if (policy[i] > 0.0) played = i;
       if (reached > draw * sum) break;
     }
   }
+  found.move = edges[played].move;
   const bool is_exact = root.proven != kUnproven;
   found.root_q = is_exact ? root.proven : mean_value(root.value, edges);
   found.root_d = is_exact ? (root.proven == 0 ? 1.0 : 0.0) : root.draw_sum / (1.0 + found.visits);

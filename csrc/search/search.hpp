@@ -18,21 +18,15 @@ namespace alphazero {
 
 // What a finished search says of its root. Values are the mover's.
 struct SearchResult {
-  std::size_t edge = 0;  // the move to play: its place among the root's edges
-  double root_q = 0.0;   // W - L
-  double root_d = 0.0;   // chance of a draw
+  Move move = 0;               // to play
+  std::vector<double> policy;  // a share of each legal move, by ascending policy index
+  double root_q = 0.0;         // W - L
+  double root_d = 0.0;         // chance of a draw
   // Their like for the move with the largest share of the policy, and of the network without a search.
   double best_q = 0.0, best_d = 0.0;
   double orig_q = 0.0, orig_d = 0.0;
   std::uint32_t visits = 0;
   std::int8_t proven = kUnproven;
-};
-
-// A finished search with its move and policy.
-struct FoundMove {
-  SearchResult result;
-  Move move = 0;
-  std::vector<double> policy;  // a share of each legal move, by ascending policy index
 };
 
 // One search at a time; memory is kept from one to the next. Not for use by two threads at once.
@@ -83,9 +77,9 @@ class Search {
   std::uint64_t num_simulations() const { return num_simulations_; }  // since construction
   std::size_t num_waiting() const { return leaves_.size(); }
 
-  // Of a finished search. The policy, a share of each root edge, is written to `policy`. `draw` in [0, 1)
-  // picks the move from the policy raised to 1 / temperature (PUCT; the largest share at temperature 0).
-  SearchResult result(double temperature, double draw, std::vector<double>& policy);
+  // Of a finished search. `draw` in [0, 1) picks the move from the policy raised to 1 / temperature (PUCT;
+  // the largest share at temperature 0).
+  SearchResult result(double temperature, double draw);
 
  private:
   void begin(const SearchSettings& settings);

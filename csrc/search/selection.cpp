@@ -295,16 +295,16 @@ std::size_t Gumbel::best_edge(double own_value, std::span<const Edge> edges, std
 }
 
 // lc0's formulas (src/search/classic/search.cc, params.cc).
-std::size_t select_engine(const NodeStore& store, const GameNode& node, bool is_root,
+std::size_t select_engine(const GameTree& tree, const GameNode& node, bool is_root,
                           std::span<const Move> only, const EngineSettings& settings) {
-  const std::span<const GameEdge> edges = store.edges(node);
+  const std::span<const GameEdge> edges = tree.edges(node);
   double visited_prior = 0.0;
   for (const GameEdge& edge : edges) {
     if (edge.child == kNoNode) {
       if (is_root) continue;
       break;  // below the root children are made in the order of the edges
     }
-    if (store.node(edge.child).visits > 0) visited_prior += edge.prior;
+    if (tree.node(edge.child).visits > 0) visited_prior += edge.prior;
   }
   const double visits = node.visits;
   const double growth = std::log((visits + settings.c_puct_base) / settings.c_puct_base);
@@ -319,7 +319,7 @@ std::size_t select_engine(const NodeStore& store, const GameNode& node, bool is_
     double value = first_play;
     double begun = 0.0;
     if (edge.child != kNoNode) {
-      const GameNode& child = store.node(edge.child);
+      const GameNode& child = tree.node(edge.child);
       if (child.proven == 1) continue;
       if (child.visits > 0) value = -child.mean();
       begun = static_cast<double>(child.visits) + child.waiting;

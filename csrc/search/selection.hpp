@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "search/node_store.hpp"
+#include "search/game_tree.hpp"
 #include "search/settings.hpp"
 #include "search/tree.hpp"
 
@@ -68,7 +68,7 @@ class Gumbel {
 
 // The engine: the first of the edges with the largest score; their number where none may be walked. At the
 // root only these moves (none: all).
-std::size_t select_engine(const NodeStore& store, const GameNode& node, bool is_root,
+std::size_t select_engine(const GameTree& tree, const GameNode& node, bool is_root,
                           std::span<const Move> only, const EngineSettings& settings);
 
 // May an edge of a root with this proof be played?

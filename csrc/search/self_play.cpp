@@ -159,7 +159,7 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   const bool is_early = lane.game.moves.size() < static_cast<std::size_t>(settings_.temperature_plies);
   const double temperature = is_early ? settings_.temperature : settings_.final_temperature;
   const double draw = rng(lane, kMove).uniform();
-  const SearchResult result = search.result(temperature, draw, place.policy);
+  const SearchResult result = search.result(temperature, draw);
   ++moves_;
   --lane.moves_left;
   if (wants_to_resign(lane, result) && !lane.game.plays_through) {
@@ -168,7 +168,7 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
     return;
   }
   record(place, search, result);
-  lane.line.push(search.root_edges()[result.edge].move);
+  lane.line.push(result.move);
   const Outcome outcome = lane.line.outcome();
   const bool is_too_long = lane.game.moves.size() >= static_cast<std::size_t>(settings_.max_plies);
   if (outcome.over()) {
@@ -194,7 +194,7 @@ template <Game G>
 void SelfPlay<G>::record(Place& place, const Search<G>& search, const SearchResult& result) const {
   SelfPlayGame& game = place.lane->game;
   const std::span<const Edge> edges = search.root_edges();
-  game.moves.push_back(edges[result.edge].move);
+  game.moves.push_back(result.move);
   game.flags.push_back(place.is_full ? kTrainedOn : 0);
   game.root_q.push_back(static_cast<float>(result.root_q));
   game.root_d.push_back(static_cast<float>(result.root_d));
@@ -205,7 +205,7 @@ void SelfPlay<G>::record(Place& place, const Search<G>& search, const SearchResu
   game.visits.push_back(result.visits);
   if (place.is_full) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
-      const auto share = static_cast<std::uint16_t>(std::lround(place.policy[i] * kFixedPoint));
+      const auto share = static_cast<std::uint16_t>(std::lround(result.policy[i] * kFixedPoint));
       if (share == 0) continue;
       game.policy_move.push_back(edges[i].move);
       game.policy_prob.push_back(share);

@@ -94,7 +94,6 @@ class SelfPlay final : public SearchDriver<G> {
     bool has_tree = false;  // the search holds the position before the lane's last move
     bool is_full = true;
     std::vector<double> noise;
-    std::vector<double> policy;
   };
 
   Rng rng(const Lane& lane, Purpose purpose) const;

@@ -193,8 +193,7 @@ void test_puct_goes_on_with_a_tree_of_gumbels() {
   search.start(Line<Connect4>(), settings);
   search_on(search, random);
   settings.algorithm = SearchAlgorithm::kPuct;
-  std::vector<double> policy;
-  search.advance(search.root_edges()[search.result(0.0, 0.0, policy).edge].move, settings);
+  search.advance(search.result(0.0, 0.0).move, settings);
   require(search.tree().root().visits > 0, "the tree is kept");
   Tree<Connect4> tree = search.tree();
   for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<Connect4>(tree, id);
@@ -279,13 +278,12 @@ void test_nodes_agree_with_their_edges() {
   Search<G> search;
   Line<G> line;
   search.start(line, settings);
-  std::vector<double> policy;
   for (int ply = 0; ply < 8 && !line.outcome().over(); ++ply) {
     search.set_noise(std::vector<double>(search.root_edges().size(), 0.125));
     search_on(search, random);
     Tree<G> tree = search.tree();
     for (std::uint32_t id = 0; id < tree.size(); ++id) check_node<G>(tree, id);
-    const Move move = search.root_edges()[search.result(0.0, 0.0, policy).edge].move;
+    const Move move = search.result(0.0, 0.0).move;
     line.push(move);
     search.advance(move, settings);
   }

@@ -1,4 +1,4 @@
-#include "search/node_store.hpp"
+#include "search/game_tree.hpp"
 
 #include <cassert>
 #include <limits>
@@ -10,7 +10,63 @@ constexpr std::size_t kNodesWhenShort = 4096;  // swept at a time where memory i
 
 }  // namespace
 
-Proof NodeStore::proof_of(const GameEdge& edge) const {
+void GameTree::add_waiting(std::uint32_t leaf, std::int32_t count) {
+  for (std::uint32_t id = leaf; id != kNoNode; id = node(id).parent) {
+    node(id).waiting += static_cast<std::uint32_t>(count);
+  }
+}
+
+void GameTree::take_back_visits(std::uint32_t id) {
+  GameNode& old = node(id);
+  for (std::uint32_t at = old.parent; at != kNoNode; at = node(at).parent) {
+    node(at).visits -= old.visits;
+    node(at).draw_sum -= old.visits;
+  }
+  const std::uint32_t parent = old.parent;
+  old = GameNode{};
+  old.parent = parent;
+}
+
+void GameTree::finish(std::uint32_t leaf, double value, double draw) {
+  for (std::uint32_t id = leaf; id != kNoNode; id = node(id).parent) {
+    GameNode& visited = node(id);
+    if (visited.proven != kUnproven) {  // it keeps its value whatever comes in from below
+      value = visited.proven;
+      draw = visited.proven == 0;
+    }
+    visited.value_sum += value;
+    visited.draw_sum += draw;
+    ++visited.visits;
+    value = -value;
+  }
+}
+
+void GameTree::prove_parents(std::uint32_t child) {
+  for (std::uint32_t id = node(child).parent; id != kNoNode; id = node(id).parent) {
+    const Proof proof = proof_by_moves(node(id), {});
+    if (proof.value == kUnproven || proof == node(id).proof()) return;
+    set_proven(id, proof);
+  }
+}
+
+// All visits of the node count as its exact value, there and above.
+void GameTree::set_proven(std::uint32_t id, Proof proof) {
+  GameNode& decided = node(id);
+  decided.proven = proof.value;
+  decided.plies = proof.plies;
+  double value = static_cast<double>(proof.value) * decided.visits - decided.value_sum;
+  const double draw = (proof.value == 0 ? 1.0 : 0.0) * decided.visits - decided.draw_sum;
+  decided.value_sum += value;
+  decided.draw_sum += draw;
+  for (std::uint32_t at = decided.parent; at != kNoNode && node(at).proven == kUnproven;
+       at = node(at).parent) {
+    value = -value;
+    node(at).value_sum += value;
+    node(at).draw_sum += draw;
+  }
+}
+
+Proof GameTree::proof_of(const GameEdge& edge) const {
   if (edge.child == kNoNode) return {};
   const GameNode& child = node(edge.child);
   if (child.proven == kUnproven) return {};
@@ -18,7 +74,7 @@ Proof NodeStore::proof_of(const GameEdge& edge) const {
   return {static_cast<std::int8_t>(-child.proven), static_cast<std::uint16_t>(plies)};
 }
 
-Proof NodeStore::proof_by_moves(const GameNode& node, std::span<const Move> only) const {
+Proof GameTree::proof_by_moves(const GameNode& node, std::span<const Move> only) const {
   ProofOfMoves moves;
   for (const GameEdge& edge : edges(node)) {
     if (may_search(only, edge.move)) moves.add(proof_of(edge));
@@ -26,7 +82,7 @@ Proof NodeStore::proof_by_moves(const GameNode& node, std::span<const Move> only
   return moves.of_node();
 }
 
-std::uint32_t NodeStore::make_node(std::uint32_t parent) {
+std::uint32_t GameTree::make_node(std::uint32_t parent) {
   while (free_nodes_.empty() && !garbage_.empty()) sweep(kNodesWhenShort);
   std::uint32_t id = kNoNode;
   if (!free_nodes_.empty()) {
@@ -47,7 +103,7 @@ std::uint32_t NodeStore::make_node(std::uint32_t parent) {
   return id;
 }
 
-bool NodeStore::make_edges(GameNode& node, std::size_t count) {
+bool GameTree::make_edges(GameNode& node, std::size_t count) {
   assert(node.num_edges == 0);
   if (count == 0) return true;
   const std::size_t size = (count + kSizeStep - 1) / kSizeStep;
@@ -65,7 +121,7 @@ bool NodeStore::make_edges(GameNode& node, std::size_t count) {
 }
 
 // Of this size, or a larger one that is cut.
-bool NodeStore::take_free_edges(std::size_t size, std::uint32_t& first) {
+bool GameTree::take_free_edges(std::size_t size, std::uint32_t& first) {
   for (std::size_t larger = size; larger < kNumSizes; ++larger) {
     std::vector<std::uint32_t>& free = free_edges_[larger];
     if (free.empty()) continue;
@@ -78,7 +134,7 @@ bool NodeStore::take_free_edges(std::size_t size, std::uint32_t& first) {
 }
 
 // Of the last block; what is left there and too small is free for others.
-bool NodeStore::take_new_edges(std::size_t size, std::uint32_t& first) {
+bool GameTree::take_new_edges(std::size_t size, std::uint32_t& first) {
   constexpr std::size_t kBlock = std::size_t{1} << kEdgeBits;
   const std::size_t edges = size * kSizeStep;
   const std::uint64_t end = std::uint64_t{edge_blocks_.size()} << kEdgeBits;
@@ -96,7 +152,7 @@ bool NodeStore::take_new_edges(std::size_t size, std::uint32_t& first) {
   return true;
 }
 
-void NodeStore::put_back(std::uint32_t first, std::size_t size) {
+void GameTree::put_back(std::uint32_t first, std::size_t size) {
   while (size >= kNumSizes) {
     free_edges_[kNumSizes - 1].push_back(first);
     first += static_cast<std::uint32_t>((kNumSizes - 1) * kSizeStep);
@@ -105,13 +161,13 @@ void NodeStore::put_back(std::uint32_t first, std::size_t size) {
   if (size > 0) free_edges_[size].push_back(first);
 }
 
-void NodeStore::free_edges(GameNode& node) {
+void GameTree::free_edges(GameNode& node) {
   if (node.num_edges == 0) return;
   put_back(node.first_edge, (node.num_edges + kSizeStep - 1) / kSizeStep);
   node.num_edges = 0;
 }
 
-void NodeStore::sweep(std::size_t most_nodes) {
+void GameTree::sweep(std::size_t most_nodes) {
   for (std::size_t swept = 0; swept < most_nodes && !garbage_.empty(); ++swept) {
     const std::uint32_t id = garbage_.back();
     garbage_.pop_back();
@@ -125,7 +181,7 @@ void NodeStore::sweep(std::size_t most_nodes) {
   }
 }
 
-void NodeStore::clear() {
+void GameTree::clear() {
   node_blocks_.clear();
   edge_blocks_.clear();
   next_node_ = 0;

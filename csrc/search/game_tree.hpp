@@ -1,5 +1,5 @@
-// Nodes and edges of a tree that lives as long as a game: memory in blocks, freed and used again, with a
-// limit.
+// A tree that lives as long as a game: nodes and edges in blocks of memory, freed and used again, with a
+// limit; visits, values and proofs on their way from a leaf to the root.
 #pragma once
 
 #include <algorithm>
@@ -55,11 +55,11 @@ inline bool may_search(std::span<const Move> only, Move move) {
   return only.empty() || std::find(only.begin(), only.end(), move) != only.end();
 }
 
-class NodeStore {
+class GameTree {
  public:
   static constexpr std::uint64_t kLeastBytes = std::uint64_t{1} << 20;  // a block of nodes and one of edges
 
-  explicit NodeStore(std::uint64_t limit_bytes) { set_limit(limit_bytes); }
+  explicit GameTree(std::uint64_t limit_bytes) { set_limit(limit_bytes); }
 
   GameNode& node(std::uint32_t id) { return node_blocks_[id >> kNodeBits][id & kNodeMask]; }
   const GameNode& node(std::uint32_t id) const { return node_blocks_[id >> kNodeBits][id & kNodeMask]; }
@@ -72,6 +72,14 @@ class NodeStore {
     return {&edge_blocks_[node.first_edge >> kEdgeBits][node.first_edge & kEdgeMask], node.num_edges};
   }
 
+  // So many more walks (fewer where negative) wait below the leaf and every node above it.
+  void add_waiting(std::uint32_t leaf, std::int32_t count);
+  // A walk ended at the leaf with this value (W - L) and chance of a draw, for the leaf's mover.
+  void finish(std::uint32_t leaf, double value, double draw);
+  // Makes the node a new one: the visits it had, all draws, are taken off every node above it.
+  void take_back_visits(std::uint32_t id);
+  // What the proof of this node proves of the nodes above it.
+  void prove_parents(std::uint32_t child);
   // What is proven of a move, for the side that makes it.
   Proof proof_of(const GameEdge& edge) const;
   // What its moves, or these of them alone, prove of a node.
@@ -100,6 +108,7 @@ class NodeStore {
   static constexpr std::size_t kSizeStep = 4;  // edges are given out in multiples of this
   static constexpr std::size_t kNumSizes = 128;
 
+  void set_proven(std::uint32_t id, Proof proof);
   bool has_room(std::uint64_t bytes) const { return used_bytes_ + bytes <= limit_bytes_; }
   bool take_free_edges(std::size_t size, std::uint32_t& first);
   bool take_new_edges(std::size_t size, std::uint32_t& first);
