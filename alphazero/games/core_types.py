@@ -144,7 +144,7 @@ class SelfPlayType(Protocol):
 
 
 class GameSearch(Protocol):
-    """One tree, kept from move to move, that fills batches (csrc/search/game_search)."""
+    """One tree, kept from move to move, that fills batches (csrc/search/game_search.hpp)."""
 
     def set_line(self, line: Line) -> int: ...
     def begin(self, only: Sequence[int]) -> None: ...

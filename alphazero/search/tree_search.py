@@ -234,7 +234,7 @@ class TreeSearch:
             batches: deque[Batch] = deque()
             try:
                 self._grow(run, batches)
-            except Exception as error:  # an evaluator's, of any kind: told by wait()
+            except Exception as error:  # an evaluator's, of any kind: wait() raises it
                 run.error = error
             run.end()
             self._drain(run, batches)
@@ -301,7 +301,6 @@ _OPEN: weakref.WeakSet[TreeSearch] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """A thread that is in the core or in torch when the interpreter goes down would abort the process."""
     for search in list(_OPEN):
         search.close()
         search.join(LAST_BATCH_S)

@@ -210,7 +210,7 @@ template <Game G>
 void bind_game_search(nb::module_& module, const char* name) {
   using S = GameSearch<G>;
   const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
-  nb::class_<S>(module, name, "One tree, kept from move to move, that fills batches (docs/uci.md).")
+  nb::class_<S>(module, name, "One tree, kept from move to move, that fills batches (docs/search.md).")
       .def(nb::init<const EngineSettings&>(), nb::arg("settings"))
       .def("set_line", &S::set_line, nb::arg("line"), without_gil,
            "Search the end of this line; returns the visits that are kept.")
@@ -257,7 +257,7 @@ void bind_settings(nb::module_& module) {
       .def_rw("considered", &SearchSettings::considered)
       .def_rw("proofs", &SearchSettings::proofs);
   nb::class_<EngineSettings>(module, "EngineSettings",
-                             "Numbers of the engine's rules (docs/uci.md), and its memory.")
+                             "Numbers of the engine's rules (docs/search.md), and its memory.")
       .def(nb::init<>())
       .def_rw("c_puct", &EngineSettings::c_puct)
       .def_rw("c_puct_base", &EngineSettings::c_puct_base)

@@ -1,4 +1,4 @@
-// The numbers of a search: docs/search.md has self-play's rules, docs/uci.md the engine's.
+// The numbers of a search; docs/search.md has the rules that they enter.
 #pragma once
 
 #include <cstdint>
