@@ -247,7 +247,7 @@ METRIC = "elo"
 
 
 def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
-    """Append the rating of a checkpoint: `step`, `elo`, `limit` (how it played), and anything else."""
+    """Append the rating of a checkpoint: `step`, `elo`, how it played (`limit`, `rules`), anything else."""
     file = run / RATINGS
     cut_unfinished_line(file)
     with file.open("a", encoding="utf-8") as out:
@@ -257,11 +257,14 @@ def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
 def mark_best_rated(run: Path) -> tuple[Path, float] | None:
     """Mark the strongest checkpoint best-elo and write its weights as a file; returns it and its Elo.
 
-    The newest rating of a checkpoint counts, if it was made at the limit of the newest rating of all: others
-    are not comparable. None where no complete checkpoint has a rating.
+    The newest rating of a checkpoint counts, if it was made at the limit and by the rules of the newest rating of
+    all: others are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))
-    of_steps = {each["step"]: each["elo"] for each in ratings if each["limit"] == ratings[-1]["limit"]}
+    played = [(each["limit"], each["rules"]) for each in ratings]
+    of_steps = {
+        each["step"]: each["elo"] for each, how in zip(ratings, played, strict=True) if how == played[-1]
+    }
     directory = RunDirectory(run).checkpoints
     standing = {
         path: of_steps[step] for path in _complete(directory) if (step := files.step_of(path)) in of_steps
@@ -285,7 +288,7 @@ def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(rating, dict) and all(_is_finite(rating.get(name)) for name in ("step", METRIC)):
-            yield {"limit": None, **rating}
+            yield {"limit": None, "rules": "selfplay", **rating}
 
 
 def _is_finite(value: object) -> bool:

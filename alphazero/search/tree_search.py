@@ -244,7 +244,7 @@ class TreeSearch:
         free = list(range(NUM_SLOTS))
         while True:
             with self._gate:
-                if run.stopped or _is_reached(self._core, run.limits):
+                if run.stopped or is_reached(self._core, run.limits):
                     return
                 before = self._core.progress()
                 slot = free[0]
@@ -279,7 +279,7 @@ class TreeSearch:
 
     def _most_leaves(self, visits: int) -> int:
         asked = self.settings.minibatch_size or self._evaluator.batch_size
-        return max(1, min(asked, self._evaluator.batch_size, 1 + visits // VISITS_PER_LEAF))
+        return most_leaves(visits, min(asked, self._evaluator.batch_size))
 
     def _submit(self, leaves: Leaves) -> Callable[[], EvaluatedLeaves]:
         submit = self._evaluator.submit
@@ -289,7 +289,12 @@ class TreeSearch:
         return lambda: asked.result().result()
 
 
-def _is_reached(core: GameSearch, limits: SearchLimits) -> bool:
+def most_leaves(visits: int, batch_size: int) -> int:
+    """Of the next batch of a tree whose root has so many visits."""
+    return max(1, min(batch_size, 1 + visits // VISITS_PER_LEAF))
+
+
+def is_reached(core: GameSearch, limits: SearchLimits) -> bool:
     """Whether a limit other than that of time is reached, or nothing is left to find out."""
     progress = core.progress()
     if progress.is_done or progress.is_full or progress.nodes >= limits.most_nodes:

@@ -1,5 +1,5 @@
-// The rules that choose the edge that a simulation walks, and what a finished search says: PUCT, Gumbel and the
-// engine's (docs/search.md).
+// The rules that choose the edge that a simulation walks, and what a finished search says: PUCT, Gumbel and
+// the engine's (docs/search.md).
 #pragma once
 
 #include <cstddef>

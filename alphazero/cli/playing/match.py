@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import ConfigError, PlayerError
 from alphazero.base.text import counted
 from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
-from alphazero.cli.playing.players import PlayerWords, read_player, with_own_names
+from alphazero.cli.playing.players import ENGINE, PlayerWords, read_player, with_own_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from alphazero.play.matches.players import Contestant
 
 LANES = 256  # games of networks side by side
+FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     conditions = Conditions(
         game,
         rules,
-        lanes=64 if test else LANES,
+        lanes=FEWER_LANES if test or args.rules == ENGINE else LANES,
         concurrency=args.concurrency,
         engine_timeout_s=args.engine_timeout,
         seed=args.seed,

@@ -9,7 +9,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
 from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
-from alphazero.cli.playing.players import key_values
+from alphazero.cli.playing.players import ENGINE, RULES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
@@ -61,7 +61,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a further player, in fastchess's words: cmd=PROGRAM (a UCI engine), args=, dir=, "
-        "option.NAME=VALUE, or weights=W, or random or solver; name=; its limit: nodes=, depth=, tc=, st=, "
+        "option.NAME=VALUE, or weights=W, rules=, or random or solver; name=; its limit: nodes=, depth=, tc=, "
         "timemargin=; random=SHARE of its moves drawn at random",
     )
     group.add_argument(
@@ -99,7 +99,7 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
         "--nodes",
         type=numbers.whole(1, MOST_SIMULATIONS),
         metavar="N",
-        help="nodes per move; simulations of a network",
+        help="nodes per move (default: those of --simulations for networks)",
     )
     group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
     group.add_argument(
@@ -169,6 +169,13 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
     """How networks search in this process. seeded: what --seed is the seed of."""
+    parser.add_argument(
+        "--rules",
+        choices=RULES,
+        default=ENGINE,
+        help="how networks search to a number of nodes: as `alphazero uci` (default), or as self-play, "
+        "with the settings of [search]",
+    )
     parser.add_argument(
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
     )

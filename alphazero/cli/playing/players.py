@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from alphazero.play.matches.players import (
     EnginePlayer,
     InProcess,
     Thinker,
+    engine_thinker,
     random_player,
     solver_thinker,
     without_values,
@@ -30,12 +32,16 @@ from alphazero.settings.self_play import SearchConfig
 
 RANDOM = "random"
 SOLVER = "solver"
+ENGINE = "engine"
+SELF_PLAY = "selfplay"
+RULES = (ENGINE, SELF_PLAY)
 KEYS = (
     "name",
     "cmd",
     "args",
     "dir",
     "weights",
+    "rules",
     "proto",
     "nodes",
     "depth",
@@ -51,7 +57,7 @@ OPTION = "option."
 class PlayerWords:
     """A player as given. kind: random, solver, weights or engine.
 
-    given: the weights' name. limit: None where none was given.
+    given: the weights' name. limit: None where none was given. rules: "" for those of --rules.
     """
 
     place: str
@@ -63,6 +69,7 @@ class PlayerWords:
     options: dict[str, str] = field(default_factory=dict)
     limit: Limit | None = None
     random_share: float = 0.0
+    rules: str = ""
 
 
 def read_player(words: Sequence[str], flag: str) -> PlayerWords:
@@ -90,9 +97,12 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     if options:
         raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER) else "weights"
+    rules = values.get("rules", "")
+    if rules and (kind != "weights" or rules not in RULES):
+        raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
     given = values.get("weights", bare)
     name = values.get("name", given.rstrip("/"))
-    return PlayerWords(place, kind, name, given, limit=limit, random_share=share)
+    return PlayerWords(place, kind, name, given, limit=limit, random_share=share, rules=rules)
 
 
 def with_own_names(players: Sequence[PlayerWords]) -> list[PlayerWords]:
@@ -176,9 +186,15 @@ def _limit(values: dict[str, str], place: str) -> Limit | None:
 
 
 if TYPE_CHECKING:
+    import torch
+
     from alphazero.network.inference.evaluator import NetworkEvaluator
+    from alphazero.network.model.resnet import AlphaZeroNet
+    from alphazero.search.game_trees import GameTrees
 
 SOLVER_TABLE_MIB = 256
+ENGINE_BATCH = 64  # positions of one evaluation, of several trees
+TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
 
 class Lineup:
@@ -188,10 +204,14 @@ class Lineup:
         """limit: of players without one. batch_size: positions per evaluation of a network."""
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
+        if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
+            flag = "--" + other[0].replace("_", "-")
+            raise ConfigError(f"{flag}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it")
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
         self._batch_size = batch_size
+        self._networks: dict[str, AlphaZeroNet] = {}
         self._evaluators: dict[str, NetworkEvaluator] = {}
 
     def game_of(self, players: Sequence[PlayerWords]) -> str:
@@ -200,7 +220,7 @@ class Lineup:
         for player in players:
             game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
             if player.kind == "weights":
-                game = CHESS if self._is_engine(player) else self._evaluator(player).spec.name
+                game = CHESS if self._is_engine(player) else self._network(player).spec.name
             if game:
                 found.setdefault(game, player)
         if len(found) > 1:
@@ -232,12 +252,13 @@ class Lineup:
             return EnginePlayer(
                 player.name, self._engine_command(player), limit, random_share=player.random_share
             )
-        simulations = limit.nodes or self._config.search.simulations
+        nodes = limit.nodes or self._config.search.simulations
+        if (player.rules or self._args.rules) == SELF_PLAY:
+            think = self._search(player, nodes)
+            return InProcess(player.name, think, Limit(nodes=nodes), player.random_share)
+        trees = self._trees(player)
         return InProcess(
-            player.name,
-            self._search(player, simulations),
-            Limit(nodes=simulations),
-            player.random_share,
+            player.name, engine_thinker(trees, nodes), Limit(nodes=nodes), player.random_share, trees.leave
         )
 
     def _is_engine(self, player: PlayerWords) -> bool:
@@ -266,17 +287,37 @@ class Lineup:
         settings = search_settings(replace(self._config.search, simulations=simulations))
         return search_thinker(self._evaluator(player), settings, num_threads=torch.get_num_threads())
 
-    def _evaluator(self, player: PlayerWords) -> NetworkEvaluator:
-        if player.given not in self._evaluators:
-            from alphazero.network.inference.purpose import evaluator_for_positions
-            from alphazero.network.model.precision import choose_device
-            from alphazero.network.weights.open_network import open_network
+    def _trees(self, player: PlayerWords) -> GameTrees:
+        from alphazero.network.inference.purpose import evaluator_for_self_play, largest_tree_batch
+        from alphazero.search.game_trees import GameTrees
+        from alphazero.search.tree_search import TreeSettings
 
-            args = self._args
-            device = choose_device(args.device, 0, os.environ)
-            flag = player.place.partition(" ")[0]
-            network, _ = open_network(player.given, device, flag)
+        network = self._network(player)
+        largest = largest_tree_batch(self._device)
+        batch_size = self._args.batch_size or max(ENGINE_BATCH, largest)
+        evaluator = evaluator_for_self_play(network, self._device, self._args.precision, batch_size)
+        settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
+        return GameTrees(network.spec.name, evaluator, settings)
+
+    def _evaluator(self, player: PlayerWords) -> NetworkEvaluator:
+        from alphazero.network.inference.purpose import evaluator_for_positions
+
+        if player.given not in self._evaluators:
             self._evaluators[player.given] = evaluator_for_positions(
-                network, device, args.precision, self._batch_size
+                self._network(player), self._device, self._args.precision, self._batch_size
             )
         return self._evaluators[player.given]
+
+    def _network(self, player: PlayerWords) -> AlphaZeroNet:
+        if player.given not in self._networks:
+            from alphazero.network.weights.open_network import open_network
+
+            flag = player.place.partition(" ")[0]
+            self._networks[player.given], _ = open_network(player.given, self._device, flag)
+        return self._networks[player.given]
+
+    @cached_property
+    def _device(self) -> torch.device:
+        from alphazero.network.model.precision import choose_device
+
+        return choose_device(self._args.device, 0, os.environ)

@@ -14,7 +14,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
-from alphazero.cli.playing.players import PlayerWords
+from alphazero.cli.playing.players import SELF_PLAY, PlayerWords
 from alphazero.settings import flags as numbers
 from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
 
@@ -172,6 +172,7 @@ class Rater:
             "weights": candidate.weights,
             "step": candidate.step,
             "limit": str(player.limit),
+            "rules": self._args.rules,
             "seed": self._args.seed,
             **json_of(rating),
         }
@@ -202,7 +203,8 @@ class Rater:
                 self._room.check(engine)
                 self._checked.add(rung.name)
             return engine
-        words = PlayerWords(rung.path, rung.kind, rung.name, rung.path, limit=limit)
+        # By the rules with which the ladder was rated.
+        words = PlayerWords(rung.path, rung.kind, rung.name, rung.path, limit=limit, rules=SELF_PLAY)
         return self._lineup.contestant(replace(words, random_share=rung.random_share))
 
     def _play(self, player: Contestant, opponent: Contestant, first: int, pairs: int) -> MatchScore:

@@ -26,7 +26,6 @@ from alphazero.network.model.resnet import AlphaZeroNet
 
 STEP = 4  # from one size to the next
 SMALLEST_EVEN = 4
-# The largest batch of a tree unless another is given.
 CPU_BATCH_SIZE, CUDA_BATCH_SIZE = 32, 256
 TREE_BATCHES = 2  # that a tree has evaluated at a time
 
@@ -44,9 +43,14 @@ def evaluator_for_tree(
 ) -> EvaluatorLadder | SideBySide:
     """For one TreeSearch. batch_size, num_threads (of the CPU): 0 chooses."""
     on_cuda = device.type == "cuda"
-    batch_size = batch_size or (CUDA_BATCH_SIZE if on_cuda else CPU_BATCH_SIZE)
+    batch_size = batch_size or largest_tree_batch(device)
     ladder = EvaluatorLadder(network, device, precision, batch_size)
     return ladder if on_cuda else SideBySide(ladder, TREE_BATCHES, num_threads or torch.get_num_threads())
+
+
+def largest_tree_batch(device: torch.device) -> int:
+    """Positions of one evaluation for a tree, unless another number is given."""
+    return CUDA_BATCH_SIZE if device.type == "cuda" else CPU_BATCH_SIZE
 
 
 def evaluator_for_positions(

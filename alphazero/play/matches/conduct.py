@@ -165,7 +165,7 @@ class Conductor:
 
     def _think_of(self, player: InProcess, games: list[LiveGame]) -> None:
         started_s = time.monotonic()
-        thoughts = player.think([game.line for game in games])
+        thoughts = player.think({game.pairing.number: game.line for game in games})
         share_s = (time.monotonic() - started_s) / len(games)
         for game, thought in zip(games, thoughts, strict=True):
             score = None if thought.value is None else score_of_value(thought.value)
@@ -213,5 +213,13 @@ class Conductor:
         del self._live[game.pairing.number]
         if self._engines is not None:
             self._engines.leave(game.pairing.number)
+<<<<<<< HEAD
         if self._continues:
             self._continues = self._on_game(over)
+=======
+        for player in self._contestants:
+            if isinstance(player, InProcess):
+                player.leave(game.pairing.number)
+        if self._goes_on:
+            self._goes_on = self._on_game(over)
+>>>>>>> c2904ad (match and rate play by the engine's rules; self-play's by --rules selfplay)

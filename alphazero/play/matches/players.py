@@ -14,6 +14,8 @@ import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
+from alphazero.search.game_trees import GameTrees
+from alphazero.search.tree_search import SearchLimits
 
 if TYPE_CHECKING:  # the command line reads players' names without torch
     from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
@@ -38,15 +40,15 @@ class Thought:
 
 # The move to play at the end of each line; the lines are of one game, and none is over.
 Player: TypeAlias = Callable[[Sequence[Line]], Sequence[int]]
-# The same with values and visits, for records of games.
-Thinker: TypeAlias = Callable[[Sequence[Line]], Sequence[Thought]]
+# The same with values and visits, for records of games; the lines by the numbers of their games.
+Thinker: TypeAlias = Callable[[Mapping[int, Line]], Sequence[Thought]]
 
 
 def without_values(player: Player) -> Thinker:
     """A player as a thinker that gives neither values nor nodes."""
 
-    def think(lines: Sequence[Line]) -> list[Thought]:
-        return [Thought(move) for move in player(lines)]
+    def think(lines: Mapping[int, Line]) -> list[Thought]:
+        return [Thought(move) for move in player(list(lines.values()))]
 
     return think
 
@@ -109,20 +111,23 @@ def _evaluate(
 
 
 def search_thinker(
-    evaluator: PoolEvaluator,
-    settings: _core.SearchSettings,
-    *,
-    cache: _core.EvaluationCache | None = None,
-    num_threads: int = 1,
-    after_batch: Callable[[int], None] = lambda simulations: None,
+    evaluator: PoolEvaluator, settings: _core.SearchSettings, *, num_threads: int = 1
 ) -> Thinker:
-    """Plays the search's best move, without noise; cache and after_batch as of search_lines."""
+    """Self-play's rules: the search's best move, without noise."""
 
-    def think(lines: Sequence[Line]) -> list[Thought]:
-        results = search_lines(
-            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
-        )
+    def think(lines: Mapping[int, Line]) -> list[Thought]:
+        results = search_lines(list(lines.values()), evaluator, settings, num_threads=num_threads)
         return [Thought(found.move, found.best_q, found.visits) for found in results]
+
+    return think
+
+
+def engine_thinker(trees: GameTrees, nodes: int) -> Thinker:
+    """The engine's rules, as `go nodes` of the UCI engine."""
+
+    def think(lines: Mapping[int, Line]) -> list[Thought]:
+        views = trees.search(lines, SearchLimits(nodes=nodes))
+        return [Thought(view.moves[0].move, view.moves[0].q, view.nodes) for view in views]
 
     return think
 
@@ -135,11 +140,13 @@ def search_player(
     num_threads: int = 1,
     after_batch: Callable[[int], None] = lambda simulations: None,
 ) -> Player:
-    """As search_thinker, the moves alone."""
-    think = search_thinker(evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch)
+    """Self-play's rules, the moves alone; cache and after_batch as of search_lines."""
 
     def choose(lines: Sequence[Line]) -> list[int]:
-        return [thought.move for thought in think(lines)]
+        results = search_lines(
+            lines, evaluator, settings, cache=cache, num_threads=num_threads, after_batch=after_batch
+        )
+        return [found.move for found in results]
 
     return choose
 
@@ -167,7 +174,7 @@ def solver_thinker(solver: _core.Connect4Solver) -> Thinker:
         best = max(line.legal(), key=lambda column: (scores[column], -abs(column - 3)))
         return Thought(best, float((scores[best] > 0) - (scores[best] < 0)))
 
-    return lambda lines: [think_of(line) for line in lines]
+    return lambda lines: [think_of(line) for line in lines.values()]
 
 
 @dataclass(frozen=True)
@@ -175,12 +182,14 @@ class InProcess:
     """Plays all its games in batches in this process. limit: of its search, to be shown.
 
     random_share: of its moves that are drawn at random instead, which makes weaker opponents of known ones.
+    leave: called with the number of each game that is over.
     """
 
     name: str
     think: Thinker
     limit: Limit = field(default_factory=Limit)
     random_share: float = 0.0
+    leave: Callable[[int], None] = lambda number: None
 
 
 @dataclass(frozen=True)
