@@ -28,8 +28,7 @@ struct Evaluation {
 template <Game G>
 Evaluation evaluated(const OwnedLeaves& leaves) {
   Evaluation made;
-  const LeafBatch batch{leaves.packed, leaves.legal_index, leaves.legal_offset};
-  testing::evaluate<G>(batch, made.logits, made.wdl,
+  testing::evaluate<G>(leaves.batch(), made.logits, made.wdl,
                        [](bool holds, const char* what) { require(holds, what); });
   return made;
 }

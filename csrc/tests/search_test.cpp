@@ -185,7 +185,7 @@ void test_a_lane_that_cannot_go_on_is_refused() {
 template <Game G>
 std::size_t num_searched(const LineSearch<G>& search) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(search.found(), [](const auto& found) { return found.result.visits > 0; }));
+      std::ranges::count_if(search.found(), [](const auto& found) { return found.visits > 0; }));
 }
 
 template <Game G>

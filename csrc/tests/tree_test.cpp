@@ -175,7 +175,7 @@ void search_on(Search<G>& search, Random& random) {
   std::vector<float> logits;
   while (const std::size_t count = search.collect()) {
     for (std::size_t leaf = 0; leaf < count; ++leaf) {
-      logits.resize(search.num_legal(leaf));
+      logits.resize(search.legal_indices(leaf).size());
       for (float& logit : logits) logit = static_cast<float>(6.0 * random.uniform());
       const float win = static_cast<float>(random.uniform());
       const float wdl[3] = {win, 0.0F, 1.0F - win};
