@@ -257,7 +257,7 @@ def keep_rating(run: Path, rating: Mapping[str, Any]) -> None:
 def mark_best_rated(run: Path) -> tuple[Path, float] | None:
     """Mark the strongest checkpoint best-elo and write its weights as a file; returns it and its Elo.
 
-    The newest rating of a checkpoint counts, if it was made at the limit and by the rules of the newest rating of
+    The newest rating of a checkpoint counts, if it was made at the limit and by the rules of the newest of
     all: others are not comparable. None where no complete checkpoint has a rating.
     """
     ratings = list(_ratings_in(run / RATINGS))

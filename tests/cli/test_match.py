@@ -10,14 +10,20 @@ import time
 import chess.pgn
 import psutil
 import pytest
+import torch
 
+from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import build_parser
 from alphazero.cli.main import main
 from alphazero.cli.playing.match import players_of
 from alphazero.cli.playing.match_flags import limit_of
 from alphazero.cli.playing.players import Lineup, PlayerWords, read_player, with_own_names
+from alphazero.games.registry import make_line
+from alphazero.network.inference.purpose import evaluator_for_self_play
+from alphazero.network.weights.open_network import open_network
 from alphazero.play.matches.limits import Limit, TimeControl
-from alphazero.play.matches.players import EnginePlayer
+from alphazero.play.matches.players import EnginePlayer, InProcess
+from alphazero.search.tree_search import SearchLimits, TreeSearch, TreeSettings
 from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY, SUPPORT
 
@@ -257,6 +263,37 @@ def test_nothing_is_a_shell(tmp_path) -> None:
 def test_two_players_of_one_name_are_told_apart() -> None:
     players = [read_player(["random"], "--player")] * 3
     assert [player.name for player in with_own_names(players)] == ["random", "random (2)", "random (3)"]
+
+
+def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_self_play(chess_net) -> None:
+    player = f"weights={chess_net} nodes=60"
+    args = build_parser("match").parse_args(["--player", player, "--player", f"{player} rules=selfplay"])
+    players = players_of(args)
+    lineup = Lineup(args, limit_of(args), 1)
+    engine, self_play = (lineup.contestant(each) for each in players)
+    assert isinstance(engine, InProcess) and isinstance(self_play, InProcess)
+    line = make_line("chess")
+    cpu = torch.device("cpu")
+    evaluator = evaluator_for_self_play(open_network(chess_net, cpu, "W")[0], cpu, args.precision, 64)
+    search = TreeSearch("chess", evaluator, TreeSettings(minibatch_size=32))
+    try:
+        for _ in range(3):
+            search.set_line(line)
+            best = search.search(SearchLimits(nodes=60)).best
+            (thought,) = engine.think({1: line})
+            assert best is not None and (thought.move, thought.value) == (best.move, best.q)
+            assert thought.nodes == 60 and self_play.think({1: line})[0].nodes == 60
+            line.push(thought.move)
+            line.push(line.legal()[0])
+    finally:
+        search.close()
+
+
+def test_settings_of_self_plays_rules_are_refused_with_the_engines(chess_net) -> None:
+    parser = build_parser("match")
+    args = parser.parse_args(["--weights", chess_net, "--against", "random", "--leaves", "4"])
+    with pytest.raises(ConfigError, match="--leaves: .*expected --rules selfplay"):
+        Lineup(args, limit_of(args), 1)
 
 
 def test_a_network_on_a_clock_is_our_own_engine(chess_net) -> None:

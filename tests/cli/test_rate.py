@@ -62,7 +62,7 @@ def test_networks_are_rated_with_intervals(small_ladder, tmp_path, capsys) -> No
         low, high = rating["elo_95"]
         assert low < rating["elo"] < high and rating["games"] == 8
         assert sum(met[key] for met in rating["opponents"] for key in ("wins", "draws", "losses")) == 8
-        assert rating["limit"] == "2 nodes"
+        assert rating["limit"] == "2 nodes" and rating["rules"] == "engine"
     assert re.search(r"1\.pt: 8 games, -?\d+ \(-?\d+ to -?\d+\)", captured.err)
 
 

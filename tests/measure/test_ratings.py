@@ -27,8 +27,8 @@ def run(tmp_path):
     return tmp_path / "x"
 
 
-def rated(run, step, elo, limit="1 node"):
-    keep_rating(run, {"step": step, "elo": elo, "limit": limit})
+def rated(run, step, elo, limit="1 node", **more):
+    keep_rating(run, {"step": step, "elo": elo, "limit": limit, **more})
 
 
 def test_the_strongest_checkpoint_is_marked_and_its_weights_written(run):
@@ -44,6 +44,13 @@ def test_the_strongest_checkpoint_is_marked_and_its_weights_written(run):
 def test_a_newer_rating_of_the_same_checkpoint_takes_its_place(run):
     for step, elo in ((1, 100), (2, 200), (2, 50)):
         rated(run, step, elo)
+    assert mark_best_rated(run) == (run / "checkpoints" / "step-00000001", 100)
+
+
+def test_ratings_by_other_rules_do_not_count(run):
+    rated(run, 3, 900)  # without rules: by self-play's, as older files have them
+    rated(run, 1, 100, rules="engine")
+    rated(run, 2, 40, rules="engine")
     assert mark_best_rated(run) == (run / "checkpoints" / "step-00000001", 100)
 
 
