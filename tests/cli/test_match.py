@@ -292,7 +292,7 @@ def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_s
 def test_settings_of_self_plays_rules_are_refused_with_the_engines(chess_net) -> None:
     parser = build_parser("match")
     args = parser.parse_args(["--weights", chess_net, "--against", "random", "--leaves", "4"])
-    with pytest.raises(ConfigError, match="--leaves: .*expected --rules selfplay"):
+    with pytest.raises(ConfigError, match=r"--leaves: .*expected --rules selfplay"):
         Lineup(args, limit_of(args), 1)
 
 
