@@ -213,13 +213,8 @@ class Conductor:
         del self._live[game.pairing.number]
         if self._engines is not None:
             self._engines.leave(game.pairing.number)
-<<<<<<< HEAD
-        if self._continues:
-            self._continues = self._on_game(over)
-=======
         for player in self._contestants:
             if isinstance(player, InProcess):
                 player.leave(game.pairing.number)
-        if self._goes_on:
-            self._goes_on = self._on_game(over)
->>>>>>> c2904ad (match and rate play by the engine's rules; self-play's by --rules selfplay)
+        if self._continues:
+            self._continues = self._on_game(over)
