@@ -78,7 +78,7 @@ def run_pool(pool: Pool, evaluator: PoolEvaluator, after_batch: Callable[[int], 
 
     Where there are several, the core searches one group's trees while the evaluator works at another's
     positions. With one, there are half as many trees, and their batches stay full for longer. after_batch is
-    told the number of positions of each batch that was evaluated; where it says False all is left as it is.
+    called with the number of positions of each batch; where it returns False, everything is left as it is.
     Returns True when all is done.
     """
     waiting: dict[int, Pending] = {}
@@ -121,7 +121,7 @@ def search_lines(
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees, and at least one (ConfigError). The results do not depend on
     the number of threads, nor on the cache: evaluations by the same weights, which are not asked for again.
-    after_batch is told after each batch how many simulations of all lines are finished.
+    after_batch gets the number of finished simulations of all lines after each batch.
     """
     if not lines:
         return []

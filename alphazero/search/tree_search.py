@@ -83,7 +83,7 @@ class TreeSettings:
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """Where a search ends; without any it goes on until stop(), a proof or the end of its memory.
+    """Where a search ends; without limits at stop(), a proof or the end of its memory.
 
     nodes: visits of the root, those kept from before and its own evaluation included.
     seconds: since start(). depth: mean length of the walks, in plies. moves: the only moves of the root that
@@ -210,7 +210,7 @@ class TreeSearch:
         return snapshot_of(self._core.view(num_lines), self._line, self._run.seconds)
 
     def forget(self) -> None:
-        """Forget the tree and what the network said: a new game."""
+        """Forget the tree and the evaluations: a new game."""
         self.reset(self._evaluator, self.settings)
 
     def reset(self, evaluator: Evaluator, settings: TreeSettings) -> None:

@@ -1,4 +1,4 @@
-// The search of a game that goes on: one tree, kept from move to move, that fills batches with its leaves.
+// The search of a whole game: one tree, kept from move to move, that fills batches with its leaves.
 #pragma once
 
 #include <array>
@@ -75,7 +75,7 @@ class GameSearch {
   void drop(std::size_t slot);
 
   SearchProgress progress() const;
-  // num_lines: moves of which the line of play is told.
+  // num_lines: moves that come with their line of play.
   SearchView view(std::size_t num_lines) const;
 
  private:

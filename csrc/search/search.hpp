@@ -51,7 +51,7 @@ class Search {
   // Simulations until the round is over; how many leaves wait for evaluation. 0: the search is done.
   std::size_t collect();
   // collect() in small steps, so that several searches can take turns: a step asks for the memory that the
-  // next one reads, and another search goes on until it is there. False: the round is over.
+  // next one reads, and another search runs until it is there. False: the round is over.
   void begin_round();
   bool step_round();
 

@@ -37,9 +37,9 @@ class SearchPool {
   SearchPool(std::size_t slots_per_group, std::size_t num_groups, std::size_t leaves, int num_threads,
              HistoryFill fill, EvaluationCache* cache = nullptr);
 
-  // Takes the evaluations of the group's last batch (none the first time), and goes on until every slot waits
-  // again or has nothing left to do. An empty batch: the group is done. The batch's memory is the pool's,
-  // until the group's next step.
+  // Takes the evaluations of the group's last batch (none the first time), and continues until every slot
+  // waits again or has nothing left to do. An empty batch: the group is done. The batch's memory is the
+  // pool's, until the group's next step.
   LeafBatch step(std::size_t group, std::span<const float> legal_logits, std::span<const float> wdl,
                  SearchDriver<G>& driver);
 

@@ -28,7 +28,7 @@ struct SelfPlaySettings {
   double final_temperature = 0.0;
   int opening_plies = 0;  // a game begins with 0 to this many random moves, evenly
   // A side resigns whose root_q and best_q are both at or below minus this; 0 is never. In
-  // resign_playthrough of the games nobody does, so that one sees how often it would have been wrong.
+  // resign_playthrough of the games no side does, which shows how often it would have been wrong.
   double resign_threshold = 0.0;
   double resign_playthrough = 0.1;
   int max_plies = 512;  // then the game is drawn (Silver et al. 2018)

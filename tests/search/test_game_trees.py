@@ -69,16 +69,20 @@ def test_trees_side_by_side_are_those_of_a_tree_search(game: str) -> None:
     try:
         for _ in range(3):
             views = trees.search(lines, LIMITS)
-            for (number, line), view in zip(lines.items(), views, strict=True):
+            for (number, line), view in zip(list(lines.items()), views, strict=True):
                 alone[number].set_line(line)
                 found = alone[number].search(LIMITS)
+                assert found.best is not None and view.moves[0].move == found.best.move
+                if found.proven is not None:  # a TreeSearch does not wait for batches on their way then
+                    del lines[number]
+                    continue
                 assert [(move.move, move.visits, move.q) for move in view.moves] == [
                     (move.move, move.visits, move.q) for move in found.moves
                 ]
-                assert view.nodes == found.nodes
-                assert view.tree_nodes == found.tree_nodes
+                assert (view.nodes, view.tree_nodes) == (found.nodes, found.tree_nodes)
                 line.push(view.moves[0].move)
                 line.push(line.legal()[-1])
+        assert lines
     finally:
         for search in alone.values():
             search.close()
