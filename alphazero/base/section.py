@@ -64,6 +64,7 @@ def setting(
     pattern: str = "",
     expected: str = "",
     aliases: tuple[str, ...] = (),
+    metavar: str = "VALUE",
     scope: Scope = Scope.KEPT,
     is_common: bool = False,
     is_place: bool = False,
@@ -73,9 +74,9 @@ def setting(
 
     default: also what runs did that are older than the setting. minimum, maximum: inclusive. words: texts
     that stand for numbers. pattern: what a text must match, described to people as `expected`. aliases: other
-    names of the flag. is_common: listed by --help, the others by --help all. is_place: says where files lie,
-    which reports do not compare. deepspeed_key: the key of a ds_config.json that alone sets it; such a
-    setting has no flag and no TOML key.
+    names of the flag. metavar: what --help calls its value. is_common: listed by --help, the others by --help
+    all. is_place: says where files lie, which reports do not compare. deepspeed_key: the key of a
+    ds_config.json that alone sets it; such a setting has no flag and no TOML key.
     """
     metadata = {
         "help": help_text,
@@ -86,6 +87,7 @@ def setting(
         "pattern": pattern,
         "expected": expected,
         "aliases": aliases,
+        "metavar": metavar,
         "scope": scope,
         "is_common": is_common,
         "is_place": is_place,
@@ -104,6 +106,15 @@ def scope_of(section: type, name: str) -> Scope:
 def flag_of(name: str) -> str:
     """The flag of a field."""
     return "--" + name.replace("_", "-")
+
+
+def kinds_of(section: type) -> dict[str, Any]:
+    """The type of each field's values: `kind` where the field is of type `kind | None`."""
+    kinds = typing.get_type_hints(section)
+    return {
+        name: typing.get_args(kind)[0] if type(None) in typing.get_args(kind) else kind
+        for name, kind in kinds.items()
+    }
 
 
 def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
@@ -135,9 +146,9 @@ def add_flags(
     """
     for section_name, section in sections.items():
         group = parser.add_argument_group(section_name, section.__doc__)
-        types_of = typing.get_type_hints(section)
+        kinds = kinds_of(section)
         entries = flag_fields(section)
-        actions = {entry.name: _add_flag(group, entry, types_of[entry.name]) for entry in entries}
+        actions = {entry.name: _add_flag(group, entry, kinds[entry.name]) for entry in entries}
         if hidden is None:
             continue
         rare = [actions[entry.name] for entry in entries if not entry.metadata["is_common"]]
@@ -151,7 +162,9 @@ def add_flags(
 
 def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kind: object) -> argparse.Action:
     default = entry.default if entry.default not in ((), "") else "none"
-    help_text = f"{entry.metadata['help']} (default: {default})".replace("%", "%%")
+    # Where None is the default, the help text describes what it stands for.
+    suffix = "" if default is None else f" (default: {default})"
+    help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
     names = [flag_of(name) for name in (entry.name, *entry.metadata["aliases"])]
     if kind is bool:
         return group.add_argument(
@@ -162,13 +175,14 @@ def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kin
             help=help_text,
         )
     many = typing.get_origin(kind) is tuple
+    choices = entry.metadata["choices"]
     # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
     return group.add_argument(
         *names,
         dest=entry.name,
         default=argparse.SUPPRESS,
         nargs="+" if many else None,
-        metavar="{" + ",".join(entry.metadata["choices"]) + "}" if entry.metadata["choices"] else "VALUE",
+        metavar="{" + ",".join(choices) + "}" if choices else entry.metadata["metavar"],
         help=help_text,
     )
 
@@ -253,7 +267,7 @@ def values_of(
 
     Raises ConfigError for a key or value that cannot be.
     """
-    kinds = typing.get_type_hints(section)
+    kinds = kinds_of(section)
     known = {entry.name: entry for entry in flag_fields(section)}
     values: dict[str, Any] = {}
     for key, value in entries.items():
@@ -268,7 +282,7 @@ def values_of(
 
 def values_of_flags(section: type, flags: Mapping[str, object]) -> dict[str, Any]:
     """The values that `flags`, by field name, give to fields of `section`; others are left alone."""
-    kinds = typing.get_type_hints(section)
+    kinds = kinds_of(section)
     return {
         entry.name: checked(flag_of(entry.name), flags[entry.name], kinds[entry.name], entry)
         for entry in flag_fields(section)

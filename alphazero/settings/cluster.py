@@ -1,9 +1,10 @@
-"""The [cluster] section of a TOML file: a cluster described once, for every launch from there."""
+"""The settings of a cluster: flags of `alphazero launch`, and the [cluster] section of a TOML file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from typing import Any
 
 from alphazero.base.section import setting
 from alphazero.settings.load import read_section
@@ -16,40 +17,83 @@ MOST_RESTARTS = 1_000_000
 MOST_SECONDS = 1e8
 
 
+def _seconds(help_text: str, minimum: float = 1) -> Any:  # noqa: ANN401 - as setting()
+    return setting(None, f"seconds {help_text}", minimum=minimum, maximum=MOST_SECONDS, metavar="SECONDS")
+
+
 @dataclass(frozen=True)
 class ClusterConfig:
-    """What the file says; 0 or nothing where it is silent. Flags beat it (docs/cluster.md)."""
+    """Also keys of [cluster] in the file of --config; a flag takes precedence (docs/cluster.md)."""
 
-    nodes: int = setting(0, "machines of the job", minimum=1, maximum=MOST_NODES)
-    gpus: int = setting(0, "processes on each machine, -1 for all GPUs", minimum=-1, maximum=MOST_PROCESSES)
-    hostfile: str = setting("", "file that lists the hosts, a path as --hostfile takes it")
+    gpus: int | None = setting(
+        None,
+        "processes on each machine: N, or -1 for one per GPU (default); without a GPU N CPU ranks (default: "
+        "one per core, as far as batch and memory go)",
+        minimum=-1,
+        maximum=MOST_PROCESSES,
+        aliases=("num_gpus", "nproc_per_node"),
+        metavar="N",
+    )
+    nodes: int | None = setting(
+        None,
+        "machines of the job (default: 1)",
+        minimum=1,
+        maximum=MOST_NODES,
+        aliases=("num_nodes", "nnodes"),
+        metavar="N",
+    )
+    master_addr: str | None = setting(None, "address of node 0", metavar="ADDRESS")
+    master_port: int | None = setting(
+        None, "port of node 0 (default: 12355, or a free one)", minimum=1, maximum=PORT_MAX, metavar="PORT"
+    )
+    interface: str | None = setting(
+        None, "network interface to use (default: the one that leads to node 0)", metavar="NAME"
+    )
+    hostfile: str | None = setting(
+        None,
+        "file of hosts, each line '<host> slots=<processes> [weight=<share>]'; all start from here",
+        metavar="FILE",
+    )
+    include: str | None = setting(None, "hosts and slots to use, as gpu1@gpu2:0,2", metavar="HOSTS")
+    exclude: str | None = setting(None, "hosts and slots to leave out", metavar="HOSTS")
+    launcher: str | None = setting(
+        None,
+        "what starts the ranks of a machine (default: auto); slurm: torchrun, started on the nodes by srun",
+        choices=("auto", "torchrun", "deepspeed", "slurm"),
+    )
+    max_restarts: int | None = setting(
+        None,
+        "times to start again after a failure (default: 0)",
+        minimum=0,
+        maximum=MOST_RESTARTS,
+        metavar="N",
+    )
+    min_nodes: int | None = setting(
+        None,
+        "fewest hosts to continue with after a failure (default: all of them)",
+        minimum=1,
+        maximum=MOST_NODES,
+        metavar="N",
+    )
+    hang_timeout: float | None = _seconds(
+        "a step may stand still, or 10 median steps if that is more (default: 10)"
+    )
+    start_timeout: float | None = _seconds(
+        "until the first steps are timed: data import, compilation (default: 1800)"
+    )
+    pause_timeout: float | None = _seconds(
+        "a validation, checkpoint or collection of games may take (default: 600)"
+    )
+    games_timeout: float | None = _seconds("self-play or the games of a gate may stand still (default: 300)")
+    shutdown_timeout: float | None = _seconds("from a rank's last message to its end (default: 60)")
+    silence_timeout: float | None = _seconds("until a silent host or head counts as lost (default: 10)", 3)
+
+
+@dataclass(frozen=True)
+class ClusterSection(ClusterConfig):
+    """[cluster]: the settings that have a flag, and lists that only a file holds."""
+
     hosts: tuple[str, ...] = setting((), "hosts, each as a line of a hostfile")
-    master_addr: str = setting("", "address of node 0")
-    master_port: int = setting(0, "port of node 0", minimum=1, maximum=PORT_MAX)
-    interface: str = setting("", "network interface of gloo and NCCL")
-    launcher: str = setting(
-        "auto", "what starts the ranks", choices=("auto", "torchrun", "deepspeed", "slurm")
-    )
-    include: str = setting("", "hosts and slots to use")
-    exclude: str = setting("", "hosts and slots to leave out")
-    max_restarts: int = setting(0, "restarts after a failure", minimum=0, maximum=MOST_RESTARTS)
-    min_nodes: int = setting(0, "fewest hosts to go on with", minimum=1, maximum=MOST_NODES)
-    hang_timeout: float = setting(0.0, "seconds that a step may stand still", minimum=1, maximum=MOST_SECONDS)
-    start_timeout: float = setting(
-        0.0, "seconds until the first steps have been timed", minimum=1, maximum=MOST_SECONDS
-    )
-    pause_timeout: float = setting(
-        0.0, "seconds that a validation or checkpoint may take", minimum=1, maximum=MOST_SECONDS
-    )
-    games_timeout: float = setting(
-        0.0, "seconds that self-play or a gate's games may stand still", minimum=1, maximum=MOST_SECONDS
-    )
-    shutdown_timeout: float = setting(
-        0.0, "seconds from a rank's last message to its end", minimum=1, maximum=MOST_SECONDS
-    )
-    silence_timeout: float = setting(
-        0.0, "seconds after which a silent host or head counts as lost", minimum=3, maximum=MOST_SECONDS
-    )
     host_weights: tuple[str, ...] = setting(
         (),
         "shares of hosts of unequal speed, HOST=WEIGHT",
@@ -60,29 +104,26 @@ class ClusterConfig:
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """A [cluster] section and where each of its keys stands."""
+    """A [cluster] section and the file and line of each of its keys; empty where a file has no section."""
 
-    config: ClusterConfig
-    places: Mapping[str, str]
+    config: ClusterSection = field(default_factory=ClusterSection)
+    places: Mapping[str, str] = field(default_factory=dict)
 
-    def said(self, key: str) -> str:
+    def shown(self, key: str) -> str:
         """A key with its value and place, for messages."""
         value = getattr(self.config, key)
-        shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        return f"[cluster] {key}={shown} ({self.places[key]})"
+        text = ",".join(value) if isinstance(value, tuple) else value
+        return f"[cluster] {key}={text} ({self.places[key]})"
 
 
-def read_cluster(source: str) -> ClusterFile | None:
-    """The [cluster] section of the preset or TOML file `source`, None where there is none.
+def read_cluster(source: str) -> ClusterFile:
+    """The [cluster] section of the preset or TOML file `source` ("" for none).
 
     Raises ConfigError naming file, line and key for a key or value that cannot be.
     """
-    if not source:
-        return None
-    found = read_section(source, "cluster", ClusterConfig)
+    found = read_section(source, "cluster", ClusterSection) if source else None
     if found is None:
-        return None
+        return ClusterFile()
     config, places = found
-    assert isinstance(config, ClusterConfig)
-    assert set(places) <= {entry.name for entry in fields(ClusterConfig)}
+    assert isinstance(config, ClusterSection)
     return ClusterFile(config, places)

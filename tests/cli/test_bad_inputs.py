@@ -70,7 +70,7 @@ TABLE = [
     ("thousands of digits for argparse", ["launch", "--nodes", "9" * 5000], ["--nodes", "1 to 65536"]),
     ("a depth of thousands of digits", ["perft", "startpos", "9" * 5000], ["DEPTH", "1 to 99"]),
     ("a port that is none", ["launch", "--master-port", "70000"], ["--master-port: '70000'", "1 to 65535"]),
-    ("seconds that are none", ["launch", "--hang-timeout", "nan"], ["--hang-timeout: 'nan'", "seconds"]),
+    ("seconds that are none", ["launch", "--hang-timeout", "nan"], ["--hang-timeout: 'nan'", "a number"]),
     ("no such flag of thousands of letters", ["train", "--" + "x" * 5000], ["unknown flag"]),
     ("flag is no number", ["train", "--batch-size", "many"], ["--batch-size", "'many'", "whole number"]),
     ("flag out of range", ["train", "--blocks", "0"], ["--blocks", "'0'", "1 to 256"]),

@@ -22,7 +22,7 @@ def test_the_number_of_gpus_is_known_by_each_of_its_spellings(spelling):
     args, rest = build_parser("launch").parse_known_args(
         [spelling, "2", "--fresh_start", "--run_name", "a_b"]
     )
-    assert args.gpus == 2
+    assert args.gpus == "2"
     assert build_parser("train").with_dashes(rest) == ["--fresh-start", "--run-name", "a_b"]
 
 
@@ -33,7 +33,7 @@ def test_the_trainer_alone_knows_the_number_of_gpus_too(spelling):
 
 @pytest.mark.parametrize("spelling", ["--nodes", "--num_nodes", "--nnodes"])
 def test_the_number_of_nodes_is_known_by_each_of_its_spellings(spelling):
-    assert build_parser("launch").parse_args([spelling, "2", "--nproc_per_node", "3"]).nodes == 2
+    assert build_parser("launch").parse_args([spelling, "2", "--nproc_per_node", "3"]).nodes == "2"
 
 
 @pytest.mark.parametrize(

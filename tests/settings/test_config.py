@@ -3,14 +3,13 @@
 import argparse
 import time
 from dataclasses import fields
-from typing import get_type_hints
 
 import pytest
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import add_flags
+from alphazero.base.section import add_flags, kinds_of
 from alphazero.machine.findings import SECTIONS as THRESHOLDS
-from alphazero.settings.cluster import ClusterConfig
+from alphazero.settings.cluster import ClusterSection
 from alphazero.settings.load import SECTIONS, load_config, preset_names
 
 
@@ -95,9 +94,9 @@ def test_a_mistake_in_a_flag_is_named(flags, message):
 
 NUMBERS = [
     pytest.param(section, entry, id=f"{section.__name__}.{entry.name}")
-    for section in (*SECTIONS.values(), ClusterConfig, *THRESHOLDS.values())
+    for section in (*SECTIONS.values(), ClusterSection, *THRESHOLDS.values())
     for entry in fields(section)
-    if get_type_hints(section)[entry.name] in (int, tuple[int, ...])
+    if kinds_of(section)[entry.name] in (int, tuple[int, ...])
 ]
 
 

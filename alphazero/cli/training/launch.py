@@ -10,17 +10,19 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
+from alphazero.base.section import values_of_flags
 from alphazero.cli.training.launch_flags import ELASTIC_IS_GONE, configure
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest, SshOptions
+from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.launch_plan import LaunchPlan, SshOptions
 from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.find import find_resumed, find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
+from alphazero.settings.cluster import ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, places
 from alphazero.show.weights_and_biases import require_package
@@ -128,13 +130,12 @@ def run(args: argparse.Namespace) -> int:
         outward_address,
         port_is_free,
     )
-    from alphazero.settings.cluster import read_cluster
 
     if args.elastic is not None:
         raise LaunchError(ELASTIC_IS_GONE)
+    request = _request(args)
     ssh = _ssh_options(args)
     trainer_arguments, config, settings, source = _trainer_arguments(args)
-    request = _request(args)
     machine = look_at_this_machine(device=args.device)
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
@@ -194,7 +195,8 @@ def _commands_of_others(args: argparse.Namespace, plan: LaunchPlan) -> list[str]
 
 
 def _request(args: argparse.Namespace) -> LaunchRequest:
-    return LaunchRequest(**{entry.name: getattr(args, entry.name) for entry in fields(LaunchRequest)})
+    values = values_of_flags(ClusterConfig, vars(args))
+    return LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
 
 
 def _check_interface(plan: LaunchPlan, machine: Machine) -> None:

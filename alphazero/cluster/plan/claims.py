@@ -10,12 +10,23 @@ from typing import Generic, TypeVar
 from alphazero.base.errors import LaunchError
 from alphazero.base.section import flag_of
 from alphazero.cluster.plan.hostfile import ChosenHost, Host, choose_hosts, parse_hostfile, read_hostfile
-from alphazero.cluster.plan.launch_plan import LaunchRequest, Limits
+from alphazero.cluster.plan.launch_plan import Limits
 from alphazero.cluster.plan.outer import OuterLauncher, SlurmJob, read_outer, read_slurm
 from alphazero.machine.machine import Machine
-from alphazero.settings.cluster import ClusterFile
+from alphazero.settings.cluster import ClusterConfig, ClusterFile
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LaunchRequest(ClusterConfig):
+    """The flags of the command line, None where a flag was not given.
+
+    node_rank: "auto" for this machine's line of the hostfile.
+    """
+
+    device: str = "auto"
+    node_rank: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class Sources:
     """
 
     request: LaunchRequest
-    file: ClusterFile | None
+    file: ClusterFile
     chosen: tuple[ChosenHost, ...]
     origin: str
     slurm: SlurmJob | None
@@ -49,8 +60,8 @@ class Sources:
         if value is not None:
             assert isinstance(value, kind)
             found.append(SettingClaim(value, f"{flag_of(key)} {value}"))
-        if self.file is not None and key in self.file.places:
-            found.append(SettingClaim(getattr(self.file.config, key), self.file.said(key)))
+        if key in self.file.places:
+            found.append(SettingClaim(getattr(self.file.config, key), self.file.shown(key)))
         return found
 
     def choice(self, key: str, kind: type[T], default: T) -> T:
@@ -59,7 +70,7 @@ class Sources:
 
 
 def read_sources(
-    request: LaunchRequest, machine: Machine, environment: Mapping[str, str], file: ClusterFile | None
+    request: LaunchRequest, machine: Machine, environment: Mapping[str, str], file: ClusterFile
 ) -> Sources:
     """Flags, [cluster], hostfile, SLURM and other launchers, read and checked by themselves.
 
@@ -74,11 +85,9 @@ def read_sources(
     if slurm is not None and slurm.in_step:
         outer = OuterLauncher(master_addr=outer.master_addr, addr_variable=outer.addr_variable)
     hosts, origin = _read_hosts(request, file)
-    places = {} if file is None else file.places
     include, exclude = request.include, request.exclude
-    if include is None and exclude is None and file is not None:
-        include = file.config.include if "include" in places else None
-        exclude = file.config.exclude if "exclude" in places else None
+    if include is None and exclude is None:
+        include, exclude = file.config.include, file.config.exclude
     if not hosts and (include is not None or exclude is not None):
         flag = f"--include {include}" if include is not None else f"--exclude {exclude}"
         raise LaunchError(f"{flag}: expected --hostfile beside it")
@@ -87,28 +96,30 @@ def read_sources(
     return Sources(request, file, chosen, origin, slurm, outer, machine)
 
 
-def _read_hosts(request: LaunchRequest, file: ClusterFile | None) -> tuple[tuple[Host, ...], str]:
+def _read_hosts(request: LaunchRequest, file: ClusterFile) -> tuple[tuple[Host, ...], str]:
     """The hosts of --hostfile or [cluster], and what messages call that list."""
-    places = {} if file is None else file.places
-    if file is not None and "hostfile" in places and "hosts" in places:
+    keys = [key for key in ("hosts", "hostfile") if key in file.places]
+    if len(keys) > 1:
         raise LaunchError(
-            f"{file.said('hosts')} contradicts {file.said('hostfile')}: expected one of the two"
+            f"{file.shown('hosts')} contradicts {file.shown('hostfile')}: expected one of the two"
         )
     if request.hostfile is not None:
-        hosts = read_hostfile(request.hostfile)
+        hosts = read_hostfile(Path(request.hostfile))
         origin = f"--hostfile {request.hostfile}"
-        for key in ("hostfile", "hosts"):
-            if file is not None and key in places and _same_hosts(file, key, hosts) is False:
-                raise LaunchError(f"{origin} contradicts {file.said(key)}: expected one of the two")
+        for key in keys:
+            if [host.text for host in _hosts_of(file, key)] != [host.text for host in hosts]:
+                raise LaunchError(f"{origin} contradicts {file.shown(key)}: expected one of the two")
         return hosts, origin
-    if file is not None and "hosts" in places:
-        return _listed_hosts(file), f"[cluster] hosts ({places['hosts']})"
-    if file is not None and "hostfile" in places:
-        return read_hostfile(Path(file.config.hostfile)), file.said("hostfile")
-    return (), ""
+    if not keys:
+        return (), ""
+    origin = f"[cluster] hosts ({file.places['hosts']})" if keys == ["hosts"] else file.shown("hostfile")
+    return _hosts_of(file, keys[0]), origin
 
 
-def _listed_hosts(file: ClusterFile) -> tuple[Host, ...]:
+def _hosts_of(file: ClusterFile, key: str) -> tuple[Host, ...]:
+    """The hosts that [cluster] lists in `hosts` or in the file named by `hostfile`."""
+    if key == "hostfile":
+        return read_hostfile(Path(file.config.hostfile or ""))
     place = f"{file.places['hosts']}: [cluster] hosts"
     for entry in file.config.hosts:
         if "\n" in entry:
@@ -118,16 +129,11 @@ def _listed_hosts(file: ClusterFile) -> tuple[Host, ...]:
     return parse_hostfile("\n".join(file.config.hosts), place)
 
 
-def _same_hosts(file: ClusterFile, key: str, hosts: tuple[Host, ...]) -> bool:
-    others = _listed_hosts(file) if key == "hosts" else read_hostfile(Path(file.config.hostfile))
-    return [host.text for host in others] == [host.text for host in hosts]
-
-
-def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile | None) -> tuple[Host, ...]:
+def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile) -> tuple[Host, ...]:
     """The hosts with the weights of [cluster] host_weights."""
-    if file is None or not file.config.host_weights:
+    if not file.config.host_weights:
         return hosts
-    place = file.said("host_weights")
+    place = file.shown("host_weights")
     weights = {}
     for entry in file.config.host_weights:
         name, _, number = entry.rpartition("=")

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, LaunchRequest, Variable
+from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.cluster.plan.programs import TORCHRUN
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
 

@@ -1,4 +1,4 @@
-"""What the user asks for and what is launched: one plan of hosts, from the request to the agents.
+"""What is launched: one plan of hosts, from the launcher to the agents.
 
 resolve.py makes the plan, the supervisor completes its hosts by what they report, and each host's agent gets
 it as JSON (agent/protocol.py). Frozen data, no decisions.
@@ -40,35 +40,6 @@ class Limits:
     shutdown_s: float = 60.0
     exit_s: float = 20.0
     silence_s: float = 10.0
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """What the command line asks for; None (or nothing) where a flag was not given.
-
-    gpus -1 is all of them. node_rank "auto" is this machine's line of the hostfile. Timeouts are in seconds
-    (Limits).
-    """
-
-    gpus: int | None = None
-    device: str = "auto"
-    nodes: int | None = None
-    node_rank: int | str | None = None
-    master_addr: str | None = None
-    master_port: int | None = None
-    interface: str | None = None
-    hostfile: Path | None = None
-    include: str | None = None
-    exclude: str | None = None
-    launcher: str = "auto"
-    max_restarts: int | None = None
-    min_nodes: int | None = None
-    hang_timeout: float | None = None
-    start_timeout: float | None = None
-    pause_timeout: float | None = None
-    games_timeout: float | None = None
-    shutdown_timeout: float | None = None
-    silence_timeout: float | None = None
 
 
 @dataclass(frozen=True)

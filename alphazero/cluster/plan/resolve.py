@@ -15,6 +15,7 @@ from dataclasses import replace
 from alphazero.base.errors import LaunchError
 from alphazero.base.text import counted
 from alphazero.cluster.plan.claims import (
+    LaunchRequest,
     SettingClaim,
     Sources,
     agreed,
@@ -28,7 +29,6 @@ from alphazero.cluster.plan.launch_plan import (
     SLURM_TASK,
     HostPlan,
     LaunchPlan,
-    LaunchRequest,
     Remote,
     SshOptions,
 )
@@ -46,7 +46,7 @@ def resolve(
     environment: Mapping[str, str],
     port_is_free: Callable[[int], bool],
     find_free_port: Callable[[], int],
-    file: ClusterFile | None = None,
+    file: ClusterFile,
     addresses_of: Callable[[str], tuple[str, ...]] = lambda name: (),
     cpu_ranks: ChooseCpuRanks | None = None,
     outward_address: Callable[[str], str] = lambda interface: "",
@@ -216,11 +216,7 @@ def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int
 
 def _choose_launcher(sources: Sources) -> str:
     """What starts the ranks of a node; srun only carries it there."""
-    request = sources.request
-    asked = request.launcher
-    if asked == "auto" and sources.file is not None and "launcher" in sources.file.places:
-        asked = sources.file.config.launcher
-    return "deepspeed" if asked == "deepspeed" else "torchrun"
+    return "deepspeed" if sources.choice("launcher", str, "auto") == "deepspeed" else "torchrun"
 
 
 def _choose_restarts(sources: Sources, role: str) -> int:

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
+from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.commands import (
     build_command,
     choose_environment,
     hand_commands,
     other_node_commands,
 )
-from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, LaunchRequest, Remote
+from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, Remote
 from alphazero.machine.machine import Machine
 
 MACHINE = Machine("box", (), 8, (), has_infiniband=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from alphazero.cluster.plan.launch_plan import LaunchRequest
+from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks, rank_bytes
 from alphazero.settings.load import load_config
 from alphazero.training.ranks.batch import LARGEST_MICRO_BATCH, plan_batches

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, LaunchRequest, Remote
+from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.launch_plan import HostPlan, LaunchPlan, Remote
 from alphazero.machine.machine import Machine
 from tests.support.cluster.resolving import CPU, GPUS, TWO, cluster, plan
 

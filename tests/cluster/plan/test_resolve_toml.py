@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
-from alphazero.cluster.plan.launch_plan import LaunchRequest, Limits
+from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.launch_plan import Limits
 from tests.support.cluster.resolving import TWO, cluster
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from alphazero.cluster.plan.launch_plan import LaunchPlan, LaunchRequest
+from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.cluster.plan.node import CpuRanks
 from alphazero.cluster.plan.resolve import resolve
 from alphazero.machine.machine import Machine, outward_address
@@ -27,7 +28,6 @@ def cluster(
     **environment: str,
 ) -> LaunchPlan:
     """resolve() where all ports but `taken` are free and `names` resolve."""
-    file = read_cluster(str(config)) if config else None
     known = names or {}
     return resolve(
         request,
@@ -35,7 +35,7 @@ def cluster(
         environment,
         lambda port: port not in taken,
         lambda: 40000,
-        file,
+        read_cluster(str(config or "")),
         lambda name: known.get(name, ()),
         cpu_ranks,
         lambda interface: outward_address(machine.addresses, interface),
