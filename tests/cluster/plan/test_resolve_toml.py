@@ -49,6 +49,7 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
     config = toml('master_port = 6000\ninterface = "eth0"\nlauncher = "deepspeed"')
     found = cluster(LaunchRequest(master_port=7000, interface="lo", launcher="torchrun"), config=config)
     assert (found.master_port, found.interface, found.launcher) == (7000, "lo", "torchrun")
+    assert cluster(LaunchRequest(launcher="auto"), config=config).launcher == "torchrun"
 
 
 @pytest.mark.parametrize(
