@@ -11,6 +11,8 @@ FUZZ_ARGS ?=
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 # How many compilers run in parallel.
 JOBS ?= $(shell nproc)
+# How many processes run the tests, each a file of tests at a time. Many tests start jobs of several ranks.
+TEST_PROCESSES ?= 2
 
 .PHONY: help setup train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 
@@ -69,7 +71,7 @@ demo: setup
 	$(BIN)/alphazero report runs/demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --timeout 1800
