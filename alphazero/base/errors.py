@@ -78,7 +78,7 @@ class PlayerError(AlphaZeroError):
 
 
 class LostConnectionError(LaunchError):
-    """Another process of the job that went away: the one that says so is not at fault."""
+    """Another process of the job ended: the process that reports this is not at fault."""
 
     kind = "lost connection"
 

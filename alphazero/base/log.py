@@ -45,7 +45,7 @@ def stamped(text: str) -> str:
 
 
 def is_stamped(line: str) -> bool:
-    """True for a line that says when it was written."""
+    """True for a line with a time stamp."""
     return bool(_STAMPED.match(line))
 
 
@@ -82,7 +82,7 @@ def program_line(text: str, *, has_time: bool = True) -> str:
 
 
 def error_line(text: str) -> str:
-    """The last word of a command that failed, in the form that was asked for."""
+    """The error line of a command, in the requested format."""
     if os.environ.get(FORMAT_VARIABLE) == JSON:
         return as_json(text, Topic.ERROR)
     return f"alphazero: error: {text}"

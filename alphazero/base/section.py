@@ -1,6 +1,6 @@
 """What a section of settings is: a frozen dataclass, read from TOML and flags, each value checked alike.
 
-A field says by `setting()` what it means and which values it takes; the dataclass gives its type. Messages
+`setting()` declares what a field means and which values it takes; the dataclass gives its type. Messages
 name file, line and key, or the flag, with the value got and the value expected.
 """
 
@@ -42,7 +42,7 @@ _QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 class Scope(Enum):
     """Who may change a setting when a run is continued, from the least free to the freest.
 
-    All but START and NODE come from the checkpoint unless they are asked for. All but NODE must be equal on
+    All but START and NODE come from the checkpoint unless they are requested. All but NODE must be equal on
     all ranks.
     """
 
@@ -73,9 +73,9 @@ def setting(
     """A dataclass field with all that there is to know of a setting.
 
     default: also what runs did that are older than the setting. minimum, maximum: inclusive. words: texts
-    that stand for numbers. pattern: what a text must match, described to people as `expected`. aliases: other
+    that stand for numbers. pattern: what a text must match, shown in messages as `expected`. aliases: other
     names of the flag. metavar: what --help calls its value. is_common: listed by --help, the others by --help
-    all. is_place: says where files lie, which reports do not compare. deepspeed_key: the key of a
+    all. is_place: names where files lie, which reports do not compare. deepspeed_key: the key of a
     ds_config.json that alone sets it; such a setting has no flag and no TOML key.
     """
     metadata = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 QUOTED_WIDTH = 80
-REASON_WIDTH = 300  # of what a library says of a file
+REASON_WIDTH = 300  # of a library's message about a file
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -30,7 +30,7 @@ def quoted(value: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, on one line and cut where it is long: libraries quote whole files."""
+    """An error's message, on one line and cut where it is long: libraries quote whole files."""
     return shortened(" ".join(str(error).split()) or type(error).__name__)
 
 

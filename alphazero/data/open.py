@@ -97,7 +97,7 @@ class StoredGame:
         return Board(self.game, self.start, self.moves[:plies])
 
     def boards(self) -> Iterator[Board]:
-        """The position before each move, then the last one; each is a board of its own."""
+        """The position before each move, then the last one; each is a separate board."""
         board = Board(self.game, self.start)
         yield board.copy()
         for move in self.moves:

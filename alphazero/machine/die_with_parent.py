@@ -2,7 +2,7 @@
 
     python die_with_parent.py PARENT_PID COMMAND [ARGUMENT ...]
 
-It is a file of its own because `python -I -S` runs it by its path: without this package and without
+It is a separate file because `python -I -S` runs it by its path: without this package and without
 site-packages it starts within milliseconds.
 """
 

@@ -89,7 +89,7 @@ class Judge:
 
 
 def judge_nvml(error: NvmlUnusable, host: str, device_present: bool) -> Finding:
-    """NVML that cannot be used: a failure where a device is there, else no fault of a CPU host.
+    """NVML that cannot be used: a failure where a device exists, else no fault of a CPU host.
 
     A library without a driver (an image made for GPUs) is unknown where no device shows itself.
     """

@@ -47,7 +47,7 @@ class Machine:
 
 
 def look_at_this_machine(device: str = "auto") -> Machine:
-    """The machine this process runs on, its GPUs not asked for when `device` is cpu.
+    """The machine this process runs on, without its GPUs when `device` is cpu.
 
     Raises LaunchError where an NVIDIA device does not answer.
     """
@@ -205,7 +205,7 @@ def processors_text(processors: Processors) -> str:
 
 
 def is_bound_by_launcher() -> bool:
-    """True where this process may use other processors than the one that started it: it was bound."""
+    """True where this process may use other processors than its parent: it was bound."""
     with contextlib.suppress(OSError):
         return os.sched_getaffinity(os.getppid()) != os.sched_getaffinity(0)
     return False
@@ -287,7 +287,7 @@ def addresses_of(name: str) -> tuple[str, ...]:
     """The IP addresses that `name` resolves to here, () where it does not."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # a name no name server would be asked for
+    except (OSError, UnicodeError):  # unknown, or not a valid host name
         return ()
     return tuple(dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found))
 
@@ -407,7 +407,7 @@ def tcp_segments(path: Path = TCP_COUNTERS) -> tuple[int, int]:
 def machine_identity() -> str:
     """The same for two names or addresses of one host: its boot and its network namespace; "" if unknown.
 
-    Containers with networks of their own, and hosts that tests make of namespaces, share a kernel and are
+    Containers with separate networks, and hosts that tests make of namespaces, share a kernel and are
     hosts to their peers.
     """
     try:

@@ -75,7 +75,7 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0" and not controllers:
-                # Beside groups of version 1, version 2 has a mount of its own.
+                # Beside groups of version 1, version 2 has a separate mount.
                 top = mount / "unified" if (mount / "unified").is_dir() else mount
             elif controller in controllers.split(","):
                 top = next(

@@ -18,7 +18,7 @@ import psutil
 from alphazero.base.errors import AlphaZeroError
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
-# Words of 64 processors that NVML is asked for: the kernel's own bound is 8,192 processors.
+# Words of 64 processors that NVML fills: the kernel's own bound is 8,192 processors.
 AFFINITY_WORDS = 128
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h; the last two are pynvml's ThrottleReason names).

@@ -69,7 +69,7 @@ class GpuUsage:
 
 
 class UsageMeter:
-    """Takes readings from the thread that watches the host and gives their sums to the one that trains."""
+    """Takes readings from the thread that watches the host and gives their sums to the training thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -117,7 +117,7 @@ def _holds_own_files_only(path: Path) -> bool:
 def traces_in(directory: Path) -> list[str]:
     """A line about each thing that shows that checkpoints were saved here; all are damaged where it is asked.
 
-    None for a run that was killed before its first checkpoint: its directory of checkpoints is there, and
+    None for a run that was killed before its first checkpoint: its directory of checkpoints exists, and is
     empty but for a save that was never finished.
     """
     lines = []

@@ -87,7 +87,7 @@ def find_weights(name: str, flag: str = "--weights") -> Path:
         return _of_run(path, "", asked)
     if not path.exists():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
-    # A file of a checkpoint has no header of its own: it means the checkpoint.
+    # A file of a checkpoint has no header: it means the checkpoint.
     return path.parent if is_checkpoint(path.parent) and path.is_file() else path
 
 
@@ -97,7 +97,7 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def _of_run(run: Path, which: str, asked: str) -> Path:
-    """The newest checkpoint of a run, or the one that `which` names."""
+    """The newest checkpoint of a run, or the checkpoint that `which` names."""
     directory = _checkpoints_of(run)
     if not directory.is_dir():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")

@@ -44,7 +44,7 @@ class JsonLinesWriter:
     """One JSON object a line; floats keep all their digits."""
 
     def __init__(self, run: RunDirectory) -> None:
-        # Else the first line written now would end the one that a killed run began.
+        # Else the first line written now would continue the unfinished line of a killed run.
         cut_unfinished_line(run.metrics)
         self._file = run.metrics.open("a", encoding="utf-8")
 
@@ -75,7 +75,7 @@ class JsonLinesWriter:
 
 
 class AllWriters:
-    """The writers a run asked for, as one; any thread may call."""
+    """The configured writers of a run, as one; any thread may call."""
 
     def __init__(self, writers: list[MetricWriter], first_step: int = 0) -> None:
         self._writers = writers
@@ -90,7 +90,7 @@ class AllWriters:
                 writer.write(kind, step, figures)
 
     def write_beside(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Figures of no step of their own go to the step that was written last; none after close."""
+        """Figures without a step belong to the step that was written last; none after close."""
         with self._lock:
             for writer in self._writers:
                 writer.write(kind, self._step, figures)

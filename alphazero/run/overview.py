@@ -83,7 +83,7 @@ class RunOverview:
 
 
 def list_runs(directory: Path) -> list[RunOverview]:
-    """The runs in `directory` by name, or the one that it is. Raises ConfigError where it cannot be read."""
+    """The runs in `directory` by name, or itself if it is one. Raises ConfigError if it cannot be read."""
     try:
         if is_run(directory):
             return [overview_of(directory)]

@@ -24,8 +24,8 @@ from alphazero.base.records import from_json, to_json
 
 T = TypeVar("T")
 SHORTEST_INTERVAL_S = 1.0
-# A name of its own for each start of a job, in the environment of all its processes: what an earlier start
-# left behind has another one. Clocks, which can be set, could not tell them apart.
+# A unique name for each start of a job, in the environment of all its processes: what an earlier start
+# left behind has another one. Clocks, which can be set, could not distinguish them.
 JOB_VARIABLE = "ALPHAZERO_JOB"
 
 
@@ -117,7 +117,7 @@ def _read(path: Path) -> Heartbeat | None:
 
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
-# Set where one head shows the output of all hosts; without it each host has a terminal of its own.
+# Set where one head shows the output of all hosts; without it each host has a terminal.
 ONE_HEAD_VARIABLE = "ALPHAZERO_ONE_HEAD"
 STACKS_SIGNAL = signal.SIGUSR2
 
@@ -255,7 +255,7 @@ def kind_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         return AlphaZeroError.kind
     if isinstance(error, RuntimeError) and _was_raised_in(error, "torch.distributed"):
-        return LostConnectionError.kind  # gloo's errors have no type of their own
+        return LostConnectionError.kind  # gloo's errors have no separate type
     return CRASH
 
 

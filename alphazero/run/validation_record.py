@@ -97,7 +97,7 @@ class ValidationRecord:
 
 @dataclass(frozen=True)
 class SeenPly:
-    """What a network, or a search, says before a move: W - L and a draw's chance for the side to move."""
+    """A network's or search's evaluation before a move: W - L and a draw's chance for the side to move."""
 
     value: float
     draw: float

@@ -29,7 +29,7 @@ class EvaluatedLeaves(Protocol):
 
 
 class Pending(Protocol):
-    """An evaluation that was asked for."""
+    """An evaluation in progress."""
 
     def result(self) -> EvaluatedLeaves: ...
 
@@ -120,7 +120,7 @@ def search_lines(
 
     The lines are of one game, and their games not over (ValueError). A batch holds the leaves of up to
     evaluator.batch_size / settings.leaves trees, and at least one (ConfigError). The results do not depend on
-    the number of threads, nor on the cache: evaluations by the same weights, which are not asked for again.
+    the number of threads, nor on the cache: evaluations by the same weights, which are not requested again.
     after_batch gets the number of finished simulations of all lines after each batch.
     """
     if not lines:

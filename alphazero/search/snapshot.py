@@ -18,7 +18,7 @@ class MoveReport:
     share: of the visits of all moves looked at (the prior's where there are none). q: W - L.
     proven: 1, 0 or -1 where the end of the game is proven. plies: to that end along a line that the tree
     proves, this move included (won and lost only). pv, pv_texts: the line of play, which begins with the
-    move; empty beyond the lines asked for.
+    move; empty beyond the lines requested.
     """
 
     move: int
@@ -78,7 +78,7 @@ class Snapshot:
 
 
 def mate_moves(proven: int | None, plies: int | None) -> int | None:
-    """Plies to a proven end as moves of the winner, negative for the one who loses."""
+    """Plies to a proven end as moves of the winner, negative for the loser."""
     if proven is None or plies is None:
         return None
     return (plies + 1) // 2 if proven > 0 else -(plies // 2)

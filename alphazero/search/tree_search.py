@@ -124,7 +124,7 @@ class _Run:
 
 
 class TreeSearch:
-    """The search of one game at a time, on a thread of its own.
+    """The search of one game at a time, on a separate thread.
 
     Functions may be called by any thread; one of them at a time sets lines and starts searches. Nothing here
     waits for an evaluation but wait() and search(), and these not once stop() was called.

@@ -4,7 +4,7 @@ Keys of a ds_config.json that DeepSpeed cannot take together.
 
 A JSON file that a person wrote: no key twice, no number that is none, and the line of every key.
 
-What a ds_config.json says, in this program's terms.
+The content of a ds_config.json, in this program's terms.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConf
 
 
 @dataclass(frozen=True)
-class Said:
+class FileValue:
     """A value for a setting.
 
     target: "section.field". path: the key, with dots. place: file and line. is_default: not written, but what
-    DeepSpeed takes where its block is there.
+    DeepSpeed takes where its block exists.
     """
 
     target: str
@@ -65,27 +65,27 @@ class Ignored:
 
 @dataclass(frozen=True)
 class DeepSpeedSettings:
-    """What a ds_config.json says; nothing where it is silent.
+    """The content of a ds_config.json, without the keys it lacks.
 
-    said: in the order of the table; a later one beats an earlier one. precisions_off: those it switches off
+    values: in the order of the table; a later one beats an earlier one. precisions_off: those it switches off
     by name; any other may be chosen elsewhere. zero_options, passed_on: what DeepSpeed gets as it is.
     """
 
     source: str = ""
-    said: tuple[Said, ...] = ()
+    values: tuple[FileValue, ...] = ()
     precisions_off: frozenset[str] = frozenset()
     zero_options: Mapping[str, Any] = field(default_factory=dict)
     passed_on: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[Ignored, ...] = ()
 
     def value_of(self, target: str) -> Any:  # noqa: ANN401 - of any setting
-        """What it says of a setting, "section.field"; None where it is silent."""
-        return next((said.value for said in reversed(self.said) if said.target == target), None)
+        """The value of a setting, "section.field"; None where it has none."""
+        return next((one.value for one in reversed(self.values) if one.target == target), None)
 
     def ignored_line(self, stage: int) -> str:
         """One line for people about the keys that change nothing at this ZeRO stage; "" where all do."""
-        told = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
-        return f"{self.source}: ignored: {', '.join(told)}" if told else ""
+        ignored = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
+        return f"{self.source}: ignored: {', '.join(ignored)}" if ignored else ""
 
 
 @dataclass(frozen=True)
@@ -273,16 +273,16 @@ def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     _walk(reading, file.table, "")
     precision, off = _precision(reading)
     _require_constant_momentum(reading)
-    said = list(_said(reading))
+    values = list(_values_in(reading))
     if precision:
-        said.append(Said(PRECISION, precision[0], precision[1], reading.place(precision[1])))
+        values.append(FileValue(PRECISION, precision[0], precision[1], reading.place(precision[1])))
     passed_on = _nested(reading, lambda key: key.meaning is Meaning.PASSED_ON)
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):
         passed_on.pop("flops_profiler", None)
     settings = DeepSpeedSettings(
         source=str(path),
-        said=tuple(said),
+        values=tuple(values),
         precisions_off=off,
         zero_options=zero,
         passed_on=passed_on,
@@ -317,7 +317,7 @@ def _variants(file: JsonFile) -> dict[str, str]:
 
 
 def _walk(reading: _Reading, table: dict[str, Any], block: str) -> None:
-    """Check every key of an object and gather what it says."""
+    """Check every key of an object and gather the values."""
     for name, value in table.items():
         written = f"{block}.{name}" if block else name
         path = ALIASES.get(written, written)
@@ -388,8 +388,8 @@ def _elsewhere(zero: dict[str, Any]) -> Iterator[Ignored]:
             yield Ignored(f"{ZERO}.{name}", f"it is for stage {' and '.join(map(str, key.stages))}", others)
 
 
-def _said(reading: _Reading) -> Iterator[Said]:
-    """The settings that values and defaults of the file come to, in the order of the table."""
+def _values_in(reading: _Reading) -> Iterator[FileValue]:
+    """The settings that result from values and defaults of the file, in the order of the table."""
     for key in KEYS:
         top = key.path.partition(".")[0]
         if not key.sets or PRECISION in key.sets or (top == "fp16" and not _is_on(reading, top)):
@@ -412,12 +412,12 @@ def _is_on(reading: _Reading, block: str) -> bool:
     return reading.values.get(path) is True or path in reading.autos
 
 
-def _settings_of(reading: _Reading, key: Key, value: object, *, is_default: bool) -> Iterator[Said]:
+def _settings_of(reading: _Reading, key: Key, value: object, *, is_default: bool) -> Iterator[FileValue]:
     for target, one in zip(key.sets, key.values(value), strict=True):
-        # JSON has one kind of number: a setting's default says which one it is.
+        # JSON has one kind of number: the setting's default decides which one it is.
         section, _, name = target.partition(".")
         kind = type(getattr(_DEFAULTS[section], name))
-        yield Said(
+        yield FileValue(
             target, kind(one) if kind in (int, float) else one, key.path, reading.place(key.path), is_default
         )
 

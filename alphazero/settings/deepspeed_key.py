@@ -13,7 +13,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Check:
-    """`accepts` a value; `wanted` says to people what it accepts."""
+    """`accepts` a value; `wanted` describes what it accepts."""
 
     wanted: str
     accepts: Callable[[Any], bool]
@@ -107,8 +107,8 @@ class Meaning(Enum):
 
     HONOURED = "honoured"  # it sets settings of ours
     PASSED_ON = "passed on"  # DeepSpeed gets it
-    IGNORED = "ignored"  # nothing, and a line says so: the results are the same
-    REFUSED = "refused"  # an error: without it the results would be others, and nobody would know
+    IGNORED = "ignored"  # nothing, and a line reports it: the results are the same
+    REFUSED = "refused"  # an error: without it the results would silently differ
 
 
 def _first(value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any value of JSON
@@ -123,7 +123,7 @@ class Key:
     check: what it may hold; of a refused or ignored key, what happens here anyway.
     sets: settings as "section.field", and values: from what it holds to theirs. variants: of its block
     (optimizer.type, scheduler.type), for which it means something; all where there are none. default: what
-    DeepSpeed takes where the block is there and the key is not (None: the setting stays as it is).
+    DeepSpeed takes where the block exists without the key (None: the setting stays as it is).
     stages: ZeRO stages at which it means something.
     """
 
@@ -162,12 +162,12 @@ def passed_on(
 
 
 def ignored(why: str, names: str, block: str = "", check: Check | None = None) -> tuple[Key, ...]:
-    """Keys that change nothing, for one reason; no message where they are off, or as `check` says."""
+    """Keys that change nothing, for one reason; no message where they are off, or pass `check`."""
     return tuple(Key(path, Meaning.IGNORED, why, check) for path in _paths(names, block))
 
 
 def refused(why: str, names: str, block: str = "", check: Check | None = None) -> tuple[Key, ...]:
-    """Keys that would change the results, for one reason; accepted where they are off, or as `check` says."""
+    """Keys that would change the results, for one reason; accepted where they are off, or pass `check`."""
     return tuple(Key(path, Meaning.REFUSED, why, check) for path in _paths(names, block))
 
 

@@ -289,7 +289,7 @@ _PRECISION: tuple[Key, ...] = (
         "fp16.consecutive_hysteresis",
         TRUTH,
         "training.loss_scale_consecutive",
-        "whether a good step begins their count anew",
+        "whether a good step restarts their count",
     ),
     honoured(
         "fp16.min_loss_scale",
@@ -483,7 +483,7 @@ def _by_path(keys: Iterable[Key]) -> Mapping[str, tuple[Key, ...]]:
     return found
 
 
-# A path has several keys where it means unlike things in variants of its block.
+# A path has several keys where its meaning depends on the variant of its block.
 BY_PATH = _by_path(KEYS)
 
 

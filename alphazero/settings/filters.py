@@ -18,7 +18,7 @@ MOST_PER_GAME = 65_535
 
 @dataclass(frozen=True)
 class GameFilters:
-    """Whole games that are left out; what a filter asks for and a game does not tell counts against it."""
+    """Whole games that are left out; a game without the header that a filter needs is left out."""
 
     min_elo: int = setting(
         0, "games whose players both have at least this Elo; 0 takes all", minimum=0, maximum=MOST_ELO

@@ -209,7 +209,7 @@ def answer(name: str) -> str:
     for section in _OF_DEEPSPEED:
         for entry in dataclasses.fields(section):
             if entry.name == name and (key := entry.metadata["deepspeed_key"]):
-                return f"no setting of its own; expected {key} in a ds_config.json (--deepspeed-config)"
+                return f"not a separate setting; expected {key} in a ds_config.json (--deepspeed-config)"
     return ""
 
 

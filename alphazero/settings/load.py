@@ -22,7 +22,7 @@ from alphazero.base.section import (
     values_of_flags,
 )
 from alphazero.games.registry import get_game
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said, contradiction
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
 from alphazero.settings.flags import answer
 from alphazero.settings.sections import (
     DataConfig,
@@ -99,8 +99,8 @@ class Config:
 
     @property
     def asked(self) -> frozenset[str]:
-        """Field names asked for at this start; a resume takes all others from its checkpoint."""
-        # Weights that are given have a shape of their own.
+        """Field names requested at this start; a resume takes all others from its checkpoint."""
+        # Given weights bring their shape.
         of_preset = self.set_by_preset & {"game"} if self.training.init_weights else self.set_by_preset
         return self.set_by_flag | self.set_by_file | self.set_by_json | of_preset
 
@@ -146,7 +146,7 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
     shipped = file is not None and is_preset(file.path)
     if shipped and "policy_head" not in flags:
         sections["network"] = _with_head_of_game(sections["network"])
-    # Not the policy head: presets of earlier versions had another, and runs that began with them go on.
+    # Not the policy head: existing runs of these presets may have another, and continue with it.
     of_network = {entry.name for entry in fields(NetworkConfig)} - {"policy_head"}
     return Config(
         **sections,
@@ -165,7 +165,7 @@ def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
 
 
 def with_named_rate(config: Config) -> Config:
-    """`config` with a learning rate that somebody named as it is: presets scale no rate but their own."""
+    """`config` with a learning rate that was named unscaled: presets scale no rate but their own."""
     if "learning_rate" not in config.asked or "lr_scaling" in config.asked:
         return config
     return dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, lr_scaling="none"))
@@ -188,29 +188,29 @@ def to_table(config: Config) -> dict[str, Any]:
     return {name: json_ready(dataclasses.asdict(getattr(config, name))) for name in SECTIONS}
 
 
-# A flag that names another optimizer or schedule leaves all that the file says of its own behind.
+# A flag that names another optimizer or schedule discards the file's block.
 CHOOSERS = {"optimizer": "optimizer.optimizer", "scheduler": "optimizer.lr_schedule"}
 
 
 def merge(config: Config, settings: DeepSpeedSettings) -> Config:
-    """`config` with what ds_config.json says.
+    """`config` with the values of ds_config.json.
 
-    Raises ConfigError where a TOML file of the user's says otherwise, or the ZeRO stage that results (of a
+    Raises ConfigError where a TOML file of the user's contradicts it, or the ZeRO stage that results (of a
     flag, a TOML file or the default) cannot go with options of ds_config.json.
     """
     changes: dict[str, dict[str, object]] = {}
     taken: set[str] = set()
-    for said in _last_words(config, settings):
-        section = said.target.partition(".")[0]
-        current = getattr(getattr(config, section), said.name)
-        if said.name in config.set_by_flag:
+    for one in _effective(config, settings):
+        section = one.target.partition(".")[0]
+        current = getattr(getattr(config, section), one.name)
+        if one.name in config.set_by_flag:
             continue
-        if said.name in config.set_by_file and said.value != current:
-            if said.is_default:
+        if one.name in config.set_by_file and one.value != current:
+            if one.is_default:
                 continue
-            raise _contradicts_file(config, settings, said.name, f"{said.name} = {said.value!r}", current)
-        changes.setdefault(section, {})[said.name] = said.value
-        taken.add(said.name)
+            raise _contradicts_file(config, settings, one.name, f"{one.name} = {one.value!r}", current)
+        changes.setdefault(section, {})[one.name] = one.value
+        taken.add(one.name)
     precision = config.training.precision
     if precision in settings.precisions_off and "precision" in config.set_by_file - config.set_by_flag:
         raise _contradicts_file(config, settings, "precision", f"{precision}.enabled = false", precision)
@@ -231,7 +231,7 @@ def merge(config: Config, settings: DeepSpeedSettings) -> Config:
 
 def places(settings: DeepSpeedSettings) -> dict[str, str]:
     """By the name of a setting, the file and line that a ds_config.json gives it in."""
-    return {said.name: said.place for said in settings.said}
+    return {one.name: one.place for one in settings.values}
 
 
 def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
@@ -240,37 +240,37 @@ def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
     config: as `merge` gave it.
     """
     lines = []
-    used = [said for said in _last_words(config, settings) if said.name in config.set_by_json]
+    used = [one for one in _effective(config, settings) if one.name in config.set_by_json]
     if used:
-        lines.append(f"{settings.source}: {', '.join(f'{said.name} {_shown(said.value)}' for said in used)}")
-    beaten = [said for said in settings.said if said not in used and not said.is_default]
-    beaten = [said for said in beaten if _value(config, said) != said.value]
-    told = dict.fromkeys(f"{said.path} {_shown(said.value)} ({_by_whom(config, said)})" for said in beaten)
-    if told:
-        lines.append(f"{settings.source}: not taken: {', '.join(told)}")
+        lines.append(f"{settings.source}: {', '.join(f'{one.name} {_shown(one.value)}' for one in used)}")
+    beaten = [one for one in settings.values if one not in used and not one.is_default]
+    beaten = [one for one in beaten if _value(config, one) != one.value]
+    overridden = dict.fromkeys(f"{one.path} {_shown(one.value)} ({_by_whom(config, one)})" for one in beaten)
+    if overridden:
+        lines.append(f"{settings.source}: not taken: {', '.join(overridden)}")
     ignored = settings.ignored_line(config.training.zero_stage)
     return [*lines, *filter(None, [ignored])]
 
 
-def _by_whom(config: Config, said: Said) -> str:
-    flag = f"--{said.name.replace('_', '-')}"
-    if said.name in config.set_by_flag:
-        return f"{flag} {_shown(_value(config, said))}"
-    chooser = CHOOSERS.get(said.path.partition(".")[0], "")
+def _by_whom(config: Config, one: FileValue) -> str:
+    flag = f"--{one.name.replace('_', '-')}"
+    if one.name in config.set_by_flag:
+        return f"{flag} {_shown(_value(config, one))}"
+    chooser = CHOOSERS.get(one.path.partition(".")[0], "")
     name = chooser.partition(".")[2]
     if name in config.set_by_flag:
         return f"--{name.replace('_', '-')} {getattr(config.optimizer, name)}"
-    return f"{said.name} {_shown(_value(config, said))}"
+    return f"{one.name} {_shown(_value(config, one))}"
 
 
-def _value(config: Config, said: Said) -> object:
-    return getattr(getattr(config, said.target.partition(".")[0]), said.name)
+def _value(config: Config, one: FileValue) -> object:
+    return getattr(getattr(config, one.target.partition(".")[0]), one.name)
 
 
-def _last_words(config: Config, settings: DeepSpeedSettings) -> Iterable[Said]:
-    """The last word on each setting, without blocks that a flag leaves behind."""
+def _effective(config: Config, settings: DeepSpeedSettings) -> Iterable[FileValue]:
+    """The last value of each setting, without blocks that a flag discards."""
     left = {block for block, target in CHOOSERS.items() if _is_left(config, settings, target)}
-    last = {said.target: said for said in settings.said if said.path.partition(".")[0] not in left}
+    last = {one.target: one for one in settings.values if one.path.partition(".")[0] not in left}
     return last.values()
 
 
@@ -281,10 +281,10 @@ def _is_left(config: Config, settings: DeepSpeedSettings, target: str) -> bool:
 
 
 def _contradicts_file(
-    config: Config, settings: DeepSpeedSettings, name: str, said: str, current: object
+    config: Config, settings: DeepSpeedSettings, name: str, value: str, current: object
 ) -> ConfigError:
     return ConfigError(
-        f"{settings.source}: {said} contradicts {name} = {current!r} of {config.preset}.toml; "
+        f"{settings.source}: {value} contradicts {name} = {current!r} of {config.preset}.toml; "
         "expected one of them absent"
     )
 

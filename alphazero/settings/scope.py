@@ -79,7 +79,7 @@ OTHER_LENGTHS = frozenset({"epochs", "generations"})
 
 @dataclass(frozen=True)
 class Kept:
-    """The settings to go on with, and those among them that presets and defaults would have otherwise."""
+    """The settings to continue with, and those among them that presets and defaults would have otherwise."""
 
     config: Config
     changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
@@ -94,11 +94,12 @@ class Kept:
 
 
 def kept_settings(saved: Mapping[str, Any], saved_micro_batch_size: int, config: Config) -> Kept:
-    """`config` with the values of `saved`, a checkpoint's settings by section, but for what was asked for.
+    """`config` with the values of `saved`, a checkpoint's settings by section, but for what was requested.
 
-    Presets and defaults change from version to version, and a run must not change with them. What was asked
-    for (Config.asked) stays, and is compared with the checkpoint afterwards. A field that the checkpoint's
-    program did not have counts as that field's default. saved_micro_batch_size: in use when it was saved.
+    Presets and defaults change from version to version, and a run must not change with them. What was
+    requested (Config.asked) stays, and is compared with the checkpoint afterwards. A field that the
+    checkpoint's program did not have counts as that field's default. saved_micro_batch_size: in use when it
+    was saved.
     """
     changes: list[Change] = []
     sections = {}
@@ -129,7 +130,7 @@ def _kept_values(
             continue
         value = saved.get(key, json_ready(entry.default))
         if key == "micro_batch_size":
-            # Memory may have forced a smaller one than was asked for.
+            # Memory may have forced a smaller one than requested.
             values[key] = value if value in (0, AUTO) else micro_batch_size
         elif key == "steps" and config.asked & OTHER_LENGTHS:
             values[key] = 0

@@ -223,7 +223,7 @@ class DataConfig(SampleFilters):
         maximum=1,
     )
     mirror: bool = setting(
-        False, "chess: show positions in which nobody may castle any more mirrored, left to right, by chance"
+        False, "chess: show positions without castling rights mirrored, left to right, by chance"
     )
     num_workers: int = setting(
         -1,
@@ -327,7 +327,7 @@ class TrainingConfig:
     )
     loss_scale_consecutive: bool = setting(
         False,
-        "fp16: a step without overflow begins the count of these overflows anew; otherwise only a loss scale "
+        "fp16: a step without overflow restarts the count of these overflows; otherwise only a loss scale "
         "that doubles does",
         deepspeed_key="fp16.consecutive_hysteresis",
     )
@@ -451,7 +451,7 @@ class RunConfig:
     wandb_group: str = setting(
         "", "group of runs of Weights & Biases; none if empty", scope=Scope.NODE, deepspeed_key="wandb.group"
     )
-    mute: tuple[str, ...] = setting((), "alarms that are not told (docs/health.md)", choices=ALARMS)
+    mute: tuple[str, ...] = setting((), "alarms that are not printed (docs/health.md)", choices=ALARMS)
     log_format: str = setting(
         "text",
         "form of the lines on stderr and of the run's log: text, or json for a JSON object a line",

@@ -52,7 +52,7 @@ class SearchConfig:
 class SelfPlayConfig:
     """Games of the network against itself, and how training goes with them.
 
-    Training draws from the window: the newest positions, more of them as the run goes on.
+    Training draws from the window: the newest positions, more of them as the run continues.
     """
 
     mode: str = setting(
@@ -126,7 +126,7 @@ class SelfPlayConfig:
     )
     resign_playthrough: float = setting(
         0.1,
-        "share of games played to the end all the same, to measure wrong resignations",
+        "share of games played to the end without resignation, to measure wrong resignations",
         minimum=0,
         maximum=1,
     )

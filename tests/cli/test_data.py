@@ -114,8 +114,8 @@ def test_mistakes_are_one_line_and_exit_code_2(store: Path, games: Path, capsys:
         (["import", str(here / "void.pgn"), *new], "void.pgn: no game could be imported"),
         (["import", str(here / "half.pgn.gz"), *new], "half.pgn.gz: damaged gzip data after 0 bytes of text"),
         (["import", str(games), str(games), *new], "games.pgn: given twice"),
-        (["import", str(games), "--store", str(here)], f"{here}: is there and is no game store"),
-        (["import", str(games), "--store", str(games)], "games.pgn: is there and is no game store"),
+        (["import", str(games), "--store", str(here)], f"{here}: not a game store"),
+        (["import", str(games), "--store", str(games)], "games.pgn: not a game store"),
         (["import", str(here / "not.pgn"), "--store", str(store)], "holds the games of other sources"),
         (
             ["import", str(games), *new, "--workers", "0"],

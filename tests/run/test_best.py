@@ -1,4 +1,4 @@
-"""The best checkpoints by several metrics are kept, and a run goes on from them."""
+"""The best checkpoints by several metrics are kept, and a run continues from them."""
 
 import json
 

@@ -35,7 +35,7 @@ def test_every_line_of_a_rank_has_its_time_and_its_log_too(zygote, tmp_path, ran
     for told in (
         "train on to step 8:",
         "--steps 8",
-        "begin anew",
+        "start a new run",
         "--fresh-start",
         "alphazero play --weights",
     ):

@@ -12,7 +12,7 @@ CYCLE = {"cycle_min_lr": 0.001, "cycle_max_lr": 0.01}
 
 def test_the_shipped_file_is_accepted_and_silent_about_what_flags_own():
     settings = read_deepspeed_settings(REPOSITORY / "ds_config.json")
-    assert settings.said == () and settings.ignored_line(0) == ""
+    assert settings.values == () and settings.ignored_line(0) == ""
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_auto_and_switched_off_blocks_say_nothing(write):
         "zero_optimization": {"offload_optimizer": {"device": "none"}, "reduce_bucket_size": "auto"},
     }
     settings = read_deepspeed_settings(write(table))
-    assert (settings.said, settings.zero_options, settings.passed_on) == ((), {}, {})
+    assert (settings.values, settings.zero_options, settings.passed_on) == ((), {}, {})
     assert settings.ignored_line(0) == ""
     assert settings.precisions_off == {"fp16"}
 
 
 def test_a_block_that_says_auto_says_nothing(write):
     settings = read_deepspeed_settings(write({"optimizer": "auto", "zero_optimization": "auto"}))
-    assert settings.said == ()
+    assert settings.values == ()
 
 
 def test_the_same_key_in_two_objects_is_not_twice_the_same(write):
@@ -213,7 +213,7 @@ def test_precision_is_what_its_block_says(write, block, precision):
 
 
 def said(settings):
-    return {one.target: one.value for one in settings.said}
+    return {one.target: one.value for one in settings.values}
 
 
 def test_the_loss_scale_of_fp16_is_translated(write):

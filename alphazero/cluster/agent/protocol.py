@@ -68,12 +68,12 @@ class Beat:
 class Ended:
     """This host's part is over and nothing of it runs.
 
-    status: 128 + N for a death by signal N. rank: the one that failed first, None where it was the launcher
+    status: 128 + N for a death by signal N. rank: the first to fail, None where it was the launcher
     or nothing failed. seconds_ago: since that failure. fate: how it ended. cause: why, in its own words.
     kind: of the failure (run/rank.py), "" if unknown. ranks: those at fault, where the rank that failed knows
     others.
     log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
-    asked: the signal by which something other than the head (a batch system) asked for the end, 0 for none.
+    asked: the signal by which something other than the head (a batch system) requested the end, 0 for none.
     """
 
     status: int

@@ -62,7 +62,7 @@ def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
 
     Ranks wait for each other: all stand still when one does, and a rank beyond its limit may have every
     right to wait for one that is not, such as one that still plays its games or writes a checkpoint. Blamed
-    is the one whose process is stopped, else the one that is behind, else the one silent for longest.
+    is the rank whose process is stopped, else that which is behind, else that silent for longest.
     """
     median_s = max((state.median_step_s for state in states), default=0.0)
     limit_of = {state.rank: _limit(state, median_s, limits) for state in states}
@@ -240,7 +240,7 @@ class Attempt:
             self._say(self._starting.line())
 
     def _beat(self, over: threading.Event) -> None:
-        """A thread of its own: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
+        """Runs in a separate thread: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
         while not over.wait(protocol.BEAT_S):
             for link in self._links:
                 link.send(protocol.BEAT)

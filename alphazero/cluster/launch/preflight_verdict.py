@@ -17,7 +17,7 @@ from alphazero.cluster.plan.launch_plan import LaunchPlan, Limits
 from alphazero.machine.findings import Finding, Severity, finding_from_json
 
 LOG_DIRECTORY = "preflight"  # of the run directory: its logs are not the job's
-# Stages of the preflight have limits of their own, which name who is behind; this one is for all of it.
+# Stages of the preflight have separate limits, which name who is behind; this one is for all of it.
 LIMITS = Limits(start_s=240.0)
 FAILED = 2
 

@@ -32,7 +32,7 @@ SSH = (
 # One task on one node with all that the job has there. --overlap: a shell under `srun --pty` holds the node
 # already; --cpu-bind=none: the ranks of the node share its cores among themselves.
 SRUN = ("srun", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1")
-# What srun would read as options of its own, from the wishes of the batch script: each is for many tasks.
+# What srun would read as its options, from the wishes of the batch script: each is for many tasks.
 SRUN_REMOVED = (
     "SLURM_NTASKS",
     "SLURM_NPROCS",
@@ -72,7 +72,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
-# is quoted arguments only. The interpreter is asked for after the checkout, it may lie within.
+# is quoted arguments only. The interpreter is checked after the checkout, it may lie within.
 REMOTE_SCRIPT = (
     '[ -f "$1/alphazero/__init__.py" ] || exit 91; [ -x "$2" ] || exit 92; '
     'PYTHONPATH="$1${PYTHONPATH:+:$PYTHONPATH}"; export PYTHONPATH; shift; exec "$@"'
@@ -179,7 +179,7 @@ class AgentLink:
         self.ended: protocol.Ended | None = None
         self.errors = ""  # what ssh, a login script or the agent printed on stderr
         self._received = b""
-        self._sending = threading.Lock()  # beats come from a thread of their own
+        self._sending = threading.Lock()  # beats come from a separate thread
         self.process = subprocess.Popen(
             remote_argv(self.remote, python, ["-m", programs.NODE_AGENT], checkout),
             stdin=subprocess.PIPE,

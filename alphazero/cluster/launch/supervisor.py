@@ -301,7 +301,7 @@ class Supervisor:
         self._say(f"continuing with {num_left} of {of} hosts, without {', '.join(names)}")
 
     def _start(self, ready: LaunchPlan) -> StartOutcome:
-        # Chosen once: a fresh start begins anew only the first time.
+        # Chosen once: retries of a fresh start resume its run.
         run = self._run = self._run or self._job.choose_run(ready.device)
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
         plan = self._new_start(replace(ready, columns=columns), run.directory)

@@ -112,7 +112,7 @@ def _deepspeed_node_command(plan: LaunchPlan, node_rank: int, python: str, progr
 
     Its runner would start them too, but ends a job with `pkill -f`, which hits others' jobs on the hosts.
     """
-    # It writes the entries of its own node into CUDA_VISIBLE_DEVICES; of the others it counts them.
+    # It writes the entries of this node into CUDA_VISIBLE_DEVICES and counts those of the others.
     world = {f"node{rank}": [str(slot) for slot in range(count)] for rank, count in enumerate(plan.ranks)}
     if plan.device == "cuda":
         world[f"node{node_rank}"] = list(plan.hosts[node_rank].devices)

@@ -101,7 +101,7 @@ def resolve_devices(
 
     device: auto, cuda or cpu. source: what set the number of ranks of `own`, "" for nothing. cpu_ranks:
     chooses the number of CPU ranks where `own` has none; None for 1. Raises LaunchError where the machine has
-    fewer devices than asked for.
+    fewer devices than requested.
     """
     setting = environment.get("CUDA_VISIBLE_DEVICES")
     notices: list[str] = []

@@ -22,7 +22,7 @@ MAX_HOSTS = 65536
 FIRST_SPECIAL_STEP = 0xFFFFFFF0
 COUNTS = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
-# Jobs of one node may run side by side: each meets at a port of its own, below the ephemeral range.
+# Jobs of one node may run side by side: each meets at a separate port, below the ephemeral range.
 FIRST_PORT, NUM_PORTS = 15000, 15000
 
 
@@ -30,7 +30,7 @@ FIRST_PORT, NUM_PORTS = 15000, 15000
 class SlurmJob:
     """An allocation, or the step that this process belongs to.
 
-    hosts: in the order of SLURM's node ids. tasks_per_node: as asked for, () if not.
+    hosts: in the order of SLURM's node ids. tasks_per_node: as requested, () if not.
     gpus_on_node: of this node, None where unknown. node_rank: this task's node among `hosts`,
     None outside a step. node_name: what SLURM calls this machine, "" where it is none of its nodes.
     source: the variable that names the hosts, for messages.

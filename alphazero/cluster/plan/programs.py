@@ -1,6 +1,6 @@
 """The programs that cluster starts with `python -m`, here and on other hosts: their names.
 
-A file of its own, with names and no imports: cluster does without torch, and most run on another host.
+A separate file, with names and no imports: cluster does without torch, and most run on another host.
 """
 
 from __future__ import annotations

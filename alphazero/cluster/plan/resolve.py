@@ -204,7 +204,7 @@ def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
 
 
 def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:
-    """The port; its text is "" where none was asked for."""
+    """The port; its text is "" where none was requested."""
     if claims := sources.claims("master_port", int):
         return claims[0]
     if sources.outer.master_port is not None and nodes.value > 1:
@@ -231,7 +231,7 @@ def _choose_restarts(sources: Sources, role: str) -> int:
 
 
 def _choose_min_nodes(sources: Sources, role: str, num_nodes: int) -> int:
-    """0 for all, and where each machine has a launcher of its own."""
+    """0 for all, and where each machine has a separate launcher."""
     claims = sources.claims("min_nodes", int)
     if claims and claims[0].value > num_nodes:
         raise LaunchError(f"{claims[0].text}: expected at most {num_nodes}, as many as hosts")

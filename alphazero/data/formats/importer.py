@@ -150,7 +150,7 @@ def _present_manifest(
     if not (store / MANIFEST_NAME).exists():
         if store.is_dir() and not any(store.iterdir()):
             return None
-        raise DataError(f"{store}: is there and is no game store; name another or remove it")
+        raise DataError(f"{store}: not a game store; name another or remove it")
     manifest = Manifest.from_json(store / MANIFEST_NAME)
     here = [(source.name, source.size_bytes) for source in found]
     there = [(entry.name, entry.size_bytes) for entry in manifest.sources]

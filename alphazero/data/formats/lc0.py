@@ -138,7 +138,7 @@ def _check_size(size: int, name: str) -> None:
 GAME = "chess"
 TARGET_KIND = "visits"
 _V7 = 7
-# What the store's column `termination` says of an end; None: it is not known.
+# The value of the store's column `termination` for an end; None: unknown.
 TERMINATION: dict[_core.Lc0End, str | None] = {
     _core.Lc0End.UNKNOWN: None,
     _core.Lc0End.WIN: "win",

@@ -31,7 +31,7 @@ _END["resignation"] = _core.Lc0End.ADJUDICATED
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export wrote. left_out: games that V6 cannot tell of, by the reason."""
+    """What an export wrote. left_out: games that V6 cannot represent, by the reason."""
 
     path: Path
     games: int
@@ -42,7 +42,7 @@ class ExportReport:
 def export_lc0(
     store: GameStore, directory: Path, *, first: int = 0, count: int | None = None
 ) -> ExportReport:
-    """Write games `first` ... of the store into a new directory, which is there whole or not.
+    """Write games `first` ... of the store into a new directory, written whole or not at all.
 
     Each is game_%06d.gz, and continues in game_%06d_partN.gz where its records lie far apart.
     Raises DataError for games that V6 cannot hold, and where files cannot be written.
@@ -50,7 +50,7 @@ def export_lc0(
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; lc0 knows {GAME} alone")
     if directory.is_symlink() or (directory.exists() and not _is_empty_directory(directory)):
-        raise DataError(f"{directory}: is there; expected the name of a new or an empty directory")
+        raise DataError(f"{directory}: already exists; expected the name of a new or an empty directory")
     work = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     try:
         work.mkdir(parents=True)
@@ -92,7 +92,7 @@ def _reason_to_leave_out(game: GameRow) -> str:
     if "result" not in game.values:
         return "no result"
     if game.values["variant"] != "standard":
-        return "Chess960, whose rooks input format 1 does not tell"
+        return "Chess960, whose rooks input format 1 does not encode"
     return ""
 
 
@@ -126,7 +126,7 @@ def records_of(game: GameRow) -> bytes:
 
 
 def parts_of(records: bytes, game: GameRow) -> list[bytes]:
-    """The records of a game, parted where more plies lack one than the next one's planes can tell of."""
+    """The records of a game, split where more plies lack one than the next one's planes can hold."""
     offsets = game.lists.get("policy_offsets")
     if offsets is None:
         return [records]  # of every ply

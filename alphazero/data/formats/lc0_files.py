@@ -165,7 +165,7 @@ class ArchiveReader:
         self._offset = 0
 
     def members(self) -> Iterator[Member]:
-        """The files. Each is read with `content`, or passed over, before the next is asked for.
+        """The files. Each is read with `content`, or passed over, before the next is requested.
 
         Raises DataError for damage, for links and the like, and for names that lead out of a directory.
         """

@@ -1,7 +1,7 @@
 """Sources parsed on all cores and delivered in order, whatever their format.
 
 One task reads each file and many tasks parse. Memory is bounded however large the files are, because the
-number of chunks in flight is. The file whose games are needed next has a share of its own, so that files read
+number of chunks in flight is. The file whose games are needed next has a separate share, so that files read
 ahead cannot starve it.
 """
 
@@ -181,7 +181,7 @@ class _SourceTask(Generic[C, G]):
         self._queue: queue.SimpleQueue[Future[G] | SourceEnd | BaseException] = queue.SimpleQueue()
 
     def read(self, chunks: Generator[C | SourceEnd, None, None]) -> None:
-        """Runs in a thread of its own; each chunk is allowed for before it is read."""
+        """Runs in a separate thread; each chunk is allowed for before it is read."""
         try:
             with closing(chunks):
                 while True:
@@ -196,7 +196,7 @@ class _SourceTask(Generic[C, G]):
             self._queue.put(error)  # raised where the games are waited for
 
     def items(self) -> Iterator[G | SourceEnd]:
-        """What was queued, as it comes."""
+        """What was queued, in that order."""
         while True:
             item = self._queue.get()
             if isinstance(item, BaseException):

@@ -45,14 +45,14 @@ class PgnReport:
 
 
 def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | None = None) -> PgnReport:
-    """Write games `first` ... of the store to a file (.gz: packed), which is there whole or not.
+    """Write games `first` ... of the store to a file (.gz: packed), which is written whole or not at all.
 
-    Raises DataError for games that are no chess, and where the file is there or cannot be written.
+    Raises DataError for games that are no chess, and where the file exists or cannot be written.
     """
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; PGN knows {GAME} alone")
     if path.exists() or path.is_symlink():
-        raise DataError(f"{path}: is there; expected the name of a new file")
+        raise DataError(f"{path}: already exists; expected the name of a new file")
     games = plies = 0
     try:
         with replacing(path) as file:
@@ -167,7 +167,7 @@ def _is_searched(game: GameRow, ply: int) -> bool:
 
 
 def _entry(game: GameRow, name: str, ply: int) -> Any:  # noqa: ANN401 - of any column
-    """What a column says of a ply; None for nothing, which numbers write as NaN."""
+    """A column's entry for a ply; None for nothing, which numbers write as NaN."""
     if name not in game.lists:
         return None
     entry = game.lists[name][ply]
@@ -175,7 +175,7 @@ def _entry(game: GameRow, name: str, ply: int) -> Any:  # noqa: ANN401 - of any 
 
 
 def _evaluation(game: GameRow, ply: int, white_moves: bool) -> str:
-    """What `[%eval]` says, for White and after the move: as it was read, else by the search's value of it."""
+    """The text of `[%eval]`, for White and after the move: as read, else from the search's value."""
     depth = _entry(game, "eval_depth", ply)
     of_depth = f",{int(depth)}" if depth is not None else ""
     mate, centipawns = _entry(game, "eval_mate", ply), _entry(game, "eval_cp", ply)

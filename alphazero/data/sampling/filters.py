@@ -59,8 +59,8 @@ def for_training(window: Window, filters: SampleFilters, seed: int, *, num_threa
     return window
 
 
-def told(window: Window) -> list[str]:
-    """A line for each filter of a window, for people."""
+def filter_lines(window: Window) -> list[str]:
+    """A line for each filter of a window."""
     return [f"filter            {count}" for count in window.filtered]
 
 

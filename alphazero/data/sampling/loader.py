@@ -74,7 +74,7 @@ class _Producer(Generic[T]):
 def prefetched(items: Iterator[T], depth: int) -> Iterator[T]:
     """The same items, up to `depth` of them prepared ahead by a thread.
 
-    The thread starts with the first item asked for and ends with the iterator: at its end, at an error
+    The thread starts with the first item requested and ends with the iterator: at its end, at an error
     (raised here), or when the iterator is closed or dropped.
     """
     if depth < 1:
@@ -207,7 +207,7 @@ class Loader:
     """The micro-batches of one rank, step by step, prepared ahead by a background thread.
 
     Step s is K = batch_size / micro_batch_size micro-batches cut from sample_ids(seed, s, ...); `passes`
-    says which of them this rank makes (all K if None). A None in it is a pass that must weigh nothing:
+    lists which of them this rank makes (all K if None). A None in it is a pass that must weigh nothing:
     micro-batch 0 again, marked as padding.
     """
 
@@ -228,7 +228,7 @@ class Loader:
         symmetries: bool = False,
         prefetch: int = 2,
     ) -> None:
-        """prefetch: steps that are prepared before they are asked for, at least 1. mixture: how the parts of
+        """prefetch: steps that are prepared ahead, at least 1. mixture: how the parts of
         a joined window share the batches; without it all samples count alike. symmetries: show each sample
         in one of the game's, by chance. value_q_ratio, curve: as WindowEncoder has them.
 

@@ -145,7 +145,7 @@ class WindowCurve:
             return f"{share}; win, draw and loss by the curve {numbers}, fitted to {games}"
         return (
             f"{share}; win, draw and loss by the standard curve {numbers}: {games} with evaluations, "
-            f"{self.drawn} drawn, do not give one of their own (at least {FEWEST_GAMES}, "
+            f"{self.drawn} drawn, are too few to fit one (at least {FEWEST_GAMES}, "
             f"{FEWEST_OF_A_KIND} drawn and {FEWEST_OF_A_KIND} decided, and better results with better "
             "evaluations)"
         )

@@ -327,7 +327,7 @@ def sample_ids(seed: int, step: int, batch_size: int, num_samples: int) -> npt.N
     """The samples of global batch `step`, i64 [batch_size], each in [0, num_samples).
 
     Places step * batch_size ... of an endless order in which every epoch of num_samples places holds each
-    sample once, permuted anew; batches run across the ends of epochs. Depends on the arguments alone.
+    sample once, in a new permutation; batches run across the ends of epochs. Depends on the arguments alone.
     """
     return _core.sample_ids(seed, step * batch_size, batch_size, num_samples)
 
@@ -367,7 +367,7 @@ class Mixture:
     def sample_ids(self, seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:
         """The samples of global batch `step`, i64 [batch_size]: num_from_first() of them below num_first.
 
-        Each part goes through an endless order of its own, as `sample_ids` does, whatever the other holds;
+        Each part goes through a separate endless order, as `sample_ids` does, whatever the other holds;
         a permutation keyed by seed and step spreads both over the batch. Depends on the arguments alone.
         """
         from_first = self.num_from_first(batch_size)

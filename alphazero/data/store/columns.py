@@ -1,6 +1,6 @@
 """Columns of a shard as arrays: lists, what searches and comments say of each ply, and their checks.
 
-The arrays are views of an Arrow record batch; nothing is copied unless a docstring says so.
+The arrays are views of an Arrow record batch; nothing is copied unless a docstring states it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class SearchView:
 
     A game that no search made has no entries. Game g owns [ply_offset[g], ply_offset[g + 1]) of flags,
     root_q, root_d, best_q and visits, an entry a ply, and likewise of policy_offset and of policy_move and
-    policy_prob: its ply i has the moves [policy_offset[i], policy_offset[i + 1]) of its own part. Element
+    policy_prob: its ply i has the moves [policy_offset[i], policy_offset[i + 1]) of that part. Element
     types as in SCHEMA, offsets i32 [G + 1].
     """
 
@@ -209,7 +209,7 @@ def check_values(view: SearchView) -> None:
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """Evaluations of the plies of a shard's games: PLY_NOTES of schema.py says what they are."""
+    """Evaluations of the plies of a shard's games: PLY_NOTES of schema.py describes them."""
 
     cp: NoteView
     mate: NoteView

@@ -73,7 +73,7 @@ class FilterCount:
     def __str__(self) -> str:
         notes = []
         if self.unknown:
-            notes.append(f"{self.unknown:,} of them for want of the header")
+            notes.append(f"{self.unknown:,} of them without the header")
         if self.stayed:
             notes.append(f"{self.stayed:,} without a clock stay")
         remark = f" ({'; '.join(notes)})" if notes else ""
@@ -89,7 +89,7 @@ class Judgement:
 
 
 def judged(rows: pa.RecordBatch | None, num_games: int, filters: GameFilters) -> list[Judgement]:
-    """What each filter that is set says of rows of a store, or of games that tell nothing (None)."""
+    """The judgement of each filter that is set on rows of a store, or on games without headers (None)."""
     headers = _Headers(rows, num_games)
     return [_JUDGES[name](headers, value) for name, value in game_filters_of(filters).items()]
 
@@ -113,7 +113,7 @@ def first_to_remove(verdicts: list[Judgement], num_games: int) -> npt.NDArray[np
 
 
 class _Headers:
-    """What games tell of themselves, column by column."""
+    """The headers of games, column by column."""
 
     def __init__(self, rows: pa.RecordBatch | None, num_games: int) -> None:
         self._rows = rows
@@ -180,7 +180,7 @@ def _events(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
 
 
 def _exclude_terminations(headers: _Headers, unwanted: tuple[str, ...]) -> Judgement:
-    """Games that tell no termination pass: nothing speaks against them."""
+    """Games without a termination pass."""
     is_unwanted, _ = headers.words("termination", lambda text: _has_one(text, unwanted))
     return Judgement(~is_unwanted, np.ones(headers.num_games, np.bool_))
 

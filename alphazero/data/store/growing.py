@@ -42,7 +42,7 @@ class GrowingStore:
     def __init__(self, path: Path, game: str) -> None:
         """Open the store at `path` to add games of `game`; it is made by the first append.
 
-        What a killed writer left is cleared away. Raises DataError where something else is there, a damaged
+        What a killed writer left is cleared away. Raises DataError where something else exists, a damaged
         store, or games of another game.
         """
         self.path = path
@@ -55,7 +55,7 @@ class GrowingStore:
             if self.manifest.sources or self.manifest.quarantine_size_bytes:
                 raise DataError(f"{path}: holds games read from files; expected a store that grows")
         elif path.exists() and not (path.is_dir() and _is_unfinished(path)):
-            raise DataError(f"{path}: is there and no game store; expected a new or an existing store")
+            raise DataError(f"{path}: not a game store; expected a new or an existing one")
         self._attempted = self.manifest  # may be on disk although writing it failed
         if path.is_dir():
             self._settle()

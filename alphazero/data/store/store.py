@@ -134,7 +134,7 @@ def _checked(
 
 
 def _checked_quarantine(body: object) -> dict[str, Any]:
-    """What the manifest says of quarantine.jsonl. Raises ValueError."""
+    """The manifest's entry for quarantine.jsonl. Raises ValueError."""
     if (
         not isinstance(body, dict)
         or not isinstance(body.get("sha256"), str)
@@ -145,7 +145,7 @@ def _checked_quarantine(body: object) -> dict[str, Any]:
 
 
 def _checked_filters(body: object) -> tuple[str, ...]:
-    """What the manifest says of filters. Raises ValueError."""
+    """The manifest's entry for filters. Raises ValueError."""
     if not isinstance(body, list) or not all(isinstance(text, str) for text in body):
         raise ValueError(f"filters {quoted(body)}; expected a list of texts")
     return tuple(body)
@@ -379,11 +379,11 @@ def _map_shard(directory: Path, entry: ShardEntry, version: int) -> ShardView:
     mapping = _map(path, entry.size_bytes)
     view = view_of(shard_batch(pa.py_buffer(mapping), path), path, mapping)
     if view.version > version:
-        raise DataError(f"{path}: columns of version {view.version}; the manifest says version {version}")
+        raise DataError(f"{path}: columns of version {view.version}; the manifest has version {version}")
     if (view.num_games, view.num_plies) != (entry.games, entry.plies):
         raise DataError(
             f"{path}: {view.num_games} games with {view.num_plies} plies; "
-            f"the manifest says {entry.games} with {entry.plies}"
+            f"the manifest has {entry.games} with {entry.plies}"
         )
     return view
 
@@ -414,7 +414,7 @@ class GameStore:
             if not stat.S_ISREG(found.st_mode):
                 raise DataError(f"{path / name}: is no file; expected one of {size_bytes} bytes")
             if found.st_size != size_bytes:
-                raise DataError(f"{path / name}: {found.st_size} bytes; the manifest says {size_bytes}")
+                raise DataError(f"{path / name}: {found.st_size} bytes; the manifest has {size_bytes}")
         return cls(path, manifest, [_map_shard(path, entry, manifest.version) for entry in manifest.shards])
 
     @property

@@ -1,4 +1,4 @@
-"""Are shards what their manifest says? Their sha256, beside the work that reads them, once a host.
+"""Do shards match their manifest? Their sha256, beside the work that reads them, once a host.
 
 What was found good is remembered in the user's cache by device, inode, size and times of the file, so that
 the next start reads nothing; a store may be read-only.
@@ -77,7 +77,7 @@ class VerifiedFiles:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "ab", buffering=0) as file:
                 if self._is_full:
-                    file.truncate(0)  # stores come and go: it is begun anew
+                    file.truncate(0)  # stores come and go: restart it
                     self._is_full = False
                 file.write(line.encode())
         except OSError:

@@ -51,7 +51,7 @@ def row_schema(names: Iterable[str]) -> pa.Schema:
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a file that is there in full or not at all. Raises DataError."""
+    """Write a file in full or not at all. Raises DataError."""
     try:
         with replacing(path) as file:
             file.write(content)

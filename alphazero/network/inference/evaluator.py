@@ -59,11 +59,11 @@ class NetworkEvaluator:
     """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
 
     Every forward pass has `batch_size` positions, padded, on buffers made once. The network given is
-    left as it is. `description` says how this machine computes it.
+    left as it is. `description` names how this machine computes it.
 
     A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
     there and however many are padding; on the CPU also whatever the number of threads, see
-    onednn_layers.py (not so where `description` says "PyTorch operators on cpu"). Another batch_size,
+    onednn_layers.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
     compiled: torch.compile, for CUDA. On the CPU the fused convolutions are about as fast, and take new

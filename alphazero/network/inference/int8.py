@@ -204,7 +204,7 @@ class Int8Forward:
 
 
 class Int8Packer(Packer):
-    """Packs folded weights for activations in steps of their own. largest: ActivationRange.of."""
+    """Packs folded weights for activations with their step sizes. largest: ActivationRange.of."""
 
     def __init__(
         self, config: NetworkConfig, spec: GameSpec, batch_size: int, largest: Mapping[str, float]

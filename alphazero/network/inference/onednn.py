@@ -210,7 +210,7 @@ class OneDnnForward:
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward; on the CPU nothing depends on addresses, so the layers are packed anew."""
+        """See Forward; on the CPU nothing depends on addresses, so the layers are packed again."""
         self.layers = self.packer.pack(folded)
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ def write_onnx(path: Path, network: AlphaZeroNet) -> None:
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """The exporter tells of packages that it does not need, and of its own progress."""
+    """Hide the exporter's notices: its progress, and packages that it does not need."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -51,12 +51,12 @@ LARGEST_BYTE = 255
 
 
 def byte_of_one(spec: GameSpec) -> int:
-    """What the byte of a plane says for 1: so much that the finest scalar plane keeps its values."""
+    """The byte of a plane that stands for 1: so large that the finest scalar plane keeps its values."""
     return min(LARGEST_BYTE, round(1 / min((1.0, *(scale for scale in spec.scalar_scale if scale > 0)))))
 
 
 class PlaneExpander:
-    """planes.expand_planes into a buffer of its own, channels last, with the constants on the device.
+    """planes.expand_planes into one buffer, channels last, with the constants on the device.
 
     dtype: a float, or uint8, of which byte_of_one(spec) is 1.
 
@@ -270,7 +270,7 @@ class CpuRunner:
 
 
 class CudaRunner:
-    """Enqueues on a stream of its own; the program is a graph where it can be captured.
+    """Enqueues on a separate stream; the program is a graph where it can be captured.
 
     All batches share the device's buffers: the stream keeps them apart.
     """

@@ -1,8 +1,8 @@
-"""The evaluator of a network for a purpose: self-play, the tree of one game, or positions asked for at once.
+"""The evaluator of a network for a purpose: self-play, the tree of one game, or a batch of positions.
 
 Batches have fixed sizes. Self-play and a tree have an evaluator for each of several sizes, because padding a
 few positions to a large batch costs as much as the large batch. A tree on the CPU has several batches
-evaluated at a time, each on threads of its own: threads that share a batch wait for each other after every
+evaluated at a time, each on separate threads: threads that share a batch wait for each other after every
 layer, on a busy machine for the slowest.
 """
 
@@ -115,7 +115,8 @@ class EvaluatorLadder:
 class EvenLadder(EvaluatorLadder):
     """A ladder for self-play on the CPU: a position's evaluation is the same to the bit in all of its sizes.
 
-    Sizes that differ from the largest on positions of random games are left out, anew for new weights.
+    Sizes that differ from the largest on positions of random games are left out, compared again for each
+    set of weights.
     """
 
     def __init__(self, network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int) -> None:

@@ -1,4 +1,4 @@
-"""The loss of a micro-batch: policy and value cross-entropy, moves-left Huber, sums that tell progress."""
+"""The loss of a micro-batch: policy and value cross-entropy, moves-left Huber, sums that measure progress."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def moves_left_loss(predicted_B1: Tensor | None, target_B: Tensor) -> Tensor:
 def rank_of_target(masked_BA: Tensor, target_BA: Tensor) -> Tensor:
     """Rank [B] that the logits give the most probable target move: 1 is first; 0 when logits are NaN.
 
-    Moves of equal logit count as if the target were the last of them: a network that says the same of
-    every move has found nothing.
+    Moves of equal logit count as if the target were the last of them: a network that rates all
+    moves alike has found nothing.
     """
     best_B1 = target_BA.argmax(dim=1, keepdim=True)
     return (masked_BA >= masked_BA.gather(1, best_B1)).sum(1)

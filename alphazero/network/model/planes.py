@@ -57,7 +57,7 @@ def expand_planes(
     """Packed positions [B, packed_bytes] uint8 to input planes [B, num_planes, H, W] float32.
 
     Bit planes become 0 and 1, scalar plane i byte * scalar_scale[i] on every square. The planes lie in
-    memory as `memory_format` says (contiguous_format or channels_last), on the device of packed_BN.
+    memory as `memory_format` (contiguous_format or channels_last), on the device of packed_BN.
     """
     num_positions = packed_BN.shape[0]
     height, width = spec.board_height, spec.board_width

@@ -80,7 +80,7 @@ def autocast(
 def choose_device(asked: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
     """The device of a process; `asked` is auto, cuda or cpu.
 
-    Raises LaunchError where an NVIDIA device is there and CUDA cannot use it: a broken driver must
+    Raises LaunchError where an NVIDIA device exists and CUDA cannot use it: a broken driver must
     never become a silent CPU run.
     """
     hidden = environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1")

@@ -18,7 +18,7 @@ from alphazero.settings.sections import NetworkConfig
 
 
 class NetworkOutput(NamedTuple):
-    """What the network says of B positions, from the point of view of the side to move.
+    """The network's outputs for B positions, from the point of view of the side to move.
 
     policy_BA: logits over all A policy indices, legal or not.
     wdl_B3: logits of win, draw, loss.
@@ -101,7 +101,7 @@ def squeeze_units(config: NetworkConfig) -> int:
 
 @torch.no_grad()
 def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Draw all weights anew.
+    """Draw all weights.
 
     Convolutions before BatchNorm: He et al. 2015 (arXiv:1502.01852) eq. 10, normal, fan in. All other
     layers: Glorot normal, as lczero-training (tf/tfprocess.py, kernel_initializer) has everywhere.

@@ -40,7 +40,7 @@ from alphazero.network.weights.lc0_weights import (
 from alphazero.settings.sections import NetworkConfig
 
 # The first version that evaluates such a network: 0.21 reads the format message, 0.29 the attention policy
-# head (0.28 refuses it, but lczero-training asks for 0.21 there all the same).
+# head (0.28 refuses it, but lczero-training still requires 0.21 there).
 MIN_VERSIONS = {"convolution": (0, 21, 0), "attention": (0, 29, 0)}
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
 POLICY_PLANES = 80
@@ -108,7 +108,7 @@ def _message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN4
 
 
 def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """A convolution and its BatchNorm. bn_stddivs holds variances, whatever its name says."""
+    """A convolution and its BatchNorm. bn_stddivs holds variances despite its name."""
     weight = _array(state_dict[f"{place.prefix}.conv.weight"])
     if place.prefix == "input":
         weight = weight.copy()

@@ -169,7 +169,7 @@ VALUE_NAMES = {
     1: "classical value head (one number, no WDL)",
     3: "parametric value head",
 }
-# Fields of Weights that no network of ours has, whatever NetworkFormat says, and what has them.
+# Fields of Weights that no network of ours has, whatever its NetworkFormat, and what has them.
 FOREIGN_FIELDS = {
     "encoder": "attention body",
     "ip_emb_w": "attention body",
@@ -215,7 +215,7 @@ def foreign_part(net: Message) -> str | None:
         return POLICY_NAMES.get(layout.policy, f"policy head of kind {layout.policy}")
     has_attention = POLICY_HEADS[layout.policy] == "attention"
     if "ip2_pol_w" in present and not has_attention:
-        return "attention policy head in a file whose format says convolution"
+        return "attention policy head in a file whose format is convolution"
     if "policy_heads" in present and has_attention:  # lc0 would take layers from there
         return "several policy heads"
     if layout.value != VALUE_WDL:

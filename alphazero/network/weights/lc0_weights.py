@@ -336,7 +336,7 @@ def layer_values(message: Message, field: str, name: str) -> FloatArray:
         low, high = layer.min_val, layer.max_val
         if not (math.isfinite(low) and math.isfinite(high)):
             raise WeightsError(f"{name}: from {low} to {high}: holds numbers that are not finite")
-        with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
+        with np.errstate(over="ignore", invalid="ignore"):  # the check below has a better message
             values = (low + raw.astype(np.float64) * ((high - low) / 0xFFFF)).astype(np.float32)
     elif encoding == BFLOAT16:
         values = (raw.astype(np.uint32) << 16).view(np.float32)
@@ -348,7 +348,7 @@ def layer_values(message: Message, field: str, name: str) -> FloatArray:
 
 
 def describe(net: Message) -> Metadata:
-    """What the file says of itself: licence, training steps, accuracy, lc0 parameters."""
+    """The metadata of the file: licence, training steps, accuracy, lc0 parameters."""
     training = net.training_params
     described: Metadata = {"source_format": "lc0"}
     for key, text in (("license", net.license), ("lc0_params", training.lc0_params)):

@@ -88,7 +88,7 @@ def write_weights(path: Path, weights: WeightsFile) -> None:
 
 
 class _RememberingFile:
-    """A file to write that keeps the first fault of the disk: torch makes something of its own of it."""
+    """A file to write that keeps the first fault of the disk: torch raises another error for it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -119,7 +119,7 @@ def _save_with_torch(content: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def plain_copy(tensor: Tensor) -> Tensor:
-    """A contiguous copy on the CPU with memory of its own, floating point as fp32."""
+    """A contiguous copy on the CPU, floating point as fp32."""
     dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
     return tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
 

@@ -64,7 +64,7 @@ def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> d
 
 
 def prints(settings: DeepSpeedSettings) -> bool:
-    """True where a user asked for what DeepSpeed writes to its log."""
+    """True where DeepSpeed writes reports to its log."""
     asked = ("wall_clock_breakdown", "memory_breakdown", "flops_profiler")
     return any(settings.passed_on.get(key) for key in asked)
 

@@ -37,7 +37,7 @@ from alphazero.training.engine.gradients import (
     is_told_late,
     time_collectives,
 )
-from alphazero.training.engine.graphed_network import CudaRecorder, tell_stderr, uses_graphs
+from alphazero.training.engine.graphed_network import CudaRecorder, print_to_stderr, uses_graphs
 from alphazero.training.engine.optimizer import LossScale, make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.engine.zero_state import WeightAverage, ZeroState
@@ -87,13 +87,13 @@ def _quiet_stderr() -> Iterator[None]:
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
             yield
         except BaseException:
-            said.seek(0)
-            os.write(kept, said.read())
+            output.seek(0)
+            os.write(kept, output.read())
             raise
         finally:
             sys.stderr.flush()
@@ -104,7 +104,7 @@ def _quiet_stderr() -> Iterator[None]:
 def end_process_group() -> None:
     """Leave the process group with all other ranks, so that none is seen as lost."""
     if torch.distributed.is_initialized():
-        # NCCL waits for CUDA graphs that hold its kernels: those that nobody uses any more go first.
+        # NCCL waits for CUDA graphs that hold its kernels: unused ones are freed first.
         gc.collect()
         torch.distributed.destroy_process_group()
 
@@ -122,7 +122,7 @@ class Engine:
         recipe: Recipe,
         plan: BatchPlan,
         runtime: Runtime,
-        say: Callable[[str], None] = tell_stderr,
+        say: Callable[[str], None] = print_to_stderr,
     ) -> None:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
@@ -200,7 +200,7 @@ class Engine:
         if self._has_moving_scale:
             # Here at the latest it must know of the step before. The device has that step's update and this
             # forward pass to do meanwhile.
-            self._hear()
+            self._read_verdict()
         scale = self.loss_scale.scale
         if self._guard:
             self._guard.scale = scale
@@ -210,7 +210,7 @@ class Engine:
         return self._module.last_terms
 
     def gradients_are_finite(self) -> bool:
-        """What `finish_step` must be told of this rank's passes since the last call; waits for the device.
+        """Whether this rank's passes since the last call were finite; waits for the device.
 
         At ZeRO stage 0 it is always True: there `finish_step` finds out for itself, on the device.
         """
@@ -226,9 +226,9 @@ class Engine:
         """Average the gradients over ranks and update the weights.
 
         All stays as it was where loss or gradients are not finite: of `bad_ranks`, or at ZeRO stage 0 of
-        any rank. Which it was, `take_verdict` tells.
+        any rank. `take_verdict` reports which.
         """
-        self._hear()
+        self._read_verdict()
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         if self._flat is None:
@@ -269,10 +269,10 @@ class Engine:
 
     def take_verdict(self) -> StepVerdict:
         """Whether the last step was made. Waits where the device has not come that far."""
-        self._hear()
+        self._read_verdict()
         return self._verdict
 
-    def _hear(self) -> None:
+    def _read_verdict(self) -> None:
         if not self._is_verdict_due:
             return
         self._is_verdict_due = False
@@ -295,7 +295,7 @@ class Engine:
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[AlphaZeroNet]:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
-        self._hear()
+        self._read_verdict()
         if self._average:
             tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
             yield network_of(self.network.config, tensors)
@@ -310,9 +310,9 @@ class Engine:
     def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every parameter and buffer of the network, whole and in the network's order; collective.
 
-        The checksum that a run tells depends on the order.
+        The checksum in a run's log depends on the order.
         """
-        self._hear()
+        self._read_verdict()
         self._statistics.publish()
         yield from self._state.weights()
         persistent = self.network.state_dict().keys()

@@ -1,6 +1,6 @@
 """What the ranks add up at the end of a step, in one piece of memory that stays: for ZeRO stage 0.
 
-There DeepSpeed leaves gradients whole. Its own way is to make and fill a buffer anew at every step
+There DeepSpeed leaves gradients whole. It makes and fills a new buffer at every step
 (engine.buffered_allreduce_fallback, 0.19.8) and to clip parameter by parameter. In one buffer the gradients
 are averaged, judged and clipped by a few operations; what else must cross between ranks travels with them.
 
@@ -10,7 +10,7 @@ Watches every gradient before it is added up: takes the loss scale out, notices 
 
 For ZeRO stages 1 to 3, where a rank keeps no whole gradients; at stage 0 FlatGradients judges them at once.
 
-Whether a step's loss and gradients were finite: found on the device, told to the host.
+Whether a step's loss and gradients were finite: found on the device, read by the host.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COLLECTIVES = (
 def time_collectives(timed: Timed) -> None:
     """Have `timed` around every collective that DeepSpeed calls from now on, instead of an earlier one.
 
-    A collective that DeepSpeed runs on a stream of its own, beside the passes, is seen only while it is
+    A collective that DeepSpeed runs on a separate stream, beside the passes, is seen only while it is
     handed over: what the passes hide costs nothing.
     """
     from deepspeed.comm import comm
@@ -94,7 +94,7 @@ class FlatGradients:
     """The gradients of a network on one device, with room beside them for `num_statistics` sums.
 
     `add_gradients` after each backward pass, then `close`, `average` and `clip` make a step. `verdict` then
-    says on the device whether all was finite, and on which rank it was not. `statistics` [S] is for the
+    holds, on the device, whether all was finite, and on which rank it was not. `statistics` [S] is for the
     caller to add to; `average` makes it the sum over ranks.
     """
 
@@ -148,7 +148,7 @@ class FlatGradients:
             parameter.grad = None
 
     def forget(self) -> None:
-        """Begin the step anew."""
+        """Begin the step again."""
         self._is_empty = True
 
     def close(self, scale: float, losses: torch.Tensor) -> None:
@@ -243,7 +243,7 @@ GOOD = StepVerdict(False)
 
 
 class VerdictReader:
-    """Brings FlatGradients' verdict to the host without anybody waiting when it is sent."""
+    """Copies FlatGradients' verdict to the host; sending it blocks neither side."""
 
     def __init__(self, num_numbers: int, device: torch.device) -> None:
         on_cuda = device.type == "cuda"

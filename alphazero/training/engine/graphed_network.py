@@ -3,7 +3,7 @@
 With few positions a GPU is done with each kernel of a pass before the CPU has launched the next one.
 `torch.cuda.make_graphed_callables` records passes too, but hands out gradients in memory that the next pass
 writes over: autograd makes that memory the parameters' `grad` and then adds it to itself. Here a pass adds to
-a `grad` that is there. And other threads of the process, as the writer of checkpoints, may use the device
+an existing `grad`. And other threads of the process, as the writer of checkpoints, may use the device
 while a pass is recorded.
 """
 
@@ -73,7 +73,7 @@ class CudaRecorder:
 
 
 class GraphedNetwork:
-    """Runs passes of a network as recordings, made anew where the number of positions changes.
+    """Runs passes of a network as recordings, recorded again where the number of positions changes.
 
     Each pass adds to the parameters' `grad`, as always; whoever takes them away after each pass saves a copy.
     Where recording fails, passes run as they are from then on.
@@ -153,7 +153,7 @@ class _Recording:
 
     def backward(self, gradients: Sequence[Tensor | None]) -> None:
         """Add to the parameters' `grad`, or make it where there is none."""
-        # A `grad` that nobody took away would be written over.
+        # A `grad` that the caller left in place would be overwritten.
         held = [
             made.clone() if parameter.grad is made else parameter.grad
             for parameter, made in zip(self._parameters, self._made, strict=True)
@@ -219,20 +219,20 @@ def why_no_graphs(config: TrainingConfig, deepspeed: Mapping[str, Any]) -> str:
 
 
 def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: torch.device) -> list[str]:
-    """What the start banner says of it. deepspeed: as in uses_graphs."""
+    """What the start banner shows of it. deepspeed: as in uses_graphs."""
     if device.type != "cuda" or not config.cuda_graphs:
         return []
     reason = why_no_graphs(config, deepspeed)
     return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]
 
 
-def tell_stderr(text: str) -> None:
-    """A line for people, from a process that has no console."""
+def print_to_stderr(text: str) -> None:
+    """Print a line from a process that has no console."""
     print(text, file=sys.stderr, flush=True)
 
 
 def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:
-    """Raise RuntimeError where somebody waits for gradients one by one: a recording calls nobody."""
+    """Raise RuntimeError where hooks wait for single gradients: a recording calls no hooks."""
     for parameter in parameters:
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise RuntimeError("hooks wait for each gradient")

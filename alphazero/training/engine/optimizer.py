@@ -3,8 +3,8 @@
 The dynamic loss scale of fp16: grows while gradients stay finite, shrinks where they overflow.
 
 Micikevicius et al. 2018 (arXiv:1710.03740) section 3.2, with the numbers of torch.amp.GradScaler: double
-after a window of good steps in a row, halve at an overflow, or at so many of them as DeepSpeed's hysteresis
-says. Pure arithmetic, the same on every rank.
+after a window of good steps in a row, halve at an overflow, or at as many of them as DeepSpeed's
+hysteresis. Pure arithmetic, the same on every rank.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SkippableAdam(torch.optim.Adam):
 
     DeepSpeed's engine calls `step` itself, in parts above ZeRO 0, and must do all else it does after a
     step: clear gradients and count. So a step over bad gradients is made and changes nothing. `found_inf`
-    says the same to fused kernels, on the device: 1.0 leaves a step out, 0.0 makes it.
+    is the same for fused kernels, on the device: 1.0 skips a step, 0.0 makes it.
     """
 
     skips = False
@@ -86,14 +86,14 @@ Skippable = SkippableAdam | SkippableSGD
 
 
 def runs_fused(network: nn.Module) -> bool:
-    """True on a GPU. torch has fused kernels for the CPU too; they round unlike those of earlier versions."""
+    """True on a GPU. torch's fused kernels for the CPU would round differently from existing runs."""
     return next(network.parameters()).device.type == "cuda"
 
 
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
     """The optimizer of the settings; no decay on biases and BatchNorm (all vectors).
 
-    On a GPU one kernel does a whole step, and leaves it out where `found_inf` on the device says so.
+    On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.
     """
     fused = runs_fused(network)
     matrices = [parameter for parameter in network.parameters() if parameter.ndim > 1]
@@ -129,8 +129,8 @@ class LossScale:
 
     start: the first scale, from 1 to MAXIMUM; rounded down to a power of two, so that scaling changes
     exponents alone. window: steps in a row without overflow after which the scale doubles. minimum: it does
-    not go below. hysteresis: overflows at which it halves, counted anew when it doubles, and with
-    `consecutive` at each step without one (as DeepSpeed counts them).
+    not go below. hysteresis: overflows at which it halves; the count restarts when it doubles, and
+    with `consecutive` at each step without one (as DeepSpeed counts them).
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class LossScale:
         }
 
     def load(self, state: Mapping[str, float]) -> None:
-        """Go on from `state()`; a fixed scale stays. Raises CheckpointError where it cannot be one."""
+        """Continue from `state()`; a fixed scale stays. Raises CheckpointError where it cannot be one."""
         if self._is_fixed:
             return
         scale, good_steps = state.get("scale", 0.0), state.get("good_steps", -1.0)

@@ -61,7 +61,7 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
 
 
 def saved_batch(saved: TrainingState | None) -> SavedBatch | None:
-    """How the batch was cut at the checkpoint that a run goes on from."""
+    """How the batch was cut at the checkpoint that a run continues from."""
     return SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
 
 
@@ -171,7 +171,7 @@ AS_SAVED = "auto: as in the checkpoint"
 
 @dataclass(frozen=True)
 class PrecisionChoice:
-    """The settings with a precision in place of `auto`; why it is that one ("" where it was asked for)."""
+    """The settings with a precision in place of `auto`; why it is that one ("" where it was requested)."""
 
     training: TrainingConfig
     reason: str = ""
@@ -190,8 +190,8 @@ def choose_precision(
 ) -> PrecisionChoice:
     """`auto` becomes the fastest precision for all ranks' devices that is not switched off. Collective.
 
-    switched_off: by ds_config.json. saved: the precision of the checkpoint that the run goes on from, "" for
-    none: CPU ranks keep it, others with keep_saved, where nobody asked for `auto` at this start. time_passes:
+    switched_off: by ds_config.json. saved: the precision of the checkpoint that the run continues from, ""
+    for none: CPU ranks keep it, others with keep_saved, unless this start requests `auto`. time_passes:
     called on every rank at the same moment, or on none.
     """
     if training.precision != "auto":

@@ -76,7 +76,7 @@ def find_micro_batch_size(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for torch's own error, and for those of cuDNN, cuBLAS and the CPU that have no type of their own.
+    """True for torch's own error, and for those of cuDNN, cuBLAS and the CPU, which have no separate type.
 
     The CPU's: c10/core/impl/alloc_cpu.cpp.
     """
@@ -285,7 +285,7 @@ def seconds_per_pass(
 
 
 def positions_of_a_pass(network: AlphaZeroNet, most: int) -> int:
-    """How many positions tell the speed of this network within a second or so, at most `most`."""
+    """How many positions measure the speed of this network within about a second, at most `most`."""
     squares = network.spec.board_height * network.spec.board_width
     affordable = int(MOST_PRODUCTS / (network.parameter_count() * squares))
     return max(1, min(most, MOST_POSITIONS, max(LEAST_POSITIONS, affordable)))

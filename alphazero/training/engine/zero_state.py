@@ -126,7 +126,7 @@ class ZeroState:
         state = self._torch_optimizer.state
         steps = [entry["step"] for entry in state.values() if "step" in entry]
         counts = set(torch.stack(steps).tolist()) if steps else {0.0}
-        assert len(counts) == 1, f"parameters made unlike numbers of steps: {counts}"
+        assert len(counts) == 1, f"parameters took different numbers of steps: {counts}"
         count: float = counts.pop()
         return count
 

@@ -157,7 +157,7 @@ NETWORK = AlarmRule(
     "{host} had to send {again:,.0f} of {sent:,.0f} TCP segments again ({share:.1%}, limit {limit:.0%})",
     "check that host's cable, switch port and MTU (ip -s link), and whether others fill the network",
 )
-HEALTH = AlarmRule("health", 0.0, "{matter}", "")  # the watch of a host has limits and advice of its own
+HEALTH = AlarmRule("health", 0.0, "{matter}", "")  # the watch of a host gives limits and advice
 RULES = (
     *(THROUGHPUT, IDLE_GPUS, SLOW_RANK, OVERFITTING, ENTROPY, RESIGNATIONS),
     *(DISK, MEMORY, CLOCK_SET, CLOCKS_APART, NETWORK, HEALTH),
@@ -359,6 +359,6 @@ def judge_network(hosts: Sequence[HostNow], before: Mapping[str, HostNow]) -> li
 
 
 def health_alarm(finding: Finding) -> Alarm:
-    """A finding of a host's watch; each device, name and severity has a line of its own."""
+    """A finding of a host's watch; each device, name and severity has a separate line."""
     reason = f"{finding.device} {finding.name} {finding.severity.word}"
     return HEALTH.alarm({"matter": finding.matter}, reason=reason, advice=finding.advice)

@@ -92,7 +92,7 @@ class AlarmDesk:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Log intervals that are judged as one; by rank, seconds of its own work and micro-batches."""
+    """Log intervals that are judged as one; by rank, seconds of work and micro-batches."""
 
     steps: int
     positions: int

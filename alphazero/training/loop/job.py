@@ -1,12 +1,12 @@
 """What one rank trains, and with whom: fixed from the start to the end of a run.
 
-Where the positions of a run come from: given games, or games that are played as training goes on.
+Where the positions of a run come from: given games, or games that are played during training.
 
 Where a run stands, and how a run of the trainer ended.
 
 What a rank works with beside its data and its network, from the start of training to its end.
 
-The checkpoint of a moment of training, in memory of its own.
+The checkpoint of a moment of training, a copy in memory.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DataSource(Protocol):
     def prepare(self, step: int, weights: Weights) -> int | None:
         """Make data for the steps from `step` on; the step at which it ends. Collective, may take long.
 
-        None: a signal asked for the end, and nothing has changed.
+        None: a signal requested the end, and nothing has changed.
         """
         ...
 
@@ -121,7 +121,7 @@ class RankServices:
 
     metrics: without writers but on rank 0. writer: None on ranks that write no checkpoints. before_save:
     collective; returns when a checkpoint may be published, and calls what it is given while it waits. gpus:
-    None where the job has none or does not watch them. hosts: None where nobody watches them. alarms: told on
+    None where the job has none or does not watch them. hosts: None where not watched. alarms: printed on
     rank 0 alone.
     """
 
@@ -150,7 +150,7 @@ def snapshot(
     averaged: Tensors | None,
     source: SourceState,
 ) -> Checkpoint:
-    """A checkpoint that training does not change as it goes on."""
+    """A checkpoint that further training does not change."""
     return Checkpoint(
         state,
         _copies(weights),
@@ -195,5 +195,5 @@ def training_state(
 
 
 def _copies(tensors: Tensors) -> Tensors:
-    """The same on the same device in memory of their own: training changes the originals."""
+    """Copies on the same device: training changes the originals."""
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}

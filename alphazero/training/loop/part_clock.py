@@ -60,7 +60,7 @@ class HostTimer:
 
 
 class DeviceTimer:
-    """Moments in the queue of a GPU: an event between the kernels, over when the device has come to it.
+    """Moments in the queue of a GPU: an event between the kernels, over when the device has reached it.
 
     Where the queue is empty, because the host waits for something, the event is over at once: the time
     between two such events is time in which the device had nothing to do.

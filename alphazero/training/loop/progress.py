@@ -1,4 +1,4 @@
-"""The figures of a run's steps: shared over ranks, written, and told to people.
+"""The figures of a run's steps: shared over ranks, written and printed.
 
 How long a run will still take, by what its steps and its pauses took lately.
 
@@ -80,7 +80,7 @@ class TimeLeft:
         return left * mean.value + pauses
 
 
-# Of a step: SUM_NAMES, then the sum of its sample ids (so that two runs can be told apart).
+# Of a step: SUM_NAMES, then the sum of its sample ids (which distinguishes two runs).
 NUM_SUMS = len(SUM_NAMES) + 1
 
 
@@ -94,7 +94,7 @@ class StepSums:
 
 
 class Progress:
-    """Collects steps and says them every so often; silent but on rank 0. Its methods are collective."""
+    """Collects steps and prints them at intervals, on rank 0 alone. Its methods are collective."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Progress:
         return total[: sums.numel()].view(sums.shape), total[sums.numel() :]
 
     def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
-        """Add a step to the epoch's means; tell them when step `step` ends it. A growing window has none."""
+        """Add a step to the epoch's means; print them when step `step` ends it. A growing window has none."""
         if not self._job.num_samples:
             return
         self._epoch += sums
@@ -264,8 +264,8 @@ def describe_validation(figures: Figures, before: Figures | None = None) -> str:
     return " | ".join(parts)
 
 
-def told_simply(figures: Figures, first: Figures | None = None) -> str:
-    """What the figures mean, in a sentence for somebody who meets them for the first time; "" without any.
+def explain_validation(figures: Figures, first: Figures | None = None) -> str:
+    """What the figures mean, in a sentence for a first reader; "" without any.
 
     first: of the first validation, which they are compared with.
     """

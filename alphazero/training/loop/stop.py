@@ -27,7 +27,7 @@ class StopRequest:
         return self.signal != 0
 
     def exit_status(self, exchange: Exchange) -> int:
-        """After a stop with a checkpoint: 128 + signal, but 0 under a launcher (it says why it ended)."""
+        """After a stop with a checkpoint: 128 + signal, but 0 under a launcher (it reports the reason)."""
         number = max(exchange.numbers(self.signal))
         # Set by torchrun and by deepspeed's launch.py; another status than 0 they take for a failure.
         launched = "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_SIZE" in os.environ

@@ -70,7 +70,7 @@ class Trainer:
         self._bad_in_a_row = 0
         self._is_new_plan = True  # its first step compiles, and tries the memory
         self._last_validation: Mapping[str, float] | None = last_validation
-        self._unheard: StepSums | None = None  # a step that the device has not told of
+        self._unread: StepSums | None = None  # whose figures were not read yet
         self._scale_before, self._was_at_minimum = 1.0, True  # the loss scale of that step
 
     def run(self) -> TrainingOutcome:
@@ -108,7 +108,7 @@ class Trainer:
         return TrainingOutcome.FINISHED if position.step == num_steps else TrainingOutcome.STOPPED
 
     def _prepare_data(self) -> int | None:
-        """Have data made; the step until which it lasts, None where a signal asked for the end."""
+        """Have data made; the step until which it lasts, None where a signal requested the end."""
         before = time.monotonic()
         self._beat(Phase.DATA)
         with self._apart():
@@ -163,7 +163,7 @@ class Trainer:
             self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
-        self._unheard = StepSums(position.step, sums, figures)
+        self._unread = StepSums(position.step, sums, figures)
         self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
             self._hear_of_last_step()
@@ -171,7 +171,7 @@ class Trainer:
 
     def _hear_of_last_step(self) -> None:
         """Count the last step as made or left out, once; waits where the device has not come that far."""
-        step, self._unheard = self._unheard, None
+        step, self._unread = self._unread, None
         if step is None:
             return
         verdict = self._engine.take_verdict()
@@ -197,7 +197,7 @@ class Trainer:
                 # The other ranks wait for this one within the pass: no way back into step with them.
                 raise TrainingError(
                     f"rank {self._exchange.rank} is out of device memory in step {self.position.step + 1}: "
-                    f"ZeRO 2 and 3 cannot go on from there; expected --micro-batch-size below "
+                    f"ZeRO 2 and 3 cannot continue from there; expected --micro-batch-size below "
                     f"{self.plan.micro_batch_size}"
                 ) from error
         return Wish.MEMORY
@@ -303,8 +303,8 @@ class Trainer:
         if figures:
             if self._job.runtime.is_main:
                 self._services.metrics.write("validation", step, figures)
-            said = f"validation at step {step} | {describe_validation(figures, self._last_validation)}"
-            self._console.say(said, Topic.VALIDATION, {"step": step, **figures})
+            text = f"validation at step {step} | {describe_validation(figures, self._last_validation)}"
+            self._console.say(text, Topic.VALIDATION, {"step": step, **figures})
             self._last_validation = figures
             if self._job.config.self_play.mode == "supervised":  # else the positions are of other players
                 self._services.alarms.look_at_validation(step, figures)
@@ -323,7 +323,7 @@ class Trainer:
         return tensors
 
     def save(self, figures: Mapping[str, float]) -> None:
-        """Hand a checkpoint of this moment to the writers; they write while training goes on."""
+        """Hand a checkpoint of this moment to the writers; they write while training continues."""
         with self._clock.part(Part.CHECKPOINT):
             self._save(figures)
 
@@ -331,7 +331,7 @@ class Trainer:
         step = self.position.step
         self._hear_of_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
-        # Before the weights: a run that goes on from here must not miss the figures of its past.
+        # Before the weights: a run that continues from here must not miss the figures of its past.
         self._progress.write(step, self.plan)
         self._services.metrics.flush()
         self._beat(Phase.CHECKPOINT)

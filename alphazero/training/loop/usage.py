@@ -93,7 +93,7 @@ class HostBoard(_Board):
 
 
 def host_reader(host: str, directory: Path) -> Read:
-    """A function that looks at this host. directory: of the run, which is there by the first look."""
+    """A function that looks at this host. directory: of the run, which exists by the first look."""
     memory = HostMemory(host=host)
 
     def read() -> HostNow:
@@ -173,7 +173,7 @@ class GpuBoard(_Board):
         return gpus
 
     def _ranks_on(self, usages: tuple[GpuUsage, ...]) -> list[int]:
-        """How many ranks compute on each; by position where UUIDs do not tell."""
+        """How many ranks compute on each; by position where UUIDs do not match."""
         ranks = [self._ranks_by_uuid[usage.uuid] for usage in usages]
         return ranks if any(ranks) else [int(place < self._num_own) for place in range(len(usages))]
 

@@ -90,7 +90,7 @@ def _event_of(checkpoint: Checkpoint) -> torch.cuda.Event | None:
 
 
 def _on_cpu(checkpoint: Checkpoint, ready: torch.cuda.Event | None) -> Checkpoint:
-    """The checkpoint on the CPU, copied on a stream of its own while training goes on."""
+    """The checkpoint on the CPU, copied on a separate stream while training continues."""
     if ready is None:
         return checkpoint
     with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]

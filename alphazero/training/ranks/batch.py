@@ -76,7 +76,7 @@ class BatchPlan:
         for turn in range(shares[rank]):
             before = sum(min(share, turn) for share in shares)
             own.append(before + sum(share > turn for share in shares[:rank]))
-        # A rank without any takes part in the exchange of gradients all the same.
+        # A rank without any still takes part in the exchange of gradients.
         least = max(shares) if self.equal_passes else 1
         return (*own, *[None] * (least - len(own)))
 
@@ -117,7 +117,7 @@ def plan_batches(
 
     micro_batch_size 0 takes the divisor that suits, AUTO the largest one. Raises ConfigError where the sizes
     do not divide, a rank would get nothing, weights differ where passes must be equal, or micro-batches that
-    were not asked for would be tiny.
+    were not requested would be tiny.
     """
     world_size = len(weights)
     if batch_size < world_size:
@@ -144,7 +144,7 @@ def plan_batches(
 def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, most: int) -> int:
     """The largest divisor with which few ranks idle, else the one with which the fewest do; 0 for none.
 
-    Where the ranks' shares are below LEAST_MICRO_BATCH, people asked for that with the number of ranks: then
+    Where the ranks' shares are below LEAST_MICRO_BATCH, the number of ranks implies that: then
     it is the largest divisor, if that is at least half of a share.
     """
     share = batch_size // len(weights)
@@ -173,7 +173,7 @@ def _tiny(batch_size: int, weights: Sequence[float], device_type: str) -> Config
 def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
     """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
 
-    micro_batch_size: the one people named, 0 where it is chosen.
+    micro_batch_size: as configured, 0 where it is chosen.
     """
     return _busy_sizes(plan.batch_size, plan.weights, device_type, micro_batch_size)
 
@@ -201,7 +201,7 @@ def idle_notice(
 ) -> str:
     """A notice where ranks wait for others, "" where they hardly do.
 
-    micro_batch_size: the one that was named, 0 where it is chosen. batch_is_fixed: of a run that continues.
+    micro_batch_size: as configured, 0 where it is chosen. batch_is_fixed: of a run that continues.
     """
     if plan.idle_share <= IDLE_SHARE:
         return ""

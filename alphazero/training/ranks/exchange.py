@@ -269,7 +269,7 @@ def _checked_length(form: Form, rank: int, header: torch.Tensor) -> int:
 
 
 def _to_tensor(content: bytes) -> torch.Tensor:
-    """u8 [len(content)], in memory of its own (frombuffer takes no empty buffer)."""
+    """u8 [len(content)], a copy (frombuffer takes no empty buffer)."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0).byte()
 
 

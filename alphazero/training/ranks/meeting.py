@@ -1,6 +1,6 @@
-"""Where the processes of a job meet: they come to number 0, and whoever waits names those that are missing.
+"""Where the processes of a job meet: they connect to number 0, and those that wait name the missing ones.
 
-Before torch's rendezvous, nodes (or ranks that a person started) come to node 0: each connects to the master
+Before torch's rendezvous, nodes (or ranks that a person started) meet at node 0: each connects to the master
 port and sends one line of JSON with its name and number; node 0 answers all of them when all are there, and
 sends those that wait the numbers of the missing ones. torch's own rendezvous follows on the same port. It
 would wait in silence, or with traces of C++, and takes two nodes for one.
@@ -95,9 +95,9 @@ def meet(
 ) -> None:
     """Return when all are there.
 
-    listener: of number 0, to which the others come; it stays open, with what comes to it afterwards. Raises
-    LaunchError, on all that have come, for those that do not come within limit_s, a rank given twice,
-    different numbers of nodes, and a machine that is there as two nodes; on the others also where number 0
+    listener: of number 0, to which the others connect; it stays open for later connections. Raises
+    LaunchError, on all that have connected, for those that do not within limit_s, a rank given twice,
+    different numbers of nodes, and a machine that appears as two nodes; on the others also where number 0
     cannot be reached, with the reason.
     """
     if own.count == 1:
@@ -153,9 +153,10 @@ class _Reception(_Meeting):
                 self._drop_strangers()
                 if self._is_over:
                     raise LaunchError(
-                        f"{self._place.named(missing, self._own.count)} did not come to {self._place.shown} "
-                        f"within {self._limit_s:.0f} s: expected each to be started with --master-addr "
-                        f"{self._place.address} --master-port {self._place.port}, and that port to be open"
+                        f"{self._place.named(missing, self._own.count)} did not connect to "
+                        f"{self._place.shown} within {self._limit_s:.0f} s: expected each to be started "
+                        f"with --master-addr {self._place.address} --master-port "
+                        f"{self._place.port}, and that port to be open"
                     )
                 if (missing := self._missing()) and self._is_report_due:
                     self._report(missing)
@@ -218,7 +219,7 @@ class _Reception(_Meeting):
             if other.rank == new.rank:
                 raise LaunchError(
                     f"{noun} {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
-                    f"{noun} once, with a number of its own"
+                    f"{noun} once, with a unique number"
                 )
             if new.machine and other.machine == new.machine and not self._place.one_machine:
                 raise LaunchError(
@@ -406,4 +407,4 @@ def served_store(environment: MutableMapping[str, str]) -> Iterator[None]:
         environment["MASTER_PORT"] = str(listener.getsockname()[1])
     store = serve_store(listener)
     yield
-    del store  # the process group has one of its own by now, with the same server
+    del store  # the process group has another one by now, with the same server

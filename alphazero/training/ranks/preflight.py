@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 LEAVING_S = 1.0
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 STEP_TICK_S = 0.05
-GRACE_S = 2.0  # ranks that do not report wait so long, so that no agent ends the one that does
+GRACE_S = 2.0  # other ranks wait so long, so that no agent ends the reporting rank
 FAILED = 2
 
 
@@ -240,7 +240,7 @@ def _measure(
 class RollCall:
     """Steps of all ranks in the store, and a limit on each step.
 
-    Before each step that waits for others a rank notes it (`enter`). A thread with a connection of its own
+    Before each step that waits for others a rank notes it (`enter`). A thread with a separate connection
     looks at the clock: past the limit, the ranks that entered fewer steps are named and the process ends
     with status 2, whatever the main thread hangs in.
     """
@@ -268,13 +268,13 @@ class RollCall:
         self._watch = threading.Thread(target=self._watch_clock, name="roll call", daemon=True)
 
     def start(self) -> None:
-        """Note that this rank is there, and return when all are."""
+        """Note that this rank has started, and return when all have."""
         self.enter("start")
         self._watch.start()
         self._wait_for(self._key)
 
     def enter(self, step: str) -> None:
-        """This rank comes to `step`, where it will wait for the others; the clock starts anew."""
+        """This rank reaches `step`, where it will wait for the others; the clock restarts."""
         self._step = step
         self._steps += 1
         self._deadline = time.monotonic() + self._limit_s
@@ -343,7 +343,7 @@ class RollCall:
             return
         if behind:
             named = ", ".join(f"rank {rank} ({self._place_of(rank)})" for rank in behind)
-            what = f"{named} did not come to step {self._step!r} within {self._limit_s:g} s"
+            what = f"{named} did not reach step {self._step!r} within {self._limit_s:g} s"
         else:
             what = (
                 f"all ranks came to step {self._step!r} and none came through within {self._limit_s:g} s: "

@@ -1,7 +1,7 @@
 """torchrun with a meeting of the nodes before it, and one line about the rank that failed first after it.
 
 `python -m alphazero.training.ranks.torchrun ARGS` takes the arguments of torchrun's static rendezvous.
-torchrun ends every failed job with status 1 and a page of its own stack; here 128 + N is the death of a rank
+torchrun ends every failed job with status 1 and a page of its stack; here 128 + N is the death of a rank
 by signal N. The store that ranks meet in listens on the master's address alone: torch's own listens on all
 interfaces.
 """
@@ -50,8 +50,8 @@ LEFT_TO_REPORT = ("failed (exitcode: ", "Sending process ", "Closing process ")
 class ExitBarrierFilter(logging.Filter):
     """Leaves out that the barrier at the end of a job was broken: this host's ranks have all ended well.
 
-    torchrun waits there for the other hosts, which it need not, and shows a traceback when one of them, as
-    the one that serves the barrier, leaves earlier.
+    torchrun waits there for the other hosts, which it need not, and shows a traceback when one of them, such
+    as the host that serves the barrier, leaves earlier.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

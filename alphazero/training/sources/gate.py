@@ -39,7 +39,7 @@ class Gate:
         return self.champion
 
     def decide(self, candidate: Mapping[str, torch.Tensor], generation: int, step: int) -> str:
-        """Let `candidate` take over if it wins its match, or is the first; what to tell people. Collective.
+        """Let `candidate` take over if it wins its match, or is the first; the line to print. Collective.
 
         The games are a function of both weights, the seed and the generation; ranks share them out. step:
         for the heartbeat, which every batch that a network has evaluated moves on.
@@ -98,5 +98,5 @@ class Gate:
 
 
 def _copied(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """On the CPU, in memory of their own: training changes the originals."""
+    """Copies on the CPU: training changes the originals."""
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}

@@ -203,8 +203,8 @@ class Generations:
         """Rounds of moves in every lane until there are positions enough; False where a signal came."""
         own, standing, services = self._own, self._standing, self._services
         if self._gate:
-            said = self._gate.decide(tensors, standing.generation + 1, step)
-            services.console.say(f"generation {standing.generation + 1} | {said}")
+            outcome = self._gate.decide(tensors, standing.generation + 1, step)
+            services.console.say(f"generation {standing.generation + 1} | {outcome}")
             tensors = self._gate.player
         self._load(tensors)
         trained_on = (end_step - min(own.pretraining_steps, end_step)) * self._job.batch_size
@@ -337,7 +337,7 @@ class Generations:
         self._window = self._make_window()
 
     def _make_window(self) -> Window | None:
-        """The newest games, as many as the power law of all positions says, behind those given.
+        """The newest games, as many as the power law of all positions gives, behind those given.
 
         None before the first game.
         """

@@ -56,7 +56,7 @@ def make_loader(
 
 
 def loader_threads(data: DataConfig, runtime: Runtime) -> int:
-    """Threads that encode positions: as asked, else one per rank on a CPU, a share of the cores on a GPU."""
+    """Threads that encode positions: as set, else one per rank on a CPU, a share of the cores on a GPU."""
     if data.num_workers >= 0:
         return max(1, data.num_workers)
     if runtime.device.type == "cpu":
@@ -77,7 +77,7 @@ class GivenGames:
         """Nothing: the order is a function of the step."""
 
     def prepare(self, step: int, weights: Weights) -> int | None:
-        """The end of the run: the data is there."""
+        """The end of the run: all data exists."""
         return self.job.num_steps
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:

@@ -1,6 +1,6 @@
 """The run's own games on every host's disk: appended to, rewound, sent where they lack. All collective.
 
-The games under way in a checkpoint, checked before anything goes on from them.
+The games under way in a checkpoint, checked before anything continues from them.
 
 Where the generations of a run stand, as its checkpoints keep it.
 """
@@ -135,7 +135,7 @@ class SharedGames:
 def saved_lanes(content: bytes, game_name: str, num_lanes: int, exchange: Exchange) -> pa.RecordBatch:
     """The lanes of a checkpoint, as many as the settings have. Collective.
 
-    Raises DataError on all ranks unless all their games can go on, CheckpointError for another number.
+    Raises DataError on all ranks unless all their games can continue, CheckpointError for another number.
     """
     lanes = exchange.on_each(lambda: _checked(content, game_name))
     if lanes.num_rows != num_lanes:

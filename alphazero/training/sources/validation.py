@@ -150,15 +150,15 @@ def samples_of(window: Window, row: int) -> npt.NDArray[np.int64]:
 
 
 def seen_game(window: Window, row: int, seen: Sequence[Predictions]) -> SeenGame:
-    """A game with what the network says of each of its samples. seen: of `samples_of`, in order."""
+    """A game with the network's prediction for each of its samples. seen: of `samples_of`, in order."""
     samples = samples_of(window, row)
     shard, game = int(window.shard[row]), int(window.game[row])
     line, moves = _game(window, shard, game)
-    said = dict(zip(window.locate(samples).ply.tolist(), _each(seen), strict=True))
+    predictions = dict(zip(window.locate(samples).ply.tolist(), _each(seen), strict=True))
     texts: list[str] = []
     plies: list[SeenPly | None] = []
     for ply, move in enumerate(moves[:MOST_PLIES]):
-        plies.append(_ply(line, *said[ply]) if ply in said else None)
+        plies.append(_ply(line, *predictions[ply]) if ply in predictions else None)
         texts.append(line.move_to_text(move))
         line.push(move)
     view = window.shards[shard]

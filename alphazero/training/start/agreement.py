@@ -41,7 +41,7 @@ def compare_ranks(
     *,
     check: bool,
 ) -> list[str]:
-    """Warnings for people, of what ranks have unlike. Collective, and before all that depends on settings.
+    """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
     start: what was asked of this start alone (resume, fresh_start). Raises ConfigError on all ranks where a
     difference matters and `check` is set.
@@ -56,7 +56,7 @@ def compare_ranks(
 def compare_data(
     window: Window | None, held_out: Window | None, runtime: Runtime, exchange: Exchange, *, check: bool
 ) -> list[str]:
-    """Warnings for people where ranks opened unlike games; DataError on all ranks if `check`. Collective."""
+    """Warnings where ranks opened different games; DataError on all ranks if `check`. Collective."""
     opened = {"data": window, "validation data": held_out}
     ids = {name: given.id[:12] for name, given in opened.items() if given is not None}
     found = differences(exchange.gather(ids), exchange.gather(runtime.host))
@@ -79,7 +79,7 @@ def _versions(runtime: Runtime) -> dict[str, str]:
 def facts_of(
     config: Config, settings: DeepSpeedSettings, start: Mapping[str, object], versions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The facts of this rank, flat: a setting by its flag's name, the rest by names of their own.
+    """The facts of this rank, flat: a setting by its flag's name, the rest by other names.
 
     start: what was asked of this start alone (resume, fresh_start). versions: of packages, and `commit`.
     """
@@ -90,15 +90,15 @@ def facts_of(
             for name, value in values.items()
             if scope_of(SECTIONS[section], name) is not Scope.NODE
         }
-    said: dict[str, object] = {one.target: one.value for one in settings.said}
-    said |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
-    said["zero_options"] = dict(settings.zero_options)
-    facts |= {f"ds_config.json {name}": value for name, value in said.items()}
+    of_file: dict[str, object] = {one.target: one.value for one in settings.values}
+    of_file |= {"precisions_off": sorted(settings.precisions_off), "passed_on": dict(settings.passed_on)}
+    of_file["zero_options"] = dict(settings.zero_options)
+    facts |= {f"ds_config.json {name}": value for name, value in of_file.items()}
     return json_ready({**facts, **start, **versions})  # type: ignore[no-any-return]
 
 
 def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """(key, line) of each fact that ranks have unlike; the line names the values and who has them.
+    """(key, line) of each fact that differs between ranks; the line names the values and who has them.
 
     facts, hosts: of every rank, by rank.
     """
@@ -109,13 +109,13 @@ def differences(facts: Sequence[Facts], hosts: Sequence[str]) -> list[tuple[str,
         for rank, one in enumerate(facts):
             ranks_by_value.setdefault(_shown(one.get(key)), []).append(rank)
         if len(ranks_by_value) > 1:
-            told = [f"{value} on {_who(ranks, hosts)}" for value, ranks in ranks_by_value.items()]
-            found.append((key, f"{key}: {', '.join(told)}"))
+            values = [f"{value} on {_who(ranks, hosts)}" for value, ranks in ranks_by_value.items()]
+            found.append((key, f"{key}: {', '.join(values)}"))
     return found
 
 
 def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool) -> list[str]:
-    """Warnings for people. Raises ConfigError where ranks differ in more than what is only warned of.
+    """The warnings. Raises ConfigError where ranks differ in more than what is only warned about.
 
     check: False turns that error into warnings (--no-preflight).
     """

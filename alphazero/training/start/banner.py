@@ -1,4 +1,4 @@
-"""What a run tells people at its start and at its end."""
+"""What a run prints at its start and at its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from alphazero.base.log import duration
 from alphazero.base.text import counted
-from alphazero.data.sampling.filters import told
+from alphazero.data.sampling.filters import filter_lines
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
@@ -16,7 +16,7 @@ from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
 from alphazero.settings.sections import TrainingConfig
 from alphazero.training.loop.job import Job
-from alphazero.training.loop.progress import describe_validation, told_simply
+from alphazero.training.loop.progress import describe_validation, explain_validation
 from alphazero.training.ranks.batch import BatchPlan
 
 RULE = "=" * 78
@@ -33,9 +33,9 @@ def banner(
     threads: str,
     precision_reason: str = "",
 ) -> str:
-    """What people want to see before hours of training: who, where, what, on which data.
+    """The facts to check before hours of training: who, where, what, on which data.
 
-    precision_reason: why the precision is this one, "" where it was asked for.
+    precision_reason: why the precision is this one, "" where it was requested.
     """
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
@@ -68,7 +68,7 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
             f"{counted(window.num_samples, 'position')} "
             f"(window {window.id[:12]})"
         )
-        lines += told(window)
+        lines += filter_lines(window)
     if held_out is not None:
         lines.append(f"held out          {counted(held_out.num_games, 'game')}")
     games, search = job.config.self_play, job.config.search
@@ -111,7 +111,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
         f"finished          {counted(job.num_steps, 'step')}; this start took {duration(seconds)}",
     ]
     if validations:
-        lines.append(told_simply(validations[-1], validations[0] if validations[1:] else None))
+        lines.append(explain_validation(validations[-1], validations[0] if validations[1:] else None))
     for when, figures in (("first", validations[:-1][:1]), ("last", validations[-1:])):
         lines += [
             f"validation {when:<6} step {int(line['step']):,}: {describe_validation(line)}"

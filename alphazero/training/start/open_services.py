@@ -90,7 +90,7 @@ def in_service(job: Job, services: RankServices) -> Iterator[None]:
 
 
 def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
-    """Writes checkpoints beside training, and the newest and the best weights as files of their own."""
+    """Writes checkpoints beside training, and the newest and the best weights as separate files."""
     return CheckpointWriter(
         job.run.checkpoints,
         job.config.training.keep_checkpoints,

@@ -1,4 +1,4 @@
-"""Keeps the rank of a GPU on processors near it, and says so."""
+"""Keeps the rank of a GPU on processors near it, and reports them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def pin_ranks(runtime: Runtime, exchange: Exchange, *, enabled: bool) -> list[st
     Compute threads are cut to the processors that are left. Ranks on CPUs stay as they are.
     """
     own = _pin(runtime, enabled=enabled) if runtime.device.type == "cuda" else ""
-    told = [told for told in exchange.gather([runtime.host, runtime.rank, own]) if told[2]]
+    pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
-    for host, ranks in groupby(told, key=lambda one: str(one[0])):
+    for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
         by_rank = [(int(rank), str(text)) for _, rank, text in ranks]
         is_alike = len({text for _, text in by_rank}) == 1
         texts = [by_rank[0][1]] if is_alike else [f"rank {rank} {text}" for rank, text in by_rank]
@@ -29,9 +29,9 @@ def pin_ranks(runtime: Runtime, exchange: Exchange, *, enabled: bool) -> list[st
 
 
 def _pin(runtime: Runtime, *, enabled: bool) -> str:
-    """What was done with this rank, for people."""
+    """What was done with this rank."""
     if not enabled:
-        return "ranks are not pinned, as asked"
+        return "ranks are not pinned, as configured"
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     count = torch.cuda.device_count()

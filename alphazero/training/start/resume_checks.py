@@ -1,4 +1,4 @@
-"""What must be as it was for a run to go on from its checkpoint; nothing is moved or written here."""
+"""What must be unchanged for a run to continue from its checkpoint; nothing is moved or written here."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from alphazero.training.start.run_start import Request, RunStart
 
 _NAMES = {"batch_size": "batch size", "init_weights": "--init-weights"}
 WAYS_ON = "the same, or --fresh-start"
-WAYS_FROM_OTHERS = "the same (a run goes on from its own weights), or --fresh-start"
+WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
 
 
 def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
     """A line for each setting that alters what is computed from here on.
 
-    CheckpointError where going on with these settings would be another run.
+    CheckpointError where these settings would make it another run.
     """
-    if config.training.precision == "auto":  # what it comes to is settled, and told, after this
+    if config.training.precision == "auto":  # chosen and reported after this
         training = dataclasses.replace(config.training, precision=saved.precision)
         config = dataclasses.replace(config, training=training)
     for name, old, fixed in other_values(saved.config):
@@ -66,14 +66,14 @@ def check_same_data(
     _require_same(run, saved.step, "--mode", before, mode)
     # In mixed mode the given games are one part of the data; the games of the run itself are its own affair.
     old = (saved.window_id if before == "supervised" else saved.self_play.get("given_id", ""))[:12]
-    if not old:  # no given games, or a checkpoint that does not tell
+    if not old:  # no given games, or none recorded
         return []
     assert window is not None
     new = window.id[:12]
     if old == new:
         return []
     if not accept:
-        ways_on = "the same games, --accept-new-data to go on with others, or --fresh-start"
+        ways_on = "the same games, --accept-new-data to continue with others, or --fresh-start"
         name = f"data ({', '.join(filters)})" if filters else "data"
         _require_same(run, saved.step, name, old, new, ways_on)
     return [f"changed: data {old} -> {new}"]
@@ -97,7 +97,7 @@ def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[st
         asked.append(f"ranks {saved.world_size} -> {ranks}")
     if asked:
         raise ConfigError(
-            f"{job.run.path}: is complete at step {saved.step}, and not with what is asked for now "
+            f"{job.run.path}: is complete at step {saved.step}, but with other settings than requested now "
             f"({', '.join(asked)}); expected --steps above {saved.step} to train on, --fresh-start or "
             "another --run-name",
             found_by_all_ranks=True,
@@ -105,7 +105,7 @@ def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[st
 
 
 def complete(job: Job, saved: TrainingState, request: Request) -> str:
-    """What a start is told of a run that has nothing left to do."""
+    """The message for a run that has nothing left to do."""
     name = job.run.path.name
     weights = job.run.path / weights_file_name(job.config.network)
     more = continuing(request.command, name, "--steps", str(2 * saved.step))
@@ -113,7 +113,7 @@ def complete(job: Job, saved: TrainingState, request: Request) -> str:
         (
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
-            f"  begin anew, beside it:  {afresh(request.command, name)}",
+            f"  start a new run beside it:  {afresh(request.command, name)}",
             f"  play against it:  .venv/bin/alphazero play --weights {weights}",
         )
     )

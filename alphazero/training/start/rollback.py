@@ -78,7 +78,7 @@ class PersistentTraining:
         )
 
     def _last_validation(self, step: int) -> Mapping[str, float] | None:
-        """The newest one up to `step`, where this rank tells people of it."""
+        """The newest one up to `step`, on the rank that prints."""
         if not self.job.runtime.is_main:
             return None
         return newest_figures(self.job.run, "validation", step)

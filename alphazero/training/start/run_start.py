@@ -36,12 +36,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asked for beside the settings.
+    """What the command line requests beside the settings.
 
     resume: as `--resume` has it (run/find.py). is_restart: a supervisor starts again, and
     what is left of the start before may still be ending. check: refuse where nodes differ, instead of a
-    warning. command: what the user typed, as far as it is known. is_launched: by our launcher, which tells
-    people how to go on.
+    warning. command: what the user typed, as far as it is known. is_launched: by our launcher, which
+    prints how to continue.
     """
 
     argv: Sequence[str]
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RunStart:
-    """The directory of a run, whether this rank writes there, and the checkpoint to go on from.
+    """The directory of a run, whether this rank writes there, and the checkpoint to continue from.
 
     A context manager: within it a rank that writes is the run's one writer.
     """
@@ -105,7 +105,7 @@ def find_run(
     """Where the run lives and where it stands, with its writers' locks taken. Collective.
 
     preset: names a run that has no name. alarm: gets a line about each checkpoint passed over. Raises
-    BusyError where another process writes to the run, CheckpointError where it cannot go on.
+    BusyError where another process writes to the run, CheckpointError where it cannot continue.
     """
 
     def choose() -> str:
@@ -135,7 +135,7 @@ def find_run(
 def _require_never_saved(run: RunDirectory) -> None:
     """Raise CheckpointError where steps were made and the directory of checkpoints is gone.
 
-    It is there from before the first step on: a run killed before its first checkpoint has an empty one.
+    It exists from before the first step: a run killed before its first checkpoint has an empty one.
     """
     if run.checkpoints.exists() or not any('"kind": "step"' in line for line in complete_lines(run.metrics)):
         return
@@ -166,7 +166,7 @@ def make_directory(
         checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
         if start.resumed:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):
-                alarm(f"set aside: {path}: this run goes on from step {start.step}")
+                alarm(f"set aside: {path}: this run continues from step {start.step}")
 
     exchange.on_each(make)
 
@@ -195,8 +195,8 @@ def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None
 def keep_weights(job: Job, start: RunStart) -> None:
     """On the ranks that write: make the files again that are gone or are not of the checkpoints marked best.
 
-    A killed run may have left a mark without its file, and a run that goes on from an earlier step has other
-    best ones than before. Raises AlphaZeroError.
+    A killed run may have left a mark without its file, and a run that continues from an earlier step has
+    other best ones than before. Raises AlphaZeroError.
     """
     if not start.writes or not start.resumed:
         return
@@ -218,7 +218,7 @@ def _keep_best(job: Job, metric: str) -> None:
 
 
 def _step_in(file: Path) -> object:
-    """The step that a weights file tells; None where there is no such file, or a damaged one."""
+    """The step recorded in a weights file; None where there is no such file, or a damaged one."""
     try:
         return read_weights(file).metadata.get("step")
     except AlphaZeroError:

@@ -1,4 +1,4 @@
-"""Checkpoints where hosts share no file system: who writes, which one all go on from, who sends it.
+"""Checkpoints where hosts share no file system: who writes, which one all continue from, who sends it.
 
 DESIGN: local rank 0 of every host writes where the run directory is not shared; at start the hosts agree
 on the newest complete one.
@@ -91,11 +91,11 @@ class Offer:
 def load_shared(
     directory: Path, resume: str, writes: bool, exchange: Exchange, say: Say
 ) -> Checkpoint | None:
-    """The checkpoint all ranks go on from, None for a new run. Collective.
+    """The checkpoint all ranks continue from, None for a new run. Collective.
 
     resume: "" (the newest, if any), or what resume.py understands. The newest one over all hosts is read
     where it is, and sent from the lowest rank that has it where it is not. Raises CheckpointError on all
-    ranks where one was asked for, or was saved once, and none is complete. `say` gets a line about each one
+    ranks where one was requested, or was saved once, and none is complete. `say` gets a line about each one
     passed over.
     """
     offer, fault = None, None
@@ -103,7 +103,7 @@ def load_shared(
         try:
             offer = _find(directory, resume, say)
             if offer is None and (traces := checkpoint_files.traces_in(directory)):
-                # To begin anew in its place would prune what is left of it.
+                # A new run in its place would prune what is left of it.
                 raise CheckpointError(
                     f"{directory}: no checkpoint can be read: {'; '.join(traces)}; expected a complete one, "
                     "or --fresh-start"
@@ -143,7 +143,7 @@ def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoi
         try:
             checkpoint = load(chosen.path)
         except CheckpointError as error:
-            # Damaged here, as `_find` said: it comes from the rank that found it whole.
+            # Damaged here, as `_find` reported: it comes from the rank that found it whole.
             fault = error if exchange.rank == source else None
     exchange.raise_any(fault)
     has_it = [bool(number) for number in exchange.numbers(int(checkpoint is not None))]

@@ -89,7 +89,7 @@ def starting_network(
 
 
 def check_shape(shape: NetworkConfig, network: NetworkConfig, asked: Collection[str], name: str) -> None:
-    """Raise ConfigError for a field of the network that was asked for and that the weights do not have."""
+    """Raise ConfigError for a requested field of the network that the weights do not have."""
     for entry in dataclasses.fields(NetworkConfig):
         wanted, given = getattr(network, entry.name), getattr(shape, entry.name)
         if entry.name in asked and wanted != given:

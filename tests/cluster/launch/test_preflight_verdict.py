@@ -61,11 +61,11 @@ def test_a_failure_stops_with_the_host_as_the_hostfile_calls_it(rank: int, host:
 
 
 def test_a_rank_that_never_came_is_blamed_and_not_the_one_that_says_so():
-    cause = "rank 2 (gpu-2) did not come to step 'start' within 120 s"
+    cause = "rank 2 (gpu-2) did not reach step 'start' within 120 s"
     told = failure("gpu-1", 2, "ended with exit status 2", cause, "launch", (2,))
     verdict = judge(None, outcome(told), PLAN)
     assert (verdict.status, verdict.culprits) == (2, {"gpu-2"})
-    assert verdict.lines == ("error: preflight: rank 2 (gpu-2) did not come to step 'start' within 120 s",)
+    assert verdict.lines == ("error: preflight: rank 2 (gpu-2) did not reach step 'start' within 120 s",)
 
 
 def test_a_closed_network_is_no_hosts_fault():
@@ -75,7 +75,7 @@ def test_a_closed_network_is_no_hosts_fault():
     assert (verdict.status, verdict.culprits) == (2, frozenset())
 
 
-@pytest.mark.parametrize("cause", ["", "rank 2 (gpu-2) did not come to step 'start'", "Connection lost"])
+@pytest.mark.parametrize("cause", ["", "rank 2 (gpu-2) did not reach step 'start'", "Connection lost"])
 @pytest.mark.parametrize(
     ("kind", "ranks", "culprits"),
     [

@@ -156,7 +156,7 @@ def test_games_are_chosen_by_place_and_what_cannot_be_told_is_left_out(tmp_path:
     report = export_lc0(store, tmp_path / "all")
     assert (report.games, dict(report.left_out)) == (
         3,
-        {"no result": 1, "Chess960, whose rooks input format 1 does not tell": 1},
+        {"no result": 1, "Chess960, whose rooks input format 1 does not encode": 1},
     )
     export_lc0(store, tmp_path / "some", first=2, count=1)
     (path,) = (tmp_path / "some").iterdir()
@@ -172,7 +172,7 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path):
     out = tmp_path / "out"
     out.mkdir()
     export_lc0(store, out)  # an empty directory is as good as none
-    with pytest.raises(DataError, match="out: is there; expected the name of a new"):
+    with pytest.raises(DataError, match="out: already exists; expected the name of a new"):
         export_lc0(store, out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
 

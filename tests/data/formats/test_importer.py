@@ -132,7 +132,7 @@ def test_other_sources_do_not_touch_a_store(sources: Path, tmp_path: Path):
 def test_a_directory_of_something_else_is_left_alone(sources: Path, tmp_path: Path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "thesis.txt").write_text("x")
-    with pytest.raises(DataError, match="is there and is no game store"):
+    with pytest.raises(DataError, match="not a game store"):
         run(sources, tmp_path / "store")
     (tmp_path / "store" / "thesis.txt").unlink()
     assert run(sources, tmp_path / "store").manifest.games == 90

@@ -66,37 +66,37 @@ def numbers(window: Window) -> list[int]:
         (
             {"min_elo": 1500},
             [0, 3, 4, 5, 7],
-            ["min_elo 1500: removed 2 of 7 games (1 of them for want of the header)"],
+            ["min_elo 1500: removed 2 of 7 games (1 of them without the header)"],
         ),
         (
             {"max_elo": 1599},
             [0, 3, 5, 7],
-            ["max_elo 1599: removed 3 of 7 games (1 of them for want of the header)"],
+            ["max_elo 1599: removed 3 of 7 games (1 of them without the header)"],
         ),
         (
             {"min_elo": 1500, "max_elo": 1599},
             [0, 3, 5, 7],
             [
-                "min_elo 1500: removed 2 of 7 games (1 of them for want of the header)",
+                "min_elo 1500: removed 2 of 7 games (1 of them without the header)",
                 "max_elo 1599: removed 1 of 5 games",
             ],
         ),
         (
             {"max_elo_difference": 99},
             [0, 3, 5, 7],
-            ["max_elo_difference 99: removed 3 of 7 games (1 of them for want of the header)"],
+            ["max_elo_difference 99: removed 3 of 7 games (1 of them without the header)"],
         ),
         ({"max_elo_difference": 98}, [0, 5, 7], None),
         (
             {"time_classes": ("blitz", "rapid")},
             [0, 1, 3],
-            ["time_classes blitz, rapid: removed 4 of 7 games (2 of them for want of the header)"],
+            ["time_classes blitz, rapid: removed 4 of 7 games (2 of them without the header)"],
         ),
         ({"time_classes": ("correspondence", "bullet")}, [2, 5], None),
         (
             {"events": ("BLITZ", "rapid")},
             [0, 1, 3, 7],
-            ["events BLITZ, rapid: removed 3 of 7 games (1 of them for want of the header)"],
+            ["events BLITZ, rapid: removed 3 of 7 games (1 of them without the header)"],
         ),
         (
             {"exclude_terminations": ("abandoned", "time forfeit")},
@@ -127,8 +127,8 @@ def test_a_filter_that_removes_everything_is_one_line_with_the_counts_of_all(win
     with pytest.raises(DataError) as error:
         with_filters(window, filters)
     assert str(error.value) == (
-        "the filters leave no game to train on: min_elo 1500: removed 2 of 7 games (1 of them for want of the"
-        " header); time_classes classical: removed 5 of 5 games (2 of them for want of the header)"
+        "the filters leave no game to train on: min_elo 1500: removed 2 of 7 games (1 of them without the"
+        " header); time_classes classical: removed 5 of 5 games (2 of them without the header)"
     )
     with pytest.raises(DataError, match=r"skip_plies 4: removed 28 of 28 positions$"):
         for_training(window, SampleFilters(skip_plies=4), 0, num_threads=1)

@@ -161,10 +161,10 @@ def put_something_else(path: Path) -> None:
             "holds games of tictactoe; expected chess",
         ),
         (lambda path: write(path, ROWS), "holds games read from files"),
-        (put_something_else, "is there and no game store"),
-        (lambda path: path.write_text("a file"), "is there and no game store"),
+        (put_something_else, "not a game store"),
+        (lambda path: path.write_text("a file"), "not a game store"),
         (damage_manifest, "no manifest of a game store"),
-        (shorten_shard, "1000 bytes; the manifest says"),
+        (shorten_shard, "1000 bytes; the manifest has"),
     ],
 )
 def test_what_is_no_growing_store_of_this_game_is_left_alone(

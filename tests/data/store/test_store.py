@@ -187,9 +187,9 @@ def rewrite_manifest(path: Path, **changes: object) -> None:
 def test_a_manifest_that_does_not_fit_its_shards_is_refused(store_path: Path):
     entry = json.loads((store_path / MANIFEST_NAME).read_text())["shards"][0]
     for change, words in (
-        ({"games": 5}, "4 games with 5 plies; the manifest says 5 with 5"),
-        ({"plies": 6}, "the manifest says 4 with 6"),
-        ({"size_bytes": 1}, "the manifest says 1"),
+        ({"games": 5}, "4 games with 5 plies; the manifest has 5 with 5"),
+        ({"plies": 6}, "the manifest has 4 with 6"),
+        ({"size_bytes": 1}, "the manifest has 1"),
         ({"sha256": "0" * 64}, "checksum"),
     ):
         rewrite_manifest(store_path, shards=[{**entry, **change}])
@@ -268,7 +268,7 @@ def test_a_summary_counts_the_games(store_path: Path):
 def test_the_quarantine_is_part_of_the_store(store_path: Path):
     assert list(GameStore.open(store_path).quarantine()) == []
     (store_path / QUARANTINE_NAME).write_text("{}\n")
-    with pytest.raises(DataError, match=r"quarantine\.jsonl: 3 bytes; the manifest says 0"):
+    with pytest.raises(DataError, match=r"quarantine\.jsonl: 3 bytes; the manifest has 0"):
         GameStore.open(store_path)
 
 

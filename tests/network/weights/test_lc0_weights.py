@@ -240,7 +240,7 @@ def bad_attention_files() -> dict[str, bytes]:
         "encoders in the attention policy head": net_file([*fields, (21, b"")], format_bytes=layout),
         "several policy heads": net_file([*fields, (45, b"")], format_bytes=layout),
         "attention body: expected": net_file([*fields, (25, b"")], format_bytes=layout),
-        "in a file whose format says convolution": net_file(fields),
+        "in a file whose format is convolution": net_file(fields),
         "attention policy head: embedding of 0 channels": net_file(convolution, format_bytes=layout),
         "Mish activations: expected": net_file(fields, format_bytes=network_format(policy=3, activation=1)),
     }

@@ -1,6 +1,6 @@
 """A validation in words."""
 
-from alphazero.training.loop.progress import describe_validation, told_simply
+from alphazero.training.loop.progress import describe_validation, explain_validation
 
 FIRST = {"policy_top1": 0.2, "policy_top5": 0.5, "policy_loss": 2.5, "value_loss": 1.0, "value_mse": 0.75}
 SECOND = {
@@ -26,11 +26,11 @@ def test_changes_since_the_one_before_are_in_brackets():
 
 
 def test_the_end_is_told_to_a_beginner():
-    assert told_simply({}) == ""
-    assert told_simply(SECOND, FIRST) == (
+    assert explain_validation({}) == ""
+    assert explain_validation(SECOND, FIRST) == (
         "In games that it never saw the network expects the move that was played in 21.5% of the positions "
         "(at the first validation: 20.0%)."
     )
-    assert told_simply({"move_error": 0.25}) == (
+    assert explain_validation({"move_error": 0.25}) == (
         "Of solved positions it plays 75.0% correctly, without any search."
     )

@@ -90,7 +90,7 @@ def test_who_waits_says_for_whom_and_where(meeting, monkeypatch: pytest.MonkeyPa
 
 def test_a_node_that_does_not_come_is_named_to_all_after_the_limit(meeting):
     nodes = [first(meeting, 3, limit_s=3.0), other(meeting, 1, 3)]
-    expected = f"node 2 of 3 did not come to {meeting[1].shown} within 3 s: expected each to be started with"
+    expected = f"node 2 of 3 did not connect to {meeting[1].shown} within 3 s: expected each to be started"
     for node in nodes:
         assert node.end().startswith(expected)
 

@@ -126,7 +126,7 @@ def test_a_rank_that_never_comes_is_named_with_its_host(tmp_path: Path):
     assert time.monotonic() - begin < 60
     assert [results[rank][0] for rank in (0, 1)] == [2, 2]
     said = results[0][2] + results[1][2]
-    assert said.count("rank 2 (node2) did not come to step 'start' within 5 s") == 1, said
+    assert said.count("rank 2 (node2) did not reach step 'start' within 5 s") == 1, said
     assert "Traceback" not in said
 
 
@@ -138,7 +138,7 @@ def test_one_rank_alone_speaks_of_those_that_are_behind(capfd: pytest.CaptureFix
     assert [ended.get(timeout=20) for _ in range(2)] == [2, 2]
     for rank in (0, 3):
         store.set(f"preflight/steps/{rank}", "1")  # lets both threads go
-    said = "rank 0 (node0), rank 3 (node3) did not come to step 'start' within 1 s"
+    said = "rank 0 (node0), rank 3 (node3) did not reach step 'start' within 1 s"
     assert capfd.readouterr().err == f"alphazero: error: preflight: {said}\n"
 
 
@@ -154,7 +154,7 @@ def test_the_one_who_serves_the_store_is_named_where_it_never_comes(tmp_path: Pa
 def test_a_rank_that_stops_on_the_way_is_named(tmp_path: Path):
     results = run(tmp_path, [0, 1, 2], "stopped", 1, timeout_s=10)
     assert [results[rank][0] for rank in (0, 2)] == [2, 2]
-    assert "rank 1 (node1) did not come to step 'barrier 1' within 10 s" in results[0][2], results
+    assert "rank 1 (node1) did not reach step 'barrier 1' within 10 s" in results[0][2], results
 
 
 def test_a_mistake_in_the_hosts_is_one_line(tmp_path: Path):

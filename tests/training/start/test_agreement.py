@@ -1,4 +1,4 @@
-"""Ranks that were told unlike things: every setting that changes the arithmetic is compared and named."""
+"""Ranks with different settings: every setting that changes the arithmetic is compared and named."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import Scope, scope_of
-from alphazero.settings.deepspeed_file import DeepSpeedSettings, Said
+from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.training.start.agreement import check_agreement, differences, facts_of
 
@@ -60,15 +60,15 @@ def test_what_differs_is_named_with_both_values_and_the_hosts_that_have_them():
 
 
 def test_a_ds_config_that_says_something_else_is_a_difference_and_its_path_is_not():
-    stage = Said("training.zero_stage", 1, "zero_optimization.stage", "/a/ds_config.json:3")
-    here = DeepSpeedSettings(source="/a/ds_config.json", said=(stage,))
+    stage = FileValue("training.zero_stage", 1, "zero_optimization.stage", "/a/ds_config.json:3")
+    here = DeepSpeedSettings(source="/a/ds_config.json", values=(stage,))
     elsewhere = dataclasses.replace(stage, place="/b/ds_config.json:7")
-    there = DeepSpeedSettings(source="/b/ds_config.json", said=(elsewhere,))
+    there = DeepSpeedSettings(source="/b/ds_config.json", values=(elsewhere,))
     assert differences([facts(settings=here), facts(settings=there)], HOSTS[1:3]) == []
     there = dataclasses.replace(there, zero_options={"reduce_bucket_size": 1000})
     ((key, line),) = differences([facts(settings=here), facts(settings=there)], HOSTS[1:3])
     assert key == "ds_config.json zero_options" and "1000" in line
-    there = dataclasses.replace(here, said=(dataclasses.replace(stage, value=2),))
+    there = dataclasses.replace(here, values=(dataclasses.replace(stage, value=2),))
     ((key, line),) = differences([facts(settings=here), facts(settings=there)], HOSTS[1:3])
     assert key == "ds_config.json training.zero_stage" and "1 on" in line and "2 on" in line
 

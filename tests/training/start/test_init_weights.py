@@ -145,7 +145,7 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
     status, told = start("--steps", "9", "--init-weights", str(small))
     assert status == [2]
     assert (
-        f"--init-weights was '{given}' at step 8, is '{small}'; expected the same (a run goes on from "
+        f"--init-weights was '{given}' at step 8, is '{small}'; expected the same (a run continues from "
         "its own weights), or --fresh-start" in told
     )
 

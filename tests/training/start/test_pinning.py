@@ -72,7 +72,7 @@ def test_where_it_cannot_be_done_the_reason_is_said(gpus, monkeypatch, change, r
 
 
 def test_it_can_be_switched_off(gpus):
-    text = "ranks are not pinned, as asked"
+    text = "ranks are not pinned, as configured"
     assert pin_ranks(runtime("cuda"), Ranks(text), enabled=False) == [f"processors on here: {text}"]
     assert gpus == {}
 

@@ -202,7 +202,7 @@ def test_given_games_are_mixed_in_and_a_resume_asks_for_the_same(zygote, undistu
     run(zygote, halves, 1, *mixed, "--data", str(given), "--steps", "9")
     others = whole / RUN / "games"
     said = run(zygote, halves, 1, *mixed, "--data", str(others), *end, status=2)
-    assert "data was" in said and "--accept-new-data to go on with others, or --fresh-start" in said
+    assert "data was" in said and "--accept-new-data to continue with others, or --fresh-start" in said
     assert said.count("data was") == 1
     run(zygote, halves, 1, *mixed, "--data", str(given), *end)
     assert games_of(halves).manifest.sha256 == games_of(whole).manifest.sha256

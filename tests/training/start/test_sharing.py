@@ -44,7 +44,7 @@ def saved_in(directory: Path) -> list[str]:
 
 
 def test_every_private_directory_gets_all_and_a_lost_one_is_made_up_for(tmp_path, random_store):
-    """Two hosts; then the head's directory is lost and the run goes on from the other's."""
+    """Two hosts; then the head's directory is lost and the run continues from the other's."""
     hosts = [tmp_path / "head", tmp_path / "other"]
     run_hosts(hosts, random_store, 8)
     assert saved_in(hosts[0]) == saved_in(hosts[1]) == ["step-00000004", "step-00000008"]

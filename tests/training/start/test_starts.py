@@ -122,7 +122,7 @@ def test_a_changed_network_is_told_by_its_field(zygote, copied, random_store):
 def test_other_games_are_refused_unless_they_are_taken_on_purpose(zygote, copied, random_store, tmp_path):
     write_random_store(tmp_path / "others", num_games=32, first_seed=99)
     said = zygote.run_job(copied, tmp_path / "others", 1, "--steps", "5", status=2)
-    assert "data was" in said and "--accept-new-data to go on with others, or --fresh-start" in said
+    assert "data was" in said and "--accept-new-data to continue with others, or --fresh-start" in said
     said = zygote.run_job(copied, tmp_path / "others", 1, "--steps", "5", "--accept-new-data")
     assert re.search(r"^changed: data \w{12} -> \w{12}$", said, re.MULTILINE)
     assert step_lines(copied)[-1]["step"] == 5
@@ -132,7 +132,7 @@ def test_other_games_are_refused_unless_they_are_taken_on_purpose(zygote, copied
 
 def test_other_filters_are_named_and_refused_unless_they_are_taken_on_purpose(zygote, copied, random_store):
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", "--skip-plies", "4", status=2)
-    assert "data (skip_plies 0 -> 4) was" in said and "--accept-new-data to go on with others" in said
+    assert "data (skip_plies 0 -> 4) was" in said and "--accept-new-data to continue with others" in said
     flags = ("--skip-plies", "4", "--accept-new-data")
     said = zygote.run_job(copied, random_store, 1, "--steps", "5", *flags)
     assert re.search(
