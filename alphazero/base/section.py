@@ -263,7 +263,7 @@ def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typi
 def values_of(
     section: type, file: TomlFile, name: str, entries: Mapping[str, Any], noun: str = "setting"
 ) -> dict[str, Any]:
-    """The values that section `name` of a file gives to fields of `section`; `noun` is what people call one.
+    """The values that section `name` of a file gives to fields of `section`; `noun` names one in messages.
 
     Raises ConfigError for a key or value that cannot be.
     """
@@ -320,7 +320,7 @@ _PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "
 
 
 def _expected(kind: type, metadata: Mapping[str, Any]) -> str:
-    """What a value must be, for people."""
+    """What a value must be, in words."""
     if metadata["choices"]:
         return f"one of {', '.join(metadata['choices'])}"
     if metadata["pattern"]:

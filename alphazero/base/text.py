@@ -1,4 +1,4 @@
-"""Text for people: counted nouns, quoted values, near matches, tables; words that are not UTF-8."""
+"""Text of messages: counted nouns, quoted values, near matches, tables; words that are not UTF-8."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _gpu_json(gpu: GpuReading, hidden: bool) -> dict[str, object]:
 
 
 def to_table(report: HealthReport) -> str:
-    """For people: one line per device, the host, then what is wrong or unknown."""
+    """The lines to print: one per device, the host, then what is wrong or unknown."""
     lines = [f"{report.host}: {_verdict(report)}", ""]
     if report.driver is not None:
         lines.append(f"driver {report.driver.version or '?'}, CUDA up to {report.driver.cuda or '?'}")

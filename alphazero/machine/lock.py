@@ -74,7 +74,7 @@ class Holder:
     """The process that writes to a directory.
 
     started: its start in clock ticks since the boot, so that a pid used again is not taken for it. since: the
-    wall clock in words, for people only.
+    wall clock in words, for messages only.
     """
 
     host: str

@@ -193,7 +193,7 @@ def nodes_of(processors: Processors, root: Path = ROOT) -> tuple[int, ...]:
 
 
 def processors_text(processors: Processors) -> str:
-    """For people, as the kernel writes it: 0-3,8."""
+    """As the kernel writes it: 0-3,8."""
     numbers = sorted(processors)
     runs: list[list[int]] = []
     for number in numbers:

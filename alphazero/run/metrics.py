@@ -14,7 +14,7 @@ from alphazero.base.files import complete_lines, cut_unfinished_line
 from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
 
-# Of an event: text for people, or a number.
+# Of an event: text or a number.
 Field = str | float
 
 
@@ -106,7 +106,7 @@ class AllWriters:
                 writer.event(kind, self._step, timed)
 
     def note(self, name: str, text: str) -> None:
-        """Show people a text in Markdown, where they look at curves, at the step that was written last."""
+        """Show a text in Markdown beside the curves, at the step that was written last."""
         with self._lock:
             for writer in self._writers:
                 writer.note(name, self._step, text)

@@ -172,7 +172,7 @@ LATE_S = 1.0  # a rank that fails so much later than another fails because of it
 class RankFailure:
     """A rank's own account. kind: of errors.py, or from above. ranks: those at fault, () for itself.
 
-    text: one line for people. at_s: time.monotonic(), which all processes of a host share.
+    text: one line to print. at_s: time.monotonic(), which all processes of a host share.
     """
 
     kind: str
@@ -193,7 +193,7 @@ class RankEnd:
 
     @property
     def fate(self) -> str:
-        """For people."""
+        """As printed."""
         if self.exit_code >= 0:
             return f"(pid {self.pid}) ended with exit status {self.exit_code}"
         hint = ": perhaps out of memory, see dmesg" if self.exit_code == -signal.SIGKILL else ""

@@ -83,7 +83,7 @@ class DeepSpeedSettings:
         return next((one.value for one in reversed(self.values) if one.target == target), None)
 
     def ignored_line(self, stage: int) -> str:
-        """One line for people about the keys that change nothing at this ZeRO stage; "" where all do."""
+        """One line about the keys that change nothing at this ZeRO stage; "" where all do."""
         ignored = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
         return f"{self.source}: ignored: {', '.join(ignored)}" if ignored else ""
 

@@ -88,7 +88,7 @@ def chosen_filters(filters: GameFilters) -> dict[str, Any]:
 
 
 def filter_text(name: str, value: object) -> str:
-    """A filter that is set, for people: 'min_elo 1500', 'time_classes blitz, rapid', 'merge_duplicates'."""
+    """A filter that is set, as printed: 'min_elo 1500', 'time_classes blitz, rapid', 'merge_duplicates'."""
     if isinstance(value, tuple):
         return f"{name} {', '.join(map(str, value))}"
     if isinstance(value, bool):

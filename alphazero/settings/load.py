@@ -235,7 +235,7 @@ def places(settings: DeepSpeedSettings) -> dict[str, str]:
 
 
 def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
-    """Lines for people: what a ds_config.json decided, what it did not, what of it is ignored.
+    """Lines to print: what a ds_config.json decided, what it did not, what of it is ignored.
 
     config: as `merge` gave it.
     """

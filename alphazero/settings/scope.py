@@ -65,7 +65,7 @@ def listed(changes: Iterable[Change]) -> list[Change]:
 
 
 def shown(value: object) -> str:
-    """A value for people."""
+    """A value as printed."""
     if isinstance(value, list):
         return "[" + ", ".join(map(shown, value)) + "]"
     if isinstance(value, float):
@@ -85,7 +85,7 @@ class Kept:
     changes: tuple[Change, ...] = ()  # before: of the preset; now: of the checkpoint
 
     def lines(self) -> list[str]:
-        """A line for people, or none."""
+        """A line to print, or none."""
         texts = [
             f"{change.name} {shown(change.now)} (not {shown(change.before)})"
             for change in listed(self.changes)

@@ -46,7 +46,7 @@ class Hang:
 
     @property
     def fate(self) -> str:
-        """For people."""
+        """As printed."""
         state = self.state
         if state.phase is Phase.END and not state.pid:
             return f"has ended, but its launcher still waits for other hosts after {state.age_s:.0f} s"
@@ -106,7 +106,7 @@ Say = Callable[[str], None]
 class Failure:
     """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    kind, ranks: as in Ended, for whoever decides what follows; cause is for people.
+    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages.
     """
 
     host: str
@@ -120,7 +120,7 @@ class Failure:
 
     @property
     def line(self) -> str:
-        """All of it for people."""
+        """All of it, as printed."""
         who = f"{self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
         cause = f": {self.cause.removeprefix('alphazero: error: ')}" if self.cause else ""
         log = f" (log: {self.host}:{self.log})" if self.log else ""

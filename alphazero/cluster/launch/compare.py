@@ -48,7 +48,7 @@ class HostIssue:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """As printed."""
         return f"{self.host}: {self.text}"
 
 

@@ -34,7 +34,7 @@ def dry_run_lines(
     trainer: Sequence[str],
     arguments: Sequence[str],
 ) -> Iterator[str]:
-    """Lines that a shell runs; those that begin with # are for people."""
+    """Lines that a shell runs; those that begin with # are comments."""
     program = (*trainer, *arguments)
     if not plan.is_head:
         yield from _lines_of_this_node(plan, environment, python, program)
@@ -108,7 +108,7 @@ def show(text: str) -> None:
 
 
 def banner(plan: LaunchPlan, command: Command) -> list[str]:
-    """What is about to start on this machine, for people."""
+    """Lines about what is to start on this machine."""
     own = plan.own
     assert own.machine is not None
     processes = counted(own.num_ranks or 0, "process", "processes")

@@ -26,7 +26,7 @@ FAILED = 2
 class PreflightVerdict:
     """What the preflight came to.
 
-    lines: for people. status: 0 to continue (warnings are lines), else the exit status. culprits: hosts at
+    lines: to print. status: 0 to continue (warnings are lines), else the exit status. culprits: hosts at
     fault, by the head's names, empty where none can be named.
     """
 

@@ -27,7 +27,7 @@ _SOURCES_AHEAD = 4  # files queued for each worker
 
 
 class DescribedFault(Protocol):
-    """A game that cannot be replayed: where the fault is, what kind it is, and the reason for people."""
+    """A game that cannot be replayed: where the fault is, what kind it is, and the reason in words."""
 
     @property
     def game(self) -> int: ...

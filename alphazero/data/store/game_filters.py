@@ -100,7 +100,7 @@ def game_filters_of(filters: GameFilters) -> dict[str, Any]:
 
 
 def filter_texts(filters: GameFilters) -> list[str]:
-    """Those filters for people, in their order."""
+    """Those filters as printed, in their order."""
     return [filter_text(name, value) for name, value in game_filters_of(filters).items()]
 
 

@@ -108,7 +108,7 @@ class NetworkEvaluator:
 
     @property
     def description(self) -> str:
-        """How this machine computes it: one line for people."""
+        """How this machine computes it, in one line."""
         return self.runner.description
 
     def __call__(

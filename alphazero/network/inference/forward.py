@@ -76,7 +76,7 @@ class Forward(Protocol):
 
     @property
     def description(self) -> str:
-        """How it computes, for people."""
+        """How it computes, in words."""
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].

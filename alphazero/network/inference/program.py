@@ -241,7 +241,7 @@ class Runner(Protocol):
 
     @property
     def description(self) -> str:
-        """How it runs, for people."""
+        """How it runs, in words."""
 
     def enqueue(self, buffers: BatchBuffers) -> None:
         """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""

@@ -92,7 +92,7 @@ class EvaluatorLadder:
 
     @property
     def description(self) -> str:
-        """How this machine computes it: one line for people."""
+        """How this machine computes it, in one line."""
         return self._evaluators[-1].description
 
     def twin(self) -> EvaluatorLadder:

@@ -158,7 +158,7 @@ class Engine:
         else:
             self._guard = GradientGuard(parameters)
             self._sums = torch.zeros(num_statistics, device=runtime.device)
-        # Whether the device itself leaves bad steps out, and the host hears of it later.
+        # Whether the device itself leaves bad steps out, and the host learns of it later.
         self.is_told_late = training.zero_stage == 0 and is_told_late(runtime.device)
         self._is_verdict_due = False
         self._has_moving_scale = training.precision == "fp16"
@@ -268,7 +268,7 @@ class Engine:
             self._average.update(step)
 
     def take_verdict(self) -> StepVerdict:
-        """Whether the last step was made. Waits where the device has not come that far."""
+        """Whether the last step was made. Waits for the device."""
         self._read_verdict()
         return self._verdict
 

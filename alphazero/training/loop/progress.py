@@ -2,7 +2,7 @@
 
 How long a run will still take, by what its steps and its pauses took lately.
 
-A validation in a line for people, with the change since the one before.
+A validation in one line, with the change since the one before.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Trainer:
         wishes = Wish.NOTHING
         for wish in wishing:
             wishes |= wish
-        self._hear_of_last_step()
+        self._read_last_step()
         if self._has_diverged():
             self._engine.abandon_step()
             return wishes
@@ -166,11 +166,11 @@ class Trainer:
         self._unread = StepSums(position.step, sums, figures)
         self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
-            self._hear_of_last_step()
+            self._read_last_step()
         return wishes
 
-    def _hear_of_last_step(self) -> None:
-        """Count the last step as made or left out, once; waits where the device has not come that far."""
+    def _read_last_step(self) -> None:
+        """Count the last step as made or skipped, once; waits for the device."""
         step, self._unread = self._unread, None
         if step is None:
             return
@@ -270,14 +270,14 @@ class Trainer:
         training, step = self._job.config.training, self.position.step
         is_last = step == self._job.num_steps
         if self._is_log_step(step):
-            self._hear_of_last_step()
+            self._read_last_step()
             self._progress.write(step, self.plan)
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
         is_due = self._saves.is_due(step) or bool(wishes & Wish.SAVE) or (figures and self._is_best(figures))
         if is_due or is_last:
-            self._hear_of_last_step()
+            self._read_last_step()
         # Not amid bad steps: the checkpoint to return to is one from before them.
         if is_last or (is_due and not self._bad_in_a_row):
             self.save(figures)
@@ -292,7 +292,7 @@ class Trainer:
     def validate(self) -> Mapping[str, float]:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
-        self._hear_of_last_step()
+        self._read_last_step()
         self._progress.write(step, self.plan)
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
@@ -329,7 +329,7 @@ class Trainer:
 
     def _save(self, figures: Mapping[str, float]) -> None:
         step = self.position.step
-        self._hear_of_last_step()
+        self._read_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that continues from here must not miss the figures of its past.
         self._progress.write(step, self.plan)

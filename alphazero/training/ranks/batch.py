@@ -268,7 +268,7 @@ class SavedBatch:
 def fix_batch(
     config: Config, num_ranks: int, saved: SavedBatch | None = None, places: Mapping[str, str] | None = None
 ) -> tuple[Config, tuple[str, ...]]:
-    """`config` with the batch and micro-batch of this job, and lines for people.
+    """`config` with the batch and micro-batch of this job, and lines to print.
 
     saved: what a run that continues keeps; accumulation gives way then. places: by setting, the file and line
     of ds_config.json it comes from. Raises ConfigError where numbers contradict each other.
@@ -296,7 +296,7 @@ def batch_over(config: Config, most_ranks: int) -> int:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The numbers of the settings, and how people know them."""
+    """The numbers of the settings, and their names in messages."""
 
     config: Config
     num_ranks: int
@@ -317,13 +317,13 @@ class _Numbers:
         return name in self.config.set_by_json
 
     def called(self, name: str) -> str:
-        """As people wrote it; an accumulation that was not written has DeepSpeed's name."""
+        """Its name as written; an accumulation that was not written has DeepSpeed's name."""
         if self.is_json(name) or name not in self.config.set_by_flag | self.config.set_by_file:
             return JSON_NAMES[name]
         return f"--{name.replace('_', '-')}"
 
     def written(self, name: str, value: int) -> str:
-        """A number as people wrote it."""
+        """A number as written."""
         called = self.called(name)
         return f"{called} {value}" if called.startswith("--") else f"{called} = {value}"
 

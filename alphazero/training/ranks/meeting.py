@@ -333,7 +333,7 @@ class _Caller(_Meeting):
 
 
 def explain(error: Exception) -> str:
-    """Why a connection failed, for people."""
+    """Why a connection failed, in words."""
     if isinstance(error, ConnectionRefusedError):
         return "the connection is refused (nothing listens there yet, or another port)"
     if isinstance(error, socket.gaierror | UnicodeError):

@@ -229,7 +229,7 @@ def report_table(report: PreflightReport) -> dict[str, object]:
 
 
 def report_text(report: PreflightReport) -> str:
-    """For people: a line a rank, the all-reduce, what is wrong."""
+    """The lines to print: one a rank, the all-reduce, what is wrong."""
     head = ("rank", "host", "device", "compute ms", "arrival ms", "link ms")
     rows = [head]
     for number, record in enumerate(report.records):

@@ -37,7 +37,7 @@ class Runtime:
 
     @property
     def device_name(self) -> str:
-        """What people call the device."""
+        """The device's name in messages."""
         if self.device.type == "cuda":
             return f"{self.device} {torch.cuda.get_device_name(self.device)}"
         return f"cpu ({torch.get_num_threads()} threads)"

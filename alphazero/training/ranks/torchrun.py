@@ -93,7 +93,7 @@ def for_torchrun(args: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns 0, or the exit status of the rank that failed first."""
     args = read_arguments(arguments)
-    # torch reads it when it is imported: its retries and their C++ stacks are no news to people.
+    # torch reads it when it is imported: hide its retries and their C++ stacks.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         listener = meet(args)

@@ -98,7 +98,7 @@ def _candidate(
 
 
 def described(candidate: WorstPosition, by: str, line: Line) -> WrongPosition:
-    """A candidate for people; `line` ends in its position."""
+    """A candidate in words; `line` ends in its position."""
     index, share = candidate.target
     return WrongPosition(
         by,

@@ -1,6 +1,6 @@
 """What must be equal on all ranks before they train: settings, versions, games and the bytes of the data.
 
-Nodes that people start by hand may get different command lines. Some differences would train to the end and
+Nodes that are started by hand may get different command lines. Some differences would train to the end and
 mean nothing (another batch size or seed), others hang in a collective (another precision or interval).
 """
 
@@ -154,7 +154,7 @@ _POLL_S = 0.5
 
 
 class DataCheck:
-    """One rank a host reads; all ranks of the job hear of what it finds."""
+    """One rank a host reads; all ranks of the job receive what it finds."""
 
     def __init__(self, verification: Verification | None, exchange: Exchange) -> None:
         self._verification = verification

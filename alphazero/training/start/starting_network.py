@@ -45,7 +45,7 @@ class StartingNetwork:
         return network
 
     def lines(self) -> list[str]:
-        """A line for people, or none."""
+        """A line to print, or none."""
         if self.source is None:
             return []
         return [f"first weights     {self.source['weights']} (sha256 {str(self.source['sha256'])[:12]})"]
