@@ -31,7 +31,7 @@ from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
-from alphazero.training.ranks.runtime import Runtime, apply_device_settings, default_threads
+from alphazero.training.ranks.runtime import Runtime, apply_device_settings, default_threads, pin_ranks
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
 from alphazero.training.sources.shown_texts import with_opening_shown
@@ -39,7 +39,6 @@ from alphazero.training.sources.validation import make_validation
 from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
 from alphazero.training.start.banner import banner, summary
 from alphazero.training.start.open_services import in_service, open_services
-from alphazero.training.start.pinning import pin_ranks
 from alphazero.training.start.resume_checks import (
     check_nothing_else_is_asked,
     check_same_data,

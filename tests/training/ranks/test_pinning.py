@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from alphazero.machine import machine
-from alphazero.training.start.pinning import pin_ranks
+from alphazero.training.ranks.runtime import pin_ranks
 
 
 class Ranks:
