@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
-from alphazero.base.section import values_of_flags
-from alphazero.cli.training.launch_flags import ELASTIC_IS_GONE, configure
+from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import LaunchPlan, SshOptions
 from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.find import find_resumed, find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
-from alphazero.settings.cluster import ClusterConfig, read_cluster
+from alphazero.settings.cluster import MOST_NODES, PORT_MAX, ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
+from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, places
 from alphazero.show.weights_and_biases import require_package
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
@@ -34,13 +34,59 @@ if TYPE_CHECKING:
     from alphazero.machine.machine import Machine
 
 
-__all__ = ["PASSES_ON_UNKNOWN_FLAGS", "configure", "run"]  # what alphazero.cli.command_table looks for
-
 # Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
+ELASTIC_IS_GONE = (
+    "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
+    "--min-nodes and --max-restarts, which continue without lost hosts and take them back at a restart"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The launcher's own flags."""
+    parser.epilog = (
+        "All other flags go to the trainer: see `alphazero train --help`. docs/cluster.md describes several "
+        "machines, SLURM, and which setting beats which."
+    )
+    add_flags(parser, {"cluster": ClusterConfig})
+    group = parser.add_argument_group("this start")
+    group.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="auto: GPUs where there are some (default)",
+    )
+    group.add_argument(
+        "--node-rank",
+        type=_node_rank,
+        metavar="R",
+        help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
+    )
+    group.add_argument(
+        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
+    )
+    group.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
+    group.add_argument(
+        "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
+    )
+    group.add_argument("--elastic", nargs="?", const="", help=argparse.SUPPRESS)  # gone: see run
+    group.add_argument(
+        "--no-preflight",
+        action="store_true",
+        help="start whatever the comparison of the hosts finds, and skip the preflight of all ranks",
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the commands with their environment, start nothing"
+    )
+
+
+def _node_rank(text: str) -> int | str:
+    return text if text == "auto" else whole(0, MOST_NODES - 1)(text)
 
 
 def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
