@@ -360,4 +360,8 @@ class RollCall:
 
 if __name__ == "__main__":
     begin(os.environ)
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python's own end takes libraries down under the threads of gloo and of the store, which may abort.
+    os._exit(status)
