@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from alphazero.base.errors import DataError
+from alphazero.base.section import MOST_STEPS
 from alphazero.run.directory import RunDirectory
 
 Column = npt.NDArray[np.float64]
@@ -26,6 +27,8 @@ STEP = "step"
 _STEP_LINE = b'{"kind": "step", '
 _TEXT_KINDS = ("alarm",)
 LONGEST_TEXT = 1000
+# Steps without a line: more in a row are lines that the file has lost, not steps that were left out.
+LONGEST_GAP = 1000
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,11 @@ class RunFigures:
     def skipped_steps(self) -> Column:
         """Steps that were left out, as their figures were not finite: those that have no line."""
         steps = self.of(STEP).step
-        if not len(steps):
-            return steps
-        missing = np.ones(int(steps[-1]) + 1, bool)
-        missing[steps.astype(np.int64)] = False
-        missing[: int(steps[0])] = False  # before the first that is known: of a run begun elsewhere
-        return np.flatnonzero(missing).astype(np.float64)
+        missing = np.diff(steps) - 1
+        missing[missing > LONGEST_GAP] = 0
+        before = np.flatnonzero(missing)
+        ranges = [np.arange(1, missing[place] + 1) + steps[place] for place in before]
+        return np.concatenate(ranges) if ranges else np.zeros(0)
 
 
 class _Reader:
@@ -148,7 +150,7 @@ class _Reader:
         try:
             table = pa.json.read_json(BytesIO(b"\n".join(lines)))
             columns = _columns_of(table)
-            if table.num_rows != len(lines) or STEP not in columns or not np.isfinite(columns[STEP]).all():
+            if table.num_rows != len(lines) or STEP not in columns or not _are_steps(columns[STEP]):
                 raise ValueError("other than a row a line")
         except (pa.ArrowException, ValueError):
             self._flush(STEP)
@@ -163,7 +165,7 @@ class _Reader:
         try:
             line = json.loads(text)
             kind, step = line.pop("kind"), float(line.pop("step"))
-            if not isinstance(kind, str) or not math.isfinite(step):
+            if not isinstance(kind, str) or not _are_steps(np.array([step])):
                 raise ValueError("no step")
             if kind in _TEXT_KINDS:
                 self.alarms.append(_alarm(int(step), line))
@@ -218,6 +220,11 @@ def _newest(tables: Iterable[Mapping[str, Column]]) -> Lines:
     unique, place = np.unique(steps[::-1], return_index=True)
     chosen = len(steps) - 1 - place
     return Lines(unique, {name: column[chosen] for name, column in joined.items()})
+
+
+def _are_steps(values: Column) -> bool:
+    """Whether all are whole numbers that a step can have. Other lines are damage."""
+    return bool(np.all((values >= 0) & (values <= MOST_STEPS) & (values == np.floor(values))))
 
 
 def _alarm(step: int, line: Mapping[str, object]) -> AlarmLine:

@@ -48,6 +48,23 @@ def test_lines_that_no_reader_of_columns_takes_are_read_one_by_one(tmp_path) -> 
     assert figures.skipped_steps.tolist() == [3, 5, 6]
 
 
+@pytest.mark.parametrize("step", ["5000000000", "-1", "1e300", "2.5", "1e999"])
+def test_a_step_that_no_run_can_have_is_damage_and_costs_no_memory(tmp_path, step) -> None:
+    run = write_run(tmp_path / "one", [step_line(1), step_line(3)])
+    with run.metrics.open("a") as file:
+        file.write(f'{{"kind": "step", "step": {step}, "loss": 1.0}}\n')
+        file.write(f'{{"kind": "speed", "step": {step}, "samples_per_s": 1.0}}\n')
+    figures = RunFigures.read(run)
+    assert (figures.last_step, figures.num_damaged) == (3, 2)
+    assert figures.skipped_steps.tolist() == [2]
+
+
+def test_the_widest_gap_that_steps_allow_is_not_a_list_of_steps(tmp_path) -> None:
+    figures = RunFigures.read(write_run(tmp_path / "one", [step_line(1), step_line(10**9)]))
+    assert figures.num_damaged == 0
+    assert not len(figures.skipped_steps)
+
+
 def test_blocks_of_a_file_are_cut_at_lines_and_keep_their_order(tmp_path, monkeypatch) -> None:
     lines = [step_line(step, loss=math.nan if step == 9 else step / 7) for step in range(1, 40)]
     run = write_run(tmp_path / "one", [*lines, step_line(5, loss=50.0)])
