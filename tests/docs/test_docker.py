@@ -31,6 +31,14 @@ def test_what_git_ignores_docker_ignores_as_well():
     assert names(".gitignore") <= names(".dockerignore")
 
 
+def test_only_names_of_the_top_directory_are_ignored_there_alone():
+    # Docker reads a bare name as one of the top directory; git reads it as one of any directory.
+    lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    bare = [line for line in lines if line and not line.startswith(("#", "/", "**/", ".git/"))]
+    assert bare == ["alphazero/_core.pyi"]
+    assert {"**/.env", "**/*.pem", "**/*.key", "**/.ssh/", "**/.netrc"} <= set(lines)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_image_is_built_and_both_commands_work_in_it():
