@@ -14,7 +14,7 @@ from alphazero.base.files import given_path
 from alphazero.base.text import table
 from alphazero.cli import eval_solved
 from alphazero.cli.flags import add_network_flags, add_weights_flag
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import batch_size, count, seed, threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,20 +48,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--positions",
-        type=numbers.count,
+        type=count,
         default=8192,
         metavar="N",
         help="most positions to use (default: 8192)",
     )
     parser.add_argument(
         "--seed",
-        type=numbers.seed,
+        type=seed,
         metavar="N",
         help="draw the positions at random with this seed (default: evenly spread)",
     )
     parser.add_argument(
         "--batch-size",
-        type=numbers.batch_size,
+        type=batch_size,
         default=256,
         metavar="N",
         help="positions per forward pass (default: 256)",
@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_network_flags(parser)
     parser.add_argument(
         "--num-workers",
-        type=numbers.threads,
+        type=threads,
         default=1,
         metavar="N",
         help="threads that encode positions (default: 1)",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import table
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--simulations",
-        type=numbers.whole(1, MOST_SIMULATIONS),
+        type=whole(1, MOST_SIMULATIONS),
         metavar="N",
         help="also count the errors of a search of N simulations (default: no search)",
     )

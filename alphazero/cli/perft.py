@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from alphazero.games.registry import game_names, make_line
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import whole
 
 if TYPE_CHECKING:
     from alphazero.games.core_types import Line
@@ -20,7 +20,7 @@ MAX_DEPTH = 99
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags of the command."""
     parser.add_argument("position", nargs="+", metavar="FEN|startpos", help="the root; quotes are optional")
-    parser.add_argument("depth", type=numbers.whole(1, MAX_DEPTH), metavar="DEPTH", help="plies to count")
+    parser.add_argument("depth", type=whole(1, MAX_DEPTH), metavar="DEPTH", help="plies to count")
     parser.add_argument("--game", choices=game_names(), default="chess", help="default: chess")
 
 

@@ -7,7 +7,7 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.cli.command_table import COMMANDS, build_parser
 from alphazero.cli.training.train import deepspeed_config_file
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import number, seconds, whole
 
 
 @pytest.mark.parametrize("spelling", ["--learning-rate", "--learning_rate", "--lr"])
@@ -93,9 +93,9 @@ def test_an_unknown_flag_without_a_near_one_points_to_help():
 @pytest.mark.parametrize(
     ("parse", "good", "value", "bad", "expected"),
     [
-        (numbers.whole(1, 9), "9", 9, ["0", "10", "1.5", "", "x", "9" * 5000], "a whole number from 1 to 9"),
-        (numbers.number(0, 1), "0.5", 0.5, ["-1", "2", "nan", "inf", "x"], "a number from 0 to 1"),
-        (numbers.seconds(1), "3", 3.0, ["0.5", "1e300", "nan", ""], "seconds from 1 to 100,000,000"),
+        (whole(1, 9), "9", 9, ["0", "10", "1.5", "", "x", "9" * 5000], "a whole number from 1 to 9"),
+        (number(0, 1), "0.5", 0.5, ["-1", "2", "nan", "inf", "x"], "a number from 0 to 1"),
+        (seconds(1), "3", 3.0, ["0.5", "1e300", "nan", ""], "seconds from 1 to 100,000,000"),
     ],
 )
 def test_a_number_is_in_its_range_or_one_short_line(parse, good, value, bad, expected):

@@ -10,7 +10,7 @@ from alphazero.base.errors import GameInputError
 from alphazero.base.text import table
 from alphazero.cli.flags import add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import count, seconds, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--simulations",
-        type=numbers.whole(1, MOST_SIMULATIONS),
+        type=whole(1, MOST_SIMULATIONS),
         metavar="N",
         help="search with N simulations (default: no search)",
     )
-    parser.add_argument("--seconds", type=numbers.seconds(0.01), metavar="S", help="search for S seconds")
+    parser.add_argument("--seconds", type=seconds(0.01), metavar="S", help="search for S seconds")
     parser.add_argument(
         "--lines",
-        type=numbers.count,
+        type=count,
         default=LINES,
         metavar="N",
         help=f"moves of a search to show (default: {LINES})",

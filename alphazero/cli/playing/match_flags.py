@@ -14,10 +14,9 @@ from alphazero.games.registry import get_game
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
 from alphazero.play.matches.openings import Opening, in_order, random_openings
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import count, number, seed, whole
 from alphazero.settings.load import preset_names
-from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
-from alphazero.settings.self_play import MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
+from alphazero.settings.self_play import MOST_LANES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
@@ -37,7 +36,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rating-interval",
-        type=numbers.count,
+        type=count,
         default=10,
         metavar="N",
         help="print the score every N pairs of games (default: 10)",
@@ -72,7 +71,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
 def _add_length(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--games",
-        type=numbers.whole(2, MOST_GAMES),
+        type=whole(2, MOST_LANES),
         default=100,
         metavar="N",
         help="games of each two players, an even number (default: 100)",
@@ -97,31 +96,29 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
     group.add_argument(
         "--nodes",
-        type=numbers.whole(1, MOST_SIMULATIONS),
+        type=whole(1, MOST_SIMULATIONS),
         metavar="N",
         help="nodes per move (default: those of --simulations for networks)",
     )
     group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
-    group.add_argument(
-        "--movetime", type=numbers.number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move"
-    )
+    group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
     group.add_argument(
         "--timemargin",
-        type=numbers.whole(0, 10**6),
+        type=whole(0, 10**6),
         default=round(1000 * MARGIN_S),
         metavar="MS",
         help=f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})",
     )
     group.add_argument(
         "--opening-plies",
-        type=numbers.whole(0, MOST_PLIES),
+        type=whole(0, MOST_PLIES),
         metavar="N",
         help=f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
         "other than chess)",
     )
     group.add_argument(
         "--concurrency",
-        type=numbers.whole(1, MOST_CONCURRENCY),
+        type=whole(1, MOST_CONCURRENCY),
         default=1,
         metavar="N",
         help="games with engines side by side (default: 1); all games of networks share batches",
@@ -137,14 +134,14 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--maxmoves",
-        type=numbers.whole(1, MOST_PLIES),
+        type=whole(1, MOST_PLIES),
         default=256,
         metavar="N",
         help="end games as drawn after N moves of both sides (default: 256)",
     )
     group.add_argument(
         "--engine-timeout",
-        type=numbers.number(0.1, MOST_CLOCK_S),
+        type=number(0.1, MOST_CLOCK_S),
         default=120.0,
         metavar="S",
         help="seconds after which an engine without a clock forfeits (default: 120)",
@@ -164,7 +161,7 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
         default="random",
         help="order of the openings (default: random, by --seed)",
     )
-    parser.add_argument("--plies", type=numbers.whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
+    parser.add_argument("--plies", type=whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
 
 
 def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
@@ -182,14 +179,12 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
     add_network_flags(parser)
     parser.add_argument(
         "--batch-size",
-        type=numbers.whole(1, MOST_UNITS),
+        type=whole(1, MOST_UNITS),
         metavar="N",
         help="positions per evaluation of the network (default: by the number of games at a time, at most "
         f"{MOST_BATCH})",
     )
-    parser.add_argument(
-        "--seed", type=numbers.seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)"
-    )
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)")
     add_flags(parser, {"search": SearchConfig})
 
 
@@ -228,7 +223,7 @@ def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, i
     missing = [name for name in names if name not in values]
     if missing:
         raise ConfigError(f"{flag} {' '.join(words)}: expected {missing[0]}= as well")
-    read = numbers.whole(0, MOST_CENTIPAWNS)
+    read = whole(0, MOST_CENTIPAWNS)
     numbers_of = {}
     for name, value in values.items():
         try:

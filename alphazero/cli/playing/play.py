@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.files import given_path
 from alphazero.cli.flags import add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     strength = parser.add_mutually_exclusive_group()
     strength.add_argument(
         "--simulations",
-        type=numbers.whole(1, MOST_SIMULATIONS),
+        type=whole(1, MOST_SIMULATIONS),
         metavar="N",
         help=f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
     )
     strength.add_argument(
-        "--seconds", type=numbers.seconds(0.01), metavar="S", help="seconds of the network for a move instead"
+        "--seconds", type=seconds(0.01), metavar="S", help="seconds of the network for a move instead"
     )
     parser.add_argument("--fen", help="start position (default: the start of the game)")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"
     )
     parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
-    parser.add_argument("--seed", type=numbers.seed, metavar="N", help="seed of --side random")
+    parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
     parser.add_argument(
         "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to use (default: auto)"
     )

@@ -15,8 +15,8 @@ from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.playing.players import SELF_PLAY, PlayerWords
-from alphazero.settings import flags as numbers
-from alphazero.settings.self_play import MOST_LANES as MOST_GAMES
+from alphazero.settings.flags import count, number, whole
+from alphazero.settings.self_play import MOST_LANES
 
 if TYPE_CHECKING:
     from alphazero.cli.playing.players import Lineup
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoints",
         nargs="?",
-        type=numbers.count,
+        type=count,
         const=1,
         metavar="N",
         help="rate every N-th checkpoint of each run W (every one where N is not given), keep the ratings in "
@@ -45,14 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--games",
-        type=numbers.whole(2, MOST_GAMES),
+        type=whole(2, MOST_LANES),
         default=200,
         metavar="N",
         help="most games of each network, an even number (default: 200)",
     )
     parser.add_argument(
         "--width",
-        type=numbers.number(1, 10_000),
+        type=number(1, 10_000),
         default=100.0,
         metavar="ELO",
         help="stop when the 95 %% interval is at most this wide (default: 100)",
@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--concurrency",
-        type=numbers.whole(1, 1024),
+        type=whole(1, 1024),
         default=8,
         metavar="N",
         help="games with Stockfish side by side (default: 8)",

@@ -17,7 +17,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.section import add_flags
 from alphazero.cli.flags import add_network_flags, add_weights_flag
 from alphazero.machine.lock import DirectoryLock
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import load_config, preset_names
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
@@ -35,14 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="game store to create or append to")
     parser.add_argument(
         "--games",
-        type=numbers.count,
+        type=count,
         default=1000,
         metavar="N",
         help="play until this many games have ended (default: 1000)",
     )
     parser.add_argument(
         "--seconds",
-        type=numbers.seconds(0.1),
+        type=seconds(0.1),
         default=math.inf,
         help="play at most this long (default: no limit)",
     )

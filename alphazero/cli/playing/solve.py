@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.cli.flags import make_solver
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import MOST_COUNT, whole
 
 if TYPE_CHECKING:
     import alphazero._core as _core
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--table-mib",
-        type=numbers.whole(1, numbers.MOST_COUNT),
+        type=whole(1, MOST_COUNT),
         default=512,
         metavar="MIB",
         help="memory of the solver (default: 512 MiB)",

@@ -13,7 +13,7 @@ from alphazero.base.errors import CheckpointError
 from alphazero.base.text import table
 from alphazero.machine.lock import DirectoryLock
 from alphazero.run import checkpoint_files as files
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import count
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         if name == "prune":
             action.add_argument(
                 "--keep",
-                type=numbers.count,
+                type=count,
                 default=3,
                 metavar="N",
                 help="newest checkpoints to keep (default: 3)",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
-from alphazero.settings import flags as numbers
 from alphazero.settings.filters import GameFilters, SampleFilters, chosen_filters
+from alphazero.settings.flags import threads, whole
 
 if TYPE_CHECKING:
     from alphazero.data.formats.importer import ImportReport
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
     importer.add_argument(
-        "--workers", type=numbers.threads, default=0, metavar="N", help="threads (default: one per core)"
+        "--workers", type=threads, default=0, metavar="N", help="threads (default: one per core)"
     )
     add_flags(importer, {"games that are stored, of those read (docs/data.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
@@ -56,10 +56,10 @@ def _configure_export(exporter: argparse.ArgumentParser) -> None:
         help="a new directory of game_*.gz (lc0), or a new file (PGN; .gz is packed)",
     )
     exporter.add_argument(
-        "--first", type=numbers.whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
+        "--first", type=whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
     )
     exporter.add_argument(
-        "--games", type=numbers.whole(1), default=None, metavar="N", help="number of games (default: all)"
+        "--games", type=whole(1), default=None, metavar="N", help="number of games (default: all)"
     )
 
 

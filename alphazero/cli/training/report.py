@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
-from alphazero.settings import flags as numbers
+from alphazero.settings.flags import whole
 
 if TYPE_CHECKING:
     from alphazero.show.report.report import RunReport
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port",
-        type=numbers.whole(0, 65535),
+        type=whole(0, 65535),
         default=0,
         metavar="N",
         help="of --watch (default: a free one)",

@@ -20,8 +20,8 @@ from alphazero.machine.machine import names_loopback
 from alphazero.run.directory import RESTART_VARIABLE
 from alphazero.run.find import check_spelling
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
-from alphazero.settings import flags as numbers
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
+from alphazero.settings.flags import Parser, whole
 from alphazero.settings.load import (
     SECTIONS,
     Config,
@@ -43,7 +43,7 @@ GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 def configure(parser: argparse.ArgumentParser) -> None:
     """All settings as flags, and what concerns this start only."""
     hidden = HiddenHelp()
-    if isinstance(parser, numbers.Parser):
+    if isinstance(parser, Parser):
         parser.shorten_help()
         hidden = parser.hidden
     start = parser.add_argument_group("this start")
@@ -100,19 +100,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     processes.add_argument(
         *WORLD_SIZE_FLAGS,
-        type=numbers.whole(1, MOST_RANKS),
+        type=whole(1, MOST_RANKS),
         metavar="N",
         help="processes of the job; without --rank all are started here",
     )
     processes.add_argument(
         "--rank",
-        type=numbers.whole(0, MOST_RANKS),
+        type=whole(0, MOST_RANKS),
         metavar="N",
         help="number of this process in a job started by hand",
     )
     processes.add_argument(
         "--local-rank",
-        type=numbers.whole(0, MOST_RANKS),
+        type=whole(0, MOST_RANKS),
         metavar="N",
         help="number of this process on its host",
     )
@@ -121,7 +121,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     processes.add_argument(
         "--master-port",
-        type=numbers.whole(1, 65_535),
+        type=whole(1, 65_535),
         metavar="PORT",
         help="port of rank 0 (with --rank; default: 12355)",
     )
