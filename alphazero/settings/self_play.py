@@ -9,7 +9,7 @@ from alphazero.base.section import MOST_STEPS, setting
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
 MOST_SIMULATIONS = 1_000_000
-MOST_LANES = 2**20
+MOST_GAMES = 2**20
 MOST_PLIES = 65_535  # of a game
 MOST_MEBIBYTES = 2**20
 
@@ -81,7 +81,7 @@ class SelfPlayConfig:
         4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
     )
     lanes: int = setting(
-        256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_LANES, is_common=True
+        256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_GAMES, is_common=True
     )
     moves_per_round: int = setting(
         16,
@@ -136,7 +136,7 @@ class SelfPlayConfig:
         "games of the new weights against the playing ones before they replace them; an even number, "
         "0 replaces them always",
         minimum=0,
-        maximum=MOST_LANES,
+        maximum=MOST_GAMES,
     )
     gate_score: float = setting(
         0.55, "share of the points that the new weights need in these games", minimum=0, maximum=1

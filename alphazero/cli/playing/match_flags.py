@@ -16,7 +16,7 @@ from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeCon
 from alphazero.play.matches.openings import Opening, in_order, random_openings
 from alphazero.settings.flags import count, number, seed, whole
 from alphazero.settings.load import preset_names
-from alphazero.settings.self_play import MOST_LANES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
+from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
@@ -71,7 +71,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
 def _add_length(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--games",
-        type=whole(2, MOST_LANES),
+        type=whole(2, MOST_GAMES),
         default=100,
         metavar="N",
         help="games of each two players, an even number (default: 100)",

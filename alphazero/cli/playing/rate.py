@@ -16,7 +16,7 @@ from alphazero.cli.flags import WEIGHTS_HELP
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.playing.players import SELF_PLAY, PlayerWords
 from alphazero.settings.flags import count, number, whole
-from alphazero.settings.self_play import MOST_LANES
+from alphazero.settings.self_play import MOST_GAMES
 
 if TYPE_CHECKING:
     from alphazero.cli.playing.players import Lineup
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--games",
-        type=whole(2, MOST_LANES),
+        type=whole(2, MOST_GAMES),
         default=200,
         metavar="N",
         help="most games of each network, an even number (default: 200)",

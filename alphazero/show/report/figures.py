@@ -112,9 +112,8 @@ class RunFigures:
         steps = self.of(STEP).step
         missing = np.diff(steps) - 1
         missing[missing > LONGEST_GAP] = 0
-        before = np.flatnonzero(missing)
-        ranges = [np.arange(1, missing[place] + 1) + steps[place] for place in before]
-        return np.concatenate(ranges) if ranges else np.zeros(0)
+        gaps = [steps[place] + np.arange(1, missing[place] + 1) for place in np.flatnonzero(missing)]
+        return np.concatenate([np.zeros(0), *gaps])
 
 
 class _Reader:
@@ -165,7 +164,7 @@ class _Reader:
         try:
             line = json.loads(text)
             kind, step = line.pop("kind"), float(line.pop("step"))
-            if not isinstance(kind, str) or not _are_steps(np.array([step])):
+            if not isinstance(kind, str) or not _are_steps(step):
                 raise ValueError("no step")
             if kind in _TEXT_KINDS:
                 self.alarms.append(_alarm(int(step), line))
@@ -222,7 +221,7 @@ def _newest(tables: Iterable[Mapping[str, Column]]) -> Lines:
     return Lines(unique, {name: column[chosen] for name, column in joined.items()})
 
 
-def _are_steps(values: Column) -> bool:
+def _are_steps(values: Column | float) -> bool:
     """Whether all are whole numbers that a step can have. Other lines are damage."""
     return bool(np.all((values >= 0) & (values <= MOST_STEPS) & (values == np.floor(values))))
 
