@@ -1,7 +1,7 @@
 # The program with its environment, compiler and tests: docs/docker.md. The base decides where it runs:
 #   CPUs (default)  debian:12-slim
 #   NVIDIA GPUs     nvidia/cuda:13.0.1-base-ubuntu24.04, or another of nvidia/cuda on Debian 12 or Ubuntu 22.04 and newer
-ARG BASE=debian:12-slim
+ARG BASE=debian:12-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171
 # hadolint ignore=DL3006
 FROM ${BASE}
 
@@ -24,7 +24,7 @@ ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1
 
 # torch and the rest: gigabytes that are kept until one of these three files changes.
-COPY --chown=10001:10001 Makefile pyproject.toml constraints.txt ./
+COPY --chown=10001:10001 Makefile requirements.lock constraints.txt ./
 RUN make .venv/dependencies.stamp
 
 # The core and the package.

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CORE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.hpp')
-# More flags for `make train`, e.g. ARGS="--steps 100".
+# More flags for `make train` and `make lock`, e.g. ARGS="--steps 100".
 ARGS ?=
 # Seconds that `make fuzz` gives each harness and each kind of file; its further arguments (FUZZ_ARGS=pgn_fuzz).
 FUZZ_SECONDS ?= 60
@@ -14,10 +14,11 @@ JOBS ?= $(shell nproc)
 # How many processes run the tests, each a file of tests at a time. Many tests start jobs of several ranks.
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
+.PHONY: help setup lock train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 
 help:
 	@echo "make setup         create .venv, install the dependencies, build the C++ core"
+	@echo "make lock          write requirements.lock anew (needs uv; ARGS=--upgrade takes newer versions)"
 	@echo "make train         set up, then train on the embedded games (ARGS=... adds flags)"
 	@echo "make demo          learn Connect Four from zero in about ten minutes on two cores, and plot it"
 	@echo "make test          set up, then run the fast tests"
@@ -35,7 +36,7 @@ help:
 
 setup: .venv/core.stamp
 
-.venv/dependencies.stamp: pyproject.toml constraints.txt
+.venv/dependencies.stamp: requirements.lock constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "make: $(PYTHON) is older than Python 3.10; install Python 3.10-3.13 or call make PYTHON=python3.x"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' || \
@@ -46,21 +47,33 @@ setup: .venv/core.stamp
 		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
 	@echo "make: 1 of 5: an environment for Python in .venv"
 	$(PYTHON) -m venv .venv
-	@echo "make: 2 of 5: what builds the packages"
-	$(BIN)/pip install --quiet --constraint constraints.txt pip setuptools wheel packaging ninja cmake py-cpuinfo scikit-build-core nanobind
-	@# torch first: DeepSpeed's build imports it, and without the pin pip would take the newest version.
+	@# What builds packages first: pip would fetch it for each of them, of any version.
+	@echo "make: 2 of 5: the packages of requirements.lock (a minute or two)"
+	awk '/^[a-z]/ {wanted = /^(pip|setuptools|wheel|packaging)==/} wanted' requirements.lock | \
+		$(BIN)/pip install --quiet --require-hashes --requirement /dev/stdin
+	$(BIN)/pip install --quiet --require-hashes --no-build-isolation --requirement requirements.lock
 	@echo "make: 3 of 5: torch (hundreds of megabytes, with CUDA gigabytes: it takes minutes, and pip is silent)"
-	$(BIN)/pip install --quiet --constraint constraints.txt torch numpy
-	@# Its setup.py looks for a CUDA toolkit where torch sees a GPU, and fails without one. Nothing here compiles
-	@# with nvcc, so a GPU machine needs none.
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	@# Its build imports torch. Its setup.py looks for a CUDA toolkit where torch sees a GPU, and fails without one.
+	@# Nothing here compiles with nvcc, so a GPU machine needs none.
 	@echo "make: 4 of 5: DeepSpeed (a wheel is built)"
 	DS_IGNORE_CUDA_DETECTION=1 $(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
 	@touch $@
 
-.venv/core.stamp: .venv/dependencies.stamp $(CORE_SOURCES)
-	@echo "make: 5 of 5: the C++ core is compiled and the other packages are installed (a minute or two)"
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+.venv/core.stamp: .venv/dependencies.stamp pyproject.toml $(CORE_SOURCES)
+	@echo "make: 5 of 5: the C++ core is compiled (a minute or two)"
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
+
+# Without torch, its CUDA libraries and DeepSpeed: see constraints.txt.
+lock:
+	@command -v uv >/dev/null || { echo "make: no uv; install it (pip install uv)"; exit 1; }
+	uv pip compile --quiet pyproject.toml --extra dev --group build --universal --python-version 3.10 --generate-hashes \
+		--constraint constraints.txt --no-header --no-annotate --output-file requirements.lock $(ARGS)
+	awk 'BEGIN {print "# By make lock: all that make setup installs, but for what constraints.txt names."} \
+		/^[a-z]/ {kept = /^nvidia-ml-py==/ || !/^(torch|triton|deepspeed|cuda-|nvidia-)/} kept' \
+		requirements.lock >requirements.lock.new
+	mv requirements.lock.new requirements.lock
 
 train: setup
 	./launch_distributed_training.sh $(ARGS)

@@ -1,5 +1,6 @@
 """The Dockerfile: its first layer is complete, and it is built where a Docker daemon answers."""
 
+import re
 import shutil
 import subprocess
 
@@ -14,7 +15,11 @@ SHORT = "--steps 3 --batch-size 16 --micro-batch-size 8 --validation-interval 0"
 
 
 def test_the_layer_of_dependencies_needs_no_other_files(tmp_path):
-    (line,) = [line for line in DOCKERFILE.read_text().splitlines() if line.endswith("constraints.txt ./")]
+    (line,) = [
+        line
+        for line in DOCKERFILE.read_text().splitlines()
+        if line.startswith("COPY") and line.endswith(" ./")
+    ]
     for name in line.split()[2:-1]:
         shutil.copy(REPOSITORY / name, tmp_path)
     command = ["make", "--dry-run", ".venv/dependencies.stamp"]
@@ -31,12 +36,53 @@ def test_what_git_ignores_docker_ignores_as_well():
     assert names(".gitignore") <= names(".dockerignore")
 
 
-def test_only_names_of_the_top_directory_are_ignored_there_alone():
-    # Docker reads a bare name as one of the top directory; git reads it as one of any directory.
-    lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
-    bare = [line for line in lines if line and not line.startswith(("#", "/", "**/", ".git/"))]
-    assert bare == ["alphazero/_core.pyi"]
-    assert {"**/.env", "**/*.pem", "**/*.key", "**/.ssh/", "**/.netrc"} <= set(lines)
+def docker_ignores(path: str) -> bool:
+    """As Docker's documentation of .dockerignore has it: the last pattern that matches decides."""
+    parts = path.split("/")
+    above = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    ignored = False
+    for line in (REPOSITORY / ".dockerignore").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pattern = re.escape(line.removeprefix("!").strip("/"))
+            pattern = pattern.replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+            if any(re.fullmatch(pattern, one) for one in above):
+                ignored = not line.startswith("!")
+    return ignored
+
+
+def test_docker_leaves_out_no_file_that_git_has():
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert [path for path in listed.stdout.splitlines() if docker_ignores(path)] == []
+
+
+@pytest.mark.parametrize("directory", ["", "a/", "a/b/", "examples/", "examples/a/", "docs/"])
+def test_docker_leaves_out_what_is_private_or_was_made_here_in_every_directory(directory):
+    made = (
+        ".env",
+        ".env.local",
+        "site.pem",
+        "a.key",
+        "id_ed25519",
+        ".ssh/config",
+        ".aws/credentials",
+        ".netrc",
+    )
+    made += (
+        ".git/config",
+        "hosts.txt",
+        "mine.pgn",
+        "best.pt",
+        "stores/a/manifest.json",
+        "runs/a/config.json",
+    )
+    assert [name for name in made if not docker_ignores(directory + name)] == []
+
+
+def test_the_bases_are_named_by_digest():
+    digest = r"@sha256:[0-9a-f]{64}\b"
+    assert re.search(rf"(?m)^ARG BASE=debian:12-slim{digest}$", DOCKERFILE.read_text())
+    page = (REPOSITORY / "docs/docker.md").read_text()
+    assert re.search(rf"--build-arg BASE=nvidia/cuda:[\w.-]+{digest}", page)
 
 
 @pytest.mark.slow
