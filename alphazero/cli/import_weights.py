@@ -43,17 +43,28 @@ def run(args: argparse.Namespace) -> int:
 
 def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
     """The network in a few lines."""
-    squeeze = f"yes, ratio {config.se_ratio}" if config.se_ratio else "no"
+    body = [f"squeeze-excitation   {f'yes, ratio {config.se_ratio}' if config.se_ratio else 'no'}"]
+    if config.body == "attention":
+        body = [
+            f"encoders' heads      {config.heads}",
+            f"feed-forward units   {config.ffn_width}",
+            f"embedding            {config.embedding}",
+            f"smolgen              {'yes' if config.smolgen_channels else 'no'}",
+        ]
     policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
     heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
     lines = [
         f"{source}:",
+        f"  body                 {config.body}",
         f"  blocks               {config.blocks}",
         f"  filters              {config.filters}",
-        f"  squeeze-excitation   {squeeze}",
+        *(f"  {line}" for line in body),
         f"  heads                {heads}",
         f"  parameters           {parameters:,}",
     ]
+    if config.other_heads:
+        kept = sorted({entry.rpartition("/")[0] for entry in config.other_heads.split()})
+        lines.append(f"  kept, not played     {', '.join(kept)}")
     if "training_steps" in metadata:
         lines.append(f"  training steps       {metadata['training_steps']:,}")
     if metadata.get("license"):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
-from alphazero.network.inference.onednn import OneDnnForward, why_not_onednn
+from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, why_not_onednn
 from alphazero.network.inference.program import (
     BatchBuffers,
     BatchProgram,
@@ -172,7 +172,7 @@ def make_forward(
 ) -> Forward:
     """The fastest forward pass that keeps the evaluator's promise on this device. Raises ConfigError."""
     if precision == INT8:
-        require_int8(device)
+        require_int8(device, body=network.config.body)
         return Int8Forward(network, batch_size)
     dtype = DTYPES[precision]
     if device.type == "cuda":
@@ -182,4 +182,6 @@ def make_forward(
     reason = why_not_onednn(dtype)
     if reason:
         return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")
+    if network.config.body == "attention":
+        return OneDnnAttention(network, dtype)
     return OneDnnForward(network, dtype, batch_size)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from alphazero.network.model.heads import AttentionPolicyHead, ConvNorm
+from alphazero.network.model.heads import AttentionPolicyHead, ConvNorm, TokenPolicyHead
 from alphazero.network.model.layers import BATCH_NORM_EPS
 from alphazero.network.model.resnet import AlphaZeroNet
 
@@ -119,12 +119,14 @@ class ModuleForward:
 
     def _plain(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         network = self.network
-        tower_BCHW = network.blocks(network.input(planes_BCHW, rectifies=True))
+        body = network.before_heads(planes_BCHW)
         # The policy head without its gather: that comes with the one of the legal moves.
         if isinstance(network.policy, AttentionPolicyHead):
-            return network.policy.all_moves(tower_BCHW), network.value(tower_BCHW)
-        policy_BPHW = network.policy.output(network.policy.hidden(tower_BCHW, rectifies=True))
-        return policy_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous(), network.value(tower_BCHW)
+            return network.policy.all_moves(body), network.value(body)
+        if isinstance(network.policy, TokenPolicyHead):
+            return network.policy.planes(body).flatten(1), network.value(body)
+        policy_BPHW = network.policy.output(network.policy.hidden(body, rectifies=True))
+        return policy_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous(), network.value(body)
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:

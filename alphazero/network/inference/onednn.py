@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from alphazero.games.registry import GameSpec
-from alphazero.network.inference.forward import fold_tensors
+from alphazero.network.inference.forward import ModuleForward, fold_tensors
 from alphazero.network.model.heads import logits_of_moves
 from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -218,6 +218,43 @@ class OneDnnForward:
         return self.layers(planes_BCHW)
 
 
+class OneDnnAttention(ModuleForward):
+    """A network with an attention body on the CPU: its modules, each fully connected layer a convolution."""
+
+    def __init__(self, network: AlphaZeroNet, dtype: torch.dtype) -> None:
+        super().__init__(network, torch.device("cpu"), dtype, compiled=False)
+        self.description = f"oneDNN layers and PyTorch operators on cpu, {dtype}"
+        for module in list(self.network.modules()):
+            for name, layer in module.named_children():
+                if isinstance(layer, nn.Linear):
+                    setattr(module, name, PackedLinear(layer))
+
+    def load(self, folded: Mapping[str, Tensor]) -> None:
+        """See Forward."""
+        super().load(folded)
+        for module in self.network.modules():
+            if isinstance(module, PackedLinear):
+                module.packed = None
+
+
+class PackedLinear(nn.Module):
+    """A fully connected layer as a convolution, packed for the number of rows that it meets first."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self.packed: Packed | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., C] -> [..., C']."""
+        rows_RC = input.reshape(-1, input.shape[-1])
+        if self.packed is None:
+            shape = [1, rows_RC.shape[1], len(rows_RC), 1]
+            bias_O = torch.zeros(len(self.weight)) if self.bias is None else self.bias
+            self.packed = pack(self.weight[:, :, None, None], bias_O, 0, shape, input.dtype)
+        return self.packed.of_rows(rows_RC).view(*input.shape[:-1], -1)
+
+
 class Packer:
     """Packs folded weights into oneDNN's order, for one network shape and batch size."""
 
@@ -293,8 +330,13 @@ class Packer:
         return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
 
     def _pack(self, weight: Tensor, bias: Tensor, pad: int, input_shape: list[int]) -> Packed:
-        padding = [pad, pad]
-        dense = weight.to("cpu", self.dtype).contiguous(memory_format=torch.channels_last)
-        packed = torch.ops.mkldnn._reorder_convolution_weight(dense, padding, ONES, ONES, 1, input_shape)
-        # A copy: the layer must not follow the network it came from.
-        return Packed(packed, bias.to("cpu", self.dtype, copy=True), padding)
+        return pack(weight, bias, pad, input_shape, self.dtype)
+
+
+def pack(weight: Tensor, bias: Tensor, pad: int, input_shape: list[int], dtype: torch.dtype) -> Packed:
+    """A convolution's weight in oneDNN's order."""
+    padding = [pad, pad]
+    dense = weight.to("cpu", dtype).contiguous(memory_format=torch.channels_last)
+    packed = torch.ops.mkldnn._reorder_convolution_weight(dense, padding, ONES, ONES, 1, input_shape)
+    # A copy: the layer must not follow the network it came from.
+    return Packed(packed, bias.to("cpu", dtype, copy=True), padding)

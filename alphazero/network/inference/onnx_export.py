@@ -40,7 +40,10 @@ class _Interface(nn.Module):
         scale_C = torch.ones(spec.num_planes)
         scale_C[spec.num_bit_planes :] = torch.tensor(spec.scalar_scale)
         with torch.no_grad():
-            self.network.input.conv.weight *= scale_C[:, None, None]
+            if network.config.body == "attention":
+                self.network.body.embedding.squares.weight[:, : spec.num_planes] *= scale_C
+            else:
+                self.network.input.conv.weight *= scale_C[:, None, None]
 
     def forward(self, planes_BCHW: Tensor) -> tuple[Tensor, ...]:
         """Policy logits [B, A], win, draw, loss [B, 3], and moves left [B, 1] where there is that head."""

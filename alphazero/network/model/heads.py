@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,6 +15,14 @@ from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices.
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "mish": functional.mish,
+    "swish": functional.silu,
+    "relu_2": lambda input: functional.relu(input).square(),
+    "selu": functional.selu,  # of the attention policy head on a residual tower
+}
+
 PROMOTION_PIECES = 3  # queen, rook, bishop; a knight is the plain move
 NUM_OFFSETS = PROMOTION_PIECES + 1
 
@@ -22,31 +32,33 @@ class AttentionPolicyHead(nn.Module):
 
     A promotion's logit is that of the plain move and an offset that the key of the square it goes to gives
     for the piece, and one for any piece. Structure: lc0 src/neural/backends/blas/network_blas.cc
-    (attn_policy_), lczero-training tf/tfprocess.py, POLICY_ATTENTION; embedding and keys are as wide as the
-    tower.
+    (attn_policy_), lczero-training tf/tfprocess.py, POLICY_ATTENTION. On a residual tower embedding and keys
+    are as wide as the tower.
     """
 
     policy_map_A: Tensor
 
     def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
         super().__init__()
-        self.embed = nn.Linear(config.filters, config.filters)
-        self.query = nn.Linear(config.filters, config.filters)
-        self.key = nn.Linear(config.filters, config.filters)
-        self.promotion = nn.Linear(config.filters, NUM_OFFSETS, bias=False)
+        embedded, keys = policy_widths(config)
+        self.embed = nn.Linear(config.filters, embedded)
+        self.query = nn.Linear(embedded, keys)
+        self.key = nn.Linear(embedded, keys)
+        self.promotion = nn.Linear(keys, NUM_OFFSETS, bias=False)
+        self.activation = ACTIVATIONS[config.activation if config.body == "attention" else "selu"]
         self.width = spec.board_width
         # See PolicyHead.
         policy_map_A = torch.tensor(spec.attention_map, dtype=torch.int64, device="cpu")
         self.register_buffer("policy_map_A", policy_map_A, persistent=False)
 
-    def forward(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, filters, H, W] -> logits [B, A]."""
-        return self.all_moves(tower_BCHW).index_select(1, self.policy_map_A)
+    def forward(self, body: Tensor) -> Tensor:
+        """[B, filters, H, W], or tokens [B, Q, filters] -> logits [B, A]."""
+        return self.all_moves(body).index_select(1, self.policy_map_A)
 
-    def all_moves(self, tower_BCHW: Tensor) -> Tensor:
+    def all_moves(self, body: Tensor) -> Tensor:
         """Logits of every from and to, then of promotions, as GameSpec.attention_map counts them: [B, N]."""
-        tokens_BQC = tower_BCHW.flatten(2).transpose(1, 2)
-        embedded_BQC = functional.selu(self.embed(tokens_BQC))
+        tokens_BQC = body.flatten(2).transpose(1, 2) if body.ndim == 4 else body
+        embedded_BQC = self.activation(self.embed(tokens_BQC))
         return logits_of_moves(
             self.query(embedded_BQC), self.key(embedded_BQC), self.promotion.weight, self.width
         )
@@ -116,16 +128,92 @@ class PolicyHead(nn.Module):
         return planes_BCHW.flatten(1).index_select(1, self.policy_map_A)
 
 
-def make_policy_head(config: NetworkConfig, spec: GameSpec) -> PolicyHead | AttentionPolicyHead:
+class TokenPolicyHead(nn.Module):
+    """Planes of moves from tokens, for games whose moves do not go from a square to a square."""
+
+    policy_map_A: Tensor
+
+    def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(config.filters, policy_widths(config)[0])
+        self.output = nn.Linear(self.hidden.out_features, spec.policy_planes)
+        self.activation = ACTIVATIONS[config.activation]
+        # See PolicyHead.
+        policy_map_A = torch.tensor(spec.policy_map, dtype=torch.int64, device="cpu")
+        self.register_buffer("policy_map_A", policy_map_A, persistent=False)
+
+    def forward(self, tokens_BQC: Tensor) -> Tensor:
+        """[B, Q, filters] -> logits [B, A]."""
+        return self.planes(tokens_BQC).transpose(1, 2).flatten(1).index_select(1, self.policy_map_A)
+
+    def planes(self, tokens_BQC: Tensor) -> Tensor:
+        """Logits of each plane of each square: [B, Q, policy_planes]."""
+        planes_BQP: Tensor = self.output(self.activation(self.hidden(tokens_BQC)))
+        return planes_BQP
+
+
+class TokenHead(nn.Module):
+    """lc0's value and moves-left heads on tokens: a layer per square, then two for the position."""
+
+    def __init__(self, config: NetworkConfig, squares: int, channels: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(config.filters, channels)
+        self.hidden = nn.Linear(channels * squares, hidden)
+        self.output = nn.Linear(hidden, outputs)
+        self.gives_plies = outputs == 1
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, tokens_BQC: Tensor) -> Tensor:
+        """[B, Q, filters] -> [B, outputs]; a single output is a number of plies, never negative."""
+        reduced_BX = self.activation(self.reduce(tokens_BQC)).flatten(1)
+        output_BX: Tensor = self.output(self.activation(self.hidden(reduced_BX)))
+        return functional.relu(output_BX) if self.gives_plies else output_BX
+
+
+def policy_widths(config: NetworkConfig) -> tuple[int, int]:
+    """Channels of the policy head's embedding, and of its queries and keys."""
+    if config.body == "residual":
+        return config.filters, config.filters
+    embedded = config.policy_width or config.filters
+    return embedded, config.policy_key_width or embedded
+
+
+def make_policy_head(
+    config: NetworkConfig, spec: GameSpec
+) -> PolicyHead | TokenPolicyHead | AttentionPolicyHead:
     """The head that the settings ask for. Raises ConfigError where the game has no such head."""
-    if config.policy_head == "convolution":
+    if config.policy_head == "attention":
+        if not spec.attention_map:
+            raise ConfigError(
+                f"policy_head attention: a move of {spec.name} does not go from a square to a square; "
+                "expected convolution"
+            )
+        return AttentionPolicyHead(config, spec)
+    if config.body == "residual":
         return PolicyHead(config, spec)
-    if not spec.attention_map:
+    if spec.attention_map:
         raise ConfigError(
-            f"policy_head attention: a move of {spec.name} does not go from a square to a square; "
-            "expected convolution"
+            f"policy_head convolution: expected attention for an attention body that plays {spec.name}"
         )
-    return AttentionPolicyHead(config, spec)
+    return TokenPolicyHead(config, spec)
+
+
+def make_value_head(config: NetworkConfig, spec: GameSpec) -> nn.Module:
+    """The head for win, draw, loss."""
+    if config.body == "residual":
+        return ValueHead(config, spec)
+    squares = spec.board_height * spec.board_width
+    return TokenHead(config, squares, config.value_channels, config.value_hidden, 3)
+
+
+def make_moves_left_head(config: NetworkConfig, spec: GameSpec) -> nn.Module | None:
+    """The head for the plies that are left, where the settings ask for one."""
+    if not config.moves_left:
+        return None
+    if config.body == "residual":
+        return MovesLeftHead(config, spec)
+    squares = spec.board_height * spec.board_width
+    return TokenHead(config, squares, config.moves_left_channels, config.moves_left_hidden, 1)
 
 
 class ValueHead(nn.Module):

@@ -35,8 +35,10 @@ def fast_precisions(device: torch.device) -> tuple[str, ...]:
     return ("bf16", "fp32") if has_onednn_bf16() else ("fp32",)
 
 
-def why_not_int8(device: torch.device) -> str:
+def why_not_int8(device: torch.device, body: str = "residual") -> str:
     """Why a network cannot be evaluated in int8 there; empty if it can."""
+    if body == "attention":
+        return "attention bodies have no int8"
     if device.type != "cpu":
         return "int8 is for the CPU"
     if not hasattr(torch.ops.onednn, "qconv2d_pointwise"):
@@ -44,23 +46,23 @@ def why_not_int8(device: torch.device) -> str:
     return "" if torch.cpu._is_avx2_supported() else "this CPU has no AVX2"
 
 
-def require_int8(device: torch.device, flag: str = "--precision") -> None:
+def require_int8(device: torch.device, flag: str = "--precision", body: str = "residual") -> None:
     """Raises ConfigError where a network cannot be evaluated in int8."""
-    reason = why_not_int8(device)
+    reason = why_not_int8(device, body)
     if reason:
         raise ConfigError(f"{flag} int8: {reason}; expected one of {', '.join(DTYPES)}")
 
 
-def evaluation_precision(asked: str, training: str, device: torch.device) -> str:
+def evaluation_precision(asked: str, training: str, device: torch.device, body: str = "residual") -> str:
     """The arithmetic of self-play. asked: one by name, `training` for that of training, or `auto`.
 
     auto: int8 where the device has it, which is faster than bf16 (docs/performance.md), else as in training.
     Raises ConfigError for int8 where there is none.
     """
     if asked == "auto":
-        return training if why_not_int8(device) else INT8
+        return training if why_not_int8(device, body) else INT8
     if asked == INT8:
-        require_int8(device, "--evaluation-precision")
+        require_int8(device, "--evaluation-precision", body)
     return training if asked == "training" else asked
 
 
@@ -75,6 +77,9 @@ def autocast(
     return torch.autocast(
         device.type, dtype=DTYPES[precision], enabled=enabled, cache_enabled=enabled and keep_casts
     )
+
+
+SLURM_BINDS = {"SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND"}  # srun --gpus-per-task, --gpu-bind
 
 
 def choose_device(asked: str, local_rank: int, environment: Mapping[str, str]) -> torch.device:
@@ -92,6 +97,9 @@ def choose_device(asked: str, local_rank: int, environment: Mapping[str, str]) -
             f"--device {asked}: CUDA does not work here ({built}); expected a working driver or --device cpu"
         )
     count = torch.cuda.device_count()
+    is_bound = count == 1 and not SLURM_BINDS.isdisjoint(environment)
+    if is_bound and environment.get("SLURM_LOCALID") == str(local_rank):
+        return torch.device("cuda", 0)  # each task sees a device that is its own
     if local_rank >= count:
         raise LaunchError(
             f"local rank {local_rank}: this host has {counted(count, 'CUDA device')}; "

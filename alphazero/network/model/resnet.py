@@ -1,4 +1,4 @@
-"""The network: a residual tower with optional squeeze-excitation, and its heads, in lc0's shape."""
+"""The network: a residual tower with optional squeeze-excitation, or an attention body, and lc0's heads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec
-from alphazero.network.model.heads import ConvNorm, MovesLeftHead, ValueHead, make_policy_head
+from alphazero.network.model.attention import AttentionBody, OtherHeads, initialise_body
+from alphazero.network.model.heads import (
+    ConvNorm,
+    make_moves_left_head,
+    make_policy_head,
+    make_value_head,
+)
 from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.settings.sections import NetworkConfig
 
@@ -52,7 +58,7 @@ class AlphaZeroNet(nn.Module):
     """Policy, value and optionally moves left of positions of one game.
 
     Weights are drawn from `generator` (torch's global one if None), see `initialise`.
-    Raises ConfigError when se_ratio does not divide filters.
+    Raises ConfigError when se_ratio does not divide filters, or the number of heads.
     """
 
     def __init__(
@@ -61,19 +67,34 @@ class AlphaZeroNet(nn.Module):
         super().__init__()
         self.config = config
         self.spec = spec
-        se_units = squeeze_units(config)
-        self.input = ConvNorm(spec.num_planes, config.filters, 3)
-        self.blocks = nn.Sequential(*(ResidualBlock(config.filters, se_units) for _ in range(config.blocks)))
+        if config.body == "attention":
+            self.body = AttentionBody(config, spec)
+        else:
+            se_units = squeeze_units(config)
+            self.input = ConvNorm(spec.num_planes, config.filters, 3)
+            self.blocks = nn.Sequential(
+                *(ResidualBlock(config.filters, se_units) for _ in range(config.blocks))
+            )
         self.policy = make_policy_head(config, spec)
-        self.value = ValueHead(config, spec)
-        self.moves_left = MovesLeftHead(config, spec) if config.moves_left else None
+        self.value = make_value_head(config, spec)
+        self.moves_left = make_moves_left_head(config, spec)
+        if config.other_heads:
+            self.other_heads = OtherHeads(config.other_heads)
         initialise(self, generator)
 
     def forward(self, planes_BCHW: Tensor) -> NetworkOutput:
         """Input planes [B, num_planes, H, W] (planes.expand_planes) to NetworkOutput."""
-        tower_BCHW = self.blocks(self.input(planes_BCHW, rectifies=True))
-        moves_left_B1 = None if self.moves_left is None else self.moves_left(tower_BCHW)
-        return NetworkOutput(self.policy(tower_BCHW), self.value(tower_BCHW), moves_left_B1)
+        body = self.before_heads(planes_BCHW)
+        moves_left_B1 = None if self.moves_left is None else self.moves_left(body)
+        return NetworkOutput(self.policy(body), self.value(body), moves_left_B1)
+
+    def before_heads(self, planes_BCHW: Tensor) -> Tensor:
+        """What the heads see: [B, filters, H, W], of an attention body tokens [B, H * W, filters]."""
+        if self.config.body == "attention":
+            tokens_BQC: Tensor = self.body(planes_BCHW)
+            return tokens_BQC
+        tower_BCHW: Tensor = self.blocks(self.input(planes_BCHW, rectifies=True))
+        return tower_BCHW
 
     def adopt(self, tensors: Mapping[str, Tensor]) -> None:
         """Make these tensors the weights and buffers, without a copy; of a network made on "meta" too.
@@ -123,3 +144,5 @@ def initialise(network: nn.Module, generator: torch.Generator | None) -> None:
     for module in network.modules():
         if isinstance(module, ResidualBlock) and isinstance(module.second.norm, nn.BatchNorm2d):
             nn.init.zeros_(module.second.norm.weight)
+        elif isinstance(module, AttentionBody):
+            initialise_body(module)

@@ -122,7 +122,9 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
                 file.write(checkpoint.lanes)
         write_json(temporary / STATE, asdict(checkpoint.state))
         write_manifest(temporary, names)
+        mode = (temporary / STATE).stat().st_mode & 0o777
         for name in tensors:
+            (temporary / name).chmod(mode)  # safetensors makes its files for the owner alone
             fsync_file(temporary / name)
         fsync_directory(temporary)
         _rename_over(temporary, final)

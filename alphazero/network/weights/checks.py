@@ -4,8 +4,8 @@ torch.load(weights_only=True) runs no code, but it trusts sizes: it allocates wh
 claims, and reads past the end of a storage that is shorter than announced. A .pt is a zip archive of a
 pickle, which describes the tensors, and of a member for the bytes of each one. The archive must be as
 torch.save writes it: members stored, not compressed, together no larger than the file, in one directory at
-its end (so that two readers of zip cannot see two archives), and a small pickle that names tensors only,
-each on a member of the announced size.
+its end (so that two readers of zip cannot see two archives), and a small pickle that names tensors only
+(pickle_outline.py), each on a member of the announced size.
 
 The `*_fault` functions return the fault without the file's name; the reader of the file raises its kind of
 error.
@@ -13,10 +13,7 @@ error.
 
 from __future__ import annotations
 
-import io
 import math
-import pickle
-import pickletools
 import reprlib
 import struct
 import zipfile
@@ -29,6 +26,7 @@ from torch import Tensor
 
 from alphazero.base.errors import WeightsError
 from alphazero.base.text import quoted, reason, shortened
+from alphazero.network.weights.pickle_outline import MAX_DIMENSIONS, PickleError, storages_of
 
 # 256 residual blocks have 4,100 tensors of 100 bytes each in the header.
 MAX_SAFETENSORS_HEADER_BYTES = 4 << 20
@@ -64,6 +62,8 @@ def layout_fault(tensors: Mapping[str, Tensor]) -> str | None:
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             return f"{shown_name(name)}: expected a plain tensor"
+        if tensor.dim() > MAX_DIMENSIONS:
+            return f"{shown_name(name)}: {tensor.dim()} dimensions: expected at most {MAX_DIMENSIONS}"
         held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
         if not tensor.is_contiguous() or held != needed:
             return (
@@ -106,16 +106,6 @@ def one_line(error: BaseException) -> str:
 MAX_MEMBERS = 10_000
 MAX_DIRECTORY_BYTES = 2 << 20
 MAX_PICKLE_BYTES = 2 << 20
-MAX_PICKLE_STEPS = 500_000
-ITEM_BYTES = {
-    **{"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2},
-    **{"Char": 1, "Byte": 1, "Bool": 1},
-}
-# All that a pickle of tensors names; torch would also call what makes tensors of any size from a number.
-PICKLE_NAMES = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2"} | {
-    f"torch {dtype}Storage" for dtype in ITEM_BYTES
-}
-PYTHON_OBJECTS = "holds Python objects, not plain weights; it was not opened"
 # PKWARE appnote.txt 4.3.14 to 4.3.16: the 64-bit end record, where it lies, the 32-bit end record.
 END_64, LOCATOR, END = struct.Struct("<4sQHHLLQQQQ"), struct.Struct("<4sLQL"), struct.Struct("<4sHHHHLLH")
 
@@ -137,7 +127,6 @@ def check_pt_archive(path: Path) -> None:
         raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror or error}") from None
-    _check_pickle(path, content)
     data = f"{folder}/data/"
     _check_storages(
         path, content, {name[len(data) :]: size for name, size in sizes.items() if name.startswith(data)}
@@ -193,57 +182,15 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         )
 
 
-def _check_pickle(path: Path, content: bytes) -> None:
-    """Only tensors and plain values, and few enough."""
-    try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
-            if count > MAX_PICKLE_STEPS:
-                raise WeightsError(f"{path}: data.pkl has over {MAX_PICKLE_STEPS} steps: no network has")
-            named = opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4")
-            if named and not (opcode.name == "GLOBAL" and argument in PICKLE_NAMES):
-                raise WeightsError(f"{path}: {PYTHON_OBJECTS}")
-    except (ValueError, IndexError, EOFError, OverflowError, UnicodeError) as error:
-        raise WeightsError(f"{path}: damaged or truncated: {reason(error)}") from None
-
-
-class _Outline(pickle.Unpickler):
-    """Follows the pickle with nothing behind its names, and keeps the announced size of every storage.
-
-    No name is looked up: what the pickle calls is `_nothing`, whatever it passes.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(io.BytesIO(content))
-        self.storages: list[tuple[object, ...]] = []
-
-    def find_class(self, module: str, name: str) -> object:
-        if f"{module} {name}" not in PICKLE_NAMES:
-            raise pickle.UnpicklingError(f"{module} {name}")
-        return f"{name}" if module == "torch" else _nothing
-
-    def persistent_load(self, pid: object) -> None:
-        self.storages.append(pid if isinstance(pid, tuple) else (pid,))
-
-
-def _nothing(*_: object) -> dict[object, object]:
-    return {}
-
-
 def _check_storages(path: Path, content: bytes, sizes: dict[str, int]) -> None:
     """Every storage has a member with the bytes it announces."""
-    outline = _Outline(content)
     try:
-        outline.load()
-    except Exception as error:  # a damaged pickle makes its reader stumble in any way
-        raise WeightsError(f"{path}: damaged or truncated: {shown(str(error))}") from None
-    for storage in outline.storages:
-        if len(storage) != 5 or storage[0] != "storage":
-            raise WeightsError(f"{path}: damaged or truncated: {shown(storage)}: expected a storage")
-        _, kind, key, _, numel = storage
-        if not isinstance(kind, str) or not isinstance(key, str) or type(numel) is not int:
-            raise WeightsError(f"{path}: damaged or truncated: {shown(storage)}: expected a storage")
-        needed = numel * ITEM_BYTES.get(kind.removesuffix("Storage"), 0)
-        if not 0 <= needed == sizes.get(key, -1):
+        storages = storages_of(content)
+    except PickleError as error:
+        raise WeightsError(f"{path}: {error}") from None
+    for storage in storages:
+        if sizes.get(storage.key, -1) != storage.size_bytes:
             raise WeightsError(
-                f"{path}: data/{shown_name(key)}: {sizes.get(key, 0)} bytes, expected {shown(needed)}"
+                f"{path}: data/{shown_name(storage.key)}: {sizes.get(storage.key, 0)} bytes, "
+                f"expected {shown(storage.size_bytes)}"
             )

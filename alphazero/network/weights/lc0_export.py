@@ -17,7 +17,18 @@ from torch import Tensor
 from alphazero.base.errors import WeightsError
 from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
+from alphazero.network.weights.lc0_attention import (
+    ACTIVATION_NUMBERS,
+    DEFAULT_ACTIVATIONS,
+    NAMED,
+    places_to_write,
+)
+from alphazero.network.weights.lc0_layers import ConvNormPlace, FloatArray, LinearPlace, message_at
 from alphazero.network.weights.lc0_schema import (
+    ATTENTION_BODY,
+    ATTENTION_BODY_WITH_HEADS,
+    EMBEDDING_DENSE,
+    EMBEDDING_MAP,
     INPUT_CLASSICAL_112,
     LINEAR16,
     MOVES_LEFT_V1,
@@ -30,18 +41,14 @@ from alphazero.network.weights.lc0_schema import (
 )
 from alphazero.network.weights.lc0_weights import (
     MAGIC,
+    MAX_FILE_BYTES,
     RULE50_PLANE,
     RULE50_SCALE,
-    ConvNormPlace,
-    FloatArray,
-    LinearPlace,
+    first_layer,
     tensor_layout,
 )
 from alphazero.settings.sections import NetworkConfig
 
-# The first version that evaluates such a network: 0.21 reads the format message, 0.29 the attention policy
-# head (0.28 refuses it, but lczero-training still requires 0.21 there).
-MIN_VERSIONS = {"convolution": (0, 21, 0), "attention": (0, 29, 0)}
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
 POLICY_PLANES = 80
 FIXED_SIZES = {"value_channels": 32, "value_hidden": 128}
@@ -71,49 +78,70 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     check_exportable(config)
     net = net_class()(magic=MAGIC, license=text.encode())
     version = net.min_version
-    version.major, version.minor, version.patch = MIN_VERSIONS[config.policy_head]
+    version.major, version.minor, version.patch = min_version(config)
     net.format.weights_encoding = LINEAR16
     layout = net.format.network_format
     layout.input, layout.output = INPUT_CLASSICAL_112, OUTPUT_WDL
-    layout.network = TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
+    layout.network = structure_of(config)
     layout.policy, layout.value = POLICY_NUMBERS[config.policy_head], VALUE_WDL
     if config.moves_left:
         layout.moves_left = MOVES_LEFT_V1
     net.training_params.training_steps = training_steps
+    if config.body == "attention":
+        layout.input_embedding = EMBEDDING_DENSE if config.embedding == "dense" else EMBEDDING_MAP
+        layout.default_activation = DEFAULT_ACTIVATIONS.index(config.activation)
+        layout.ffn_activation = ACTIVATION_NUMBERS[config.ffn_activation]
+        layout.smolgen_activation = ACTIVATION_NUMBERS[config.smolgen_activation]
+        net.weights.headcount = config.heads
+    blocks = net.weights.encoder if config.body == "attention" else net.weights.residual
     for _ in range(config.blocks):
-        net.weights.residual.add()
-    for place in tensor_layout(config, get_spec(config.game)):
-        message = _message_at(net.weights, place.path)
+        blocks.add()
+    weight = state_dict[first_layer(config)].clone()
+    weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
+    state_dict = {**state_dict, first_layer(config): weight}
+    for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
+        message = message_at(net.weights, place.path)
         if isinstance(place, ConvNormPlace):
             _write_conv_norm(message, place, state_dict)
         else:
             _write_linear(message, place, state_dict)
+    if net.ByteSize() > MAX_FILE_BYTES:
+        raise WeightsError(f"{net.ByteSize():,} bytes: expected at most {MAX_FILE_BYTES:,}, protobuf's limit")
     return bytes(net.SerializeToString(deterministic=True))
+
+
+def structure_of(config: NetworkConfig) -> int:
+    """NetworkFormat.NetworkStructure."""
+    if config.body == "attention":
+        return ATTENTION_BODY_WITH_HEADS if places_to_write(config) is NAMED else ATTENTION_BODY
+    return TOWER_WITH_SE if config.se_ratio else TOWER_WITHOUT_SE
+
+
+def min_version(config: NetworkConfig) -> tuple[int, int, int]:
+    """The first lc0 that evaluates such a network.
+
+    0.21 reads the format message, 0.29 the attention policy head (0.28 refuses it, but lczero-training still
+    requires 0.21 there), 0.30 attention bodies, 0.31 heads by name and the dense embedding.
+    """
+    if config.body == "attention":
+        return (0, 31, 0) if places_to_write(config) is NAMED else (0, 30, 0)
+    return (0, 29, 0) if config.policy_head == "attention" else (0, 21, 0)
 
 
 def check_exportable(config: NetworkConfig) -> None:
     """Raise WeightsError, by name, for a network that lc0 cannot evaluate as we do."""
     if config.game != "chess":
         raise WeightsError(f"a network of {config.game}: expected chess, which is all that lc0 plays")
+    if config.body == "attention":
+        return
     for name, size in FIXED_SIZES.items():
         if getattr(config, name) != size:
             raise WeightsError(f"network {name} = {getattr(config, name)}: expected {size}, as lc0 has it")
 
 
-def _message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - protobuf's own classes
-    message = weights
-    for step in path:
-        message = message[step] if isinstance(step, int) else getattr(message, step)
-    return message
-
-
 def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
     """A convolution and its BatchNorm. bn_stddivs holds variances despite its name."""
-    weight = _array(state_dict[f"{place.prefix}.conv.weight"])
-    if place.prefix == "input":
-        weight = weight.copy()
-        weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
-    _write_layer(block.weights, weight)
+    _write_layer(block.weights, _array(state_dict[f"{place.prefix}.conv.weight"]))
     for field, key in (
         ("bn_means", "running_mean"),
         ("bn_stddivs", "running_var"),

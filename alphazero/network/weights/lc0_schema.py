@@ -60,6 +60,9 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(5, "value", INTEGER),
         Field(6, "moves_left", INTEGER),
         Field(7, "default_activation", INTEGER),
+        Field(8, "smolgen_activation", INTEGER),
+        Field(9, "ffn_activation", INTEGER),
+        Field(10, "input_embedding", INTEGER),
     ),
     "TrainingParams": (Field(1, "training_steps", INTEGER), Field(6, "lc0_params", BYTES)),
     "Weights": (
@@ -85,11 +88,76 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(14, "ip1_mov_b", "Layer"),
         Field(15, "ip2_mov_w", "Layer"),
         Field(16, "ip2_mov_b", "Layer"),
+        # Of attention bodies.
+        Field(37, "ip_emb_preproc_w", "Layer"),
+        Field(38, "ip_emb_preproc_b", "Layer"),
+        Field(25, "ip_emb_w", "Layer"),
+        Field(26, "ip_emb_b", "Layer"),
+        Field(39, "ip_emb_ln_gammas", "Layer"),
+        Field(40, "ip_emb_ln_betas", "Layer"),
+        Field(33, "ip_mult_gate", "Layer"),
+        Field(34, "ip_add_gate", "Layer"),
+        Field(41, "ip_emb_ffn", "FeedForward"),
+        Field(42, "ip_emb_ffn_ln_gammas", "Layer"),
+        Field(43, "ip_emb_ffn_ln_betas", "Layer"),
+        Field(27, "encoder", "Encoder", repeated=True),
+        Field(28, "headcount", INTEGER),
+        Field(35, "smolgen_w", "Layer"),
+        Field(29, "ip_val_w", "Layer"),
+        Field(30, "ip_val_b", "Layer"),
+        Field(31, "ip_mov_w", "Layer"),
+        Field(32, "ip_mov_b", "Layer"),
+        Field(44, "value_heads", "ValueHeads"),
+        Field(45, "policy_heads", "PolicyHeads"),
         # Only networks that cannot be read have these; that they are there is all we ask.
         Field(21, "pol_encoder", BYTES, repeated=True),
-        Field(25, "ip_emb_w", BYTES),
-        Field(27, "encoder", BYTES, repeated=True),
-        Field(45, "policy_heads", BYTES),
+    ),
+    "Encoder": (
+        Field(1, "mha", "Attention"),
+        Field(2, "ln1_gammas", "Layer"),
+        Field(3, "ln1_betas", "Layer"),
+        Field(4, "ffn", "FeedForward"),
+        Field(5, "ln2_gammas", "Layer"),
+        Field(6, "ln2_betas", "Layer"),
+    ),
+    "Attention": (
+        *_layers(("q_w", "q_b", "k_w", "k_b", "v_w", "v_b", "dense_w", "dense_b")),
+        Field(9, "smolgen", "Smolgen"),
+        # Relative positions, which lc0 refuses too.
+        Field(10, "rpe_q", BYTES),
+        Field(11, "rpe_k", BYTES),
+        Field(12, "rpe_v", BYTES),
+    ),
+    "Smolgen": _layers(
+        (
+            *("compress", "dense1_w", "dense1_b", "ln1_gammas", "ln1_betas"),
+            *("dense2_w", "dense2_b", "ln2_gammas", "ln2_betas"),
+        )
+    ),
+    "FeedForward": _layers(("dense1_w", "dense1_b", "dense2_w", "dense2_b")),
+    "PolicyHeads": (
+        *_layers(("ip_pol_w", "ip_pol_b")),
+        Field(3, "vanilla", "PolicyHead"),
+        Field(4, "optimistic_st", "PolicyHead"),
+        Field(5, "soft", "PolicyHead"),
+        Field(6, "opponent", "PolicyHead"),
+        Field(7, "policy_head_map", BYTES, repeated=True),
+    ),
+    "PolicyHead": (
+        *_layers(("ip_pol_w", "ip_pol_b", "ip2_pol_w", "ip2_pol_b", "ip3_pol_w", "ip3_pol_b", "ip4_pol_w")),
+        Field(8, "pol_encoder", BYTES, repeated=True),
+    ),
+    "ValueHeads": (
+        Field(1, "winner", "ValueHead"),
+        Field(2, "q", "ValueHead"),
+        Field(3, "st", "ValueHead"),
+        Field(4, "value_head_map", BYTES, repeated=True),
+    ),
+    "ValueHead": _layers(
+        (
+            *("ip_val_w", "ip_val_b", "ip1_val_w", "ip1_val_b", "ip2_val_w", "ip2_val_b"),
+            *("ip_val_err_w", "ip_val_err_b", "ip_val_cat_w", "ip_val_cat_b"),
+        )
     ),
     "ConvBlock": _layers(("weights", "biases", "bn_means", "bn_stddivs", "bn_gammas", "bn_betas")),
     "Residual": (
@@ -138,6 +206,9 @@ ANY_VERSION = (97, 98, 99)  # a mark that lc0's loader accepts whatever its own 
 LINEAR16 = 1  # Format.Encoding
 INPUT_CLASSICAL_112, OUTPUT_WDL, VALUE_WDL, MOVES_LEFT_V1 = 1, 2, 2, 1
 TOWER_WITHOUT_SE, TOWER_WITH_SE = 3, 4  # NETWORK_CLASSICAL_WITH_HEADFORMAT, NETWORK_SE_WITH_HEADFORMAT
+# NETWORK_ATTENTIONBODY_WITH_HEADFORMAT, ..._MULTIHEADFORMAT, and an older number of the latter.
+ATTENTION_BODIES = ATTENTION_BODY, ATTENTION_BODY_WITH_HEADS, _ = 6, 7, 134
+EMBEDDING_MAP, EMBEDDING_DENSE = 1, 2  # INPUT_EMBEDDING_PE_MAP, INPUT_EMBEDDING_PE_DENSE
 # PolicyFormat of our heads, and back.
 POLICY_NUMBERS = {"convolution": 2, "attention": 3}
 POLICY_HEADS = {number: head for head, number in POLICY_NUMBERS.items()}
@@ -156,9 +227,6 @@ NETWORK_NAMES = {
     1: "classical policy head (fully connected)",
     2: "classical policy head (fully connected)",
     5: "ONNX network",
-    6: "attention body",
-    7: "attention body with several heads",
-    134: "attention body with several heads",
 }
 POLICY_NAMES = {
     0: "unknown policy head",
@@ -168,12 +236,6 @@ VALUE_NAMES = {
     0: "unknown value head",
     1: "classical value head (one number, no WDL)",
     3: "parametric value head",
-}
-# Fields of Weights that no network of ours has, whatever its NetworkFormat, and what has them.
-FOREIGN_FIELDS = {
-    "encoder": "attention body",
-    "ip_emb_w": "attention body",
-    "pol_encoder": "encoders in the attention policy head",
 }
 
 
@@ -192,40 +254,63 @@ def check_format(net: Message) -> None:
     what = foreign_part(net)
     if what is not None:
         raise WeightsError(
-            f"{what}: expected a convolutional tower with ReLU, the classical 112 input planes, a policy "
-            "head of convolution or of attention without encoders, and a WDL value head"
+            f"{what}: expected a convolutional tower with ReLU or an attention body, the classical 112 input "
+            "planes, a policy head of convolution or of attention without encoders, and a WDL value head"
         )
 
 
 def foreign_part(net: Message) -> str | None:
     """The first part of a network that ours cannot have, by its name."""
-    layout = net.format.network_format
+    layout, weights = net.format.network_format, net.weights
     # A file without the format message is the oldest kind (lc0 loader.cc FixOlderWeightsFile).
     structure = layout.network if layout.HasField("network") else 1
-    if structure not in (TOWER_WITHOUT_SE, TOWER_WITH_SE):
+    if structure not in (TOWER_WITHOUT_SE, TOWER_WITH_SE, *ATTENTION_BODIES):
         return NETWORK_NAMES.get(structure, f"structure {structure}")
-    present = {field.name for field, _ in net.weights.ListFields()}
-    for field, what in FOREIGN_FIELDS.items():
-        if field in present:
-            return what
     input_format = layout.input if layout.HasField("input") else INPUT_CLASSICAL_112
     if input_format != INPUT_CLASSICAL_112:
         return INPUT_NAMES.get(input_format, f"input of kind {input_format}")
     if layout.policy not in POLICY_HEADS:
         return POLICY_NAMES.get(layout.policy, f"policy head of kind {layout.policy}")
-    has_attention = POLICY_HEADS[layout.policy] == "attention"
-    if "ip2_pol_w" in present and not has_attention:
-        return "attention policy head in a file whose format is convolution"
-    if "policy_heads" in present and has_attention:  # lc0 would take layers from there
-        return "several policy heads"
     if layout.value != VALUE_WDL:
         return VALUE_NAMES.get(layout.value, f"value head of kind {layout.value}")
     faults = {
+        "encoders in the attention policy head": len(weights.pol_encoder) > 0,
         f"output format {layout.output}": layout.output != OUTPUT_WDL,
         f"moves-left head of kind {layout.moves_left}": layout.moves_left > MOVES_LEFT_V1,
-        "Mish activations": layout.default_activation != 0,
     }
+    has_attention = POLICY_HEADS[layout.policy] == "attention"
+    if is_attention_body(net):
+        heads = weights.policy_heads
+        faults |= {
+            "convolutional policy head on an attention body": not has_attention,
+            f"activation of kind {layout.default_activation}": layout.default_activation > 1,
+            "relative positions": any(_has_relative_positions(encoder.mha) for encoder in weights.encoder),
+            "heads by other names": len(heads.policy_head_map) + len(weights.value_heads.value_head_map) > 0,
+            "encoders in a policy head": any(
+                len(head.pol_encoder) > 0
+                for head in (heads.vanilla, heads.optimistic_st, heads.soft, heads.opponent)
+            ),
+        }
+    else:
+        faults |= {
+            "attention body": len(weights.encoder) > 0 or weights.HasField("ip_emb_w"),
+            "attention policy head in a file whose format is convolution": weights.HasField("ip2_pol_w")
+            and not has_attention,
+            # lc0 would take layers from there.
+            "several policy heads": weights.HasField("policy_heads") and has_attention,
+            "Mish activations": layout.default_activation != 0,
+        }
     return next((what for what, found in faults.items() if found), None)
+
+
+def is_attention_body(net: Message) -> bool:
+    """Whether the body is encoders; the first such files say that they are towers."""
+    structure = net.format.network_format.network
+    return structure in ATTENTION_BODIES or (structure == TOWER_WITH_SE and len(net.weights.encoder) > 0)
+
+
+def _has_relative_positions(attention: Message) -> bool:
+    return any(attention.HasField(name) for name in ("rpe_q", "rpe_k", "rpe_v"))
 
 
 VARINT, FIXED64, LENGTH_DELIMITED, WIRE_FIXED32 = 0, 1, 2, 5

@@ -1,4 +1,4 @@
-"""Reads lc0's network files (.pb.gz): convolutional towers with a policy head of either kind and a WDL head.
+"""Reads lc0's network files (.pb.gz): residual towers and attention bodies with a WDL head.
 
 The messages are those of lc0_schema.py; meaning of the layers: lc0 src/neural/network_legacy.cc,
 lczero-training tf/net.py. `tensor_layout` maps each tensor of ours to its place in the file, for reading
@@ -7,28 +7,42 @@ and for writing.
 
 from __future__ import annotations
 
-import math
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from google.protobuf.message import DecodeError, Message
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import GameSpec, get_spec
 from alphazero.network.model.heads import NUM_OFFSETS
-from alphazero.network.weights.lc0_schema import LINEAR16, POLICY_HEADS, check_format, check_wire, net_class
-from alphazero.network.weights.weights import Metadata, WeightsFile
+from alphazero.network.weights.lc0_attention import (
+    EMBEDDING,
+    HeadPlaces,
+    attention_config,
+    attention_layout,
+    places_of_heads,
+)
+from alphazero.network.weights.lc0_layers import (
+    ConvNormPlace,
+    LinearPlace,
+    layer_size,
+    quotient,
+    read_place,
+)
+from alphazero.network.weights.lc0_schema import (
+    POLICY_HEADS,
+    check_format,
+    check_wire,
+    is_attention_body,
+    net_class,
+)
+from alphazero.network.weights.weights import Metadata, WeightsFile, config_of_table
 from alphazero.settings.sections import NetworkConfig
 
-FloatArray = npt.NDArray[np.float32]
-
 MAGIC = 0x1C0  # lc0 src/neural/loader.cc kWeightMagic
-MAX_FILE_BYTES = 1 << 30  # 40 blocks of 512 filters are 380 MB
+MAX_FILE_BYTES = (1 << 31) - 1  # protobuf has no larger messages; BT4 takes 765 MB in fp32
 # Weights hardly shrink (Maia's by a quarter): what grows more than this is a gzip bomb.
 MAX_GZIP_RATIO = 20
 MIN_UNPACKED_BYTES = 1 << 26
@@ -36,34 +50,6 @@ MIN_UNPACKED_BYTES = 1 << 26
 # our plane is count / 99 (tf/tfprocess.py replace_weights).
 RULE50_PLANE = 109
 RULE50_SCALE = 99.0
-
-# Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
-FLOAT16, BFLOAT16, FLOAT32 = 2, 3, 4
-ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<f4"}
-
-
-@dataclass(frozen=True)
-class ConvNormPlace:
-    """A ConvNorm of ours and the ConvBlock that holds it: `path` of field names, and indices if repeated."""
-
-    prefix: str
-    path: tuple[str | int, ...]
-    shape: tuple[int, int, int, int]
-
-
-@dataclass(frozen=True)
-class LinearPlace:
-    """A layer of ours: the message at `path` has its weight in one field and its bias, if any, in another."""
-
-    prefix: str
-    path: tuple[str | int, ...]
-    fields: tuple[str, ...]
-    shape: tuple[int, ...]
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The state-dict key of each field."""
-        return tuple(f"{self.prefix}.{name}" for name in ("weight", "bias")[: len(self.fields)])
 
 
 def read_lc0(path: Path) -> WeightsFile:
@@ -111,15 +97,18 @@ def parse_lc0(data: bytes) -> WeightsFile:
     check_format(net)
     weights = net.weights
     layout = net.format.network_format
-    config = network_config(weights, POLICY_HEADS[layout.policy], layout.moves_left == 1)
+    if is_attention_body(net):
+        config = config_of_table(attention_config(net))
+    else:
+        config = network_config(weights, POLICY_HEADS[layout.policy], layout.moves_left == 1)
     spec = get_spec("chess")
     state_dict: dict[str, torch.Tensor] = {}
-    for place in tensor_layout(config, spec):
+    for place in tensor_layout(config, spec, places_of_heads(weights)):
         for key, values in read_place(weights, place).items():
             state_dict[key] = torch.from_numpy(values)
         if isinstance(place, ConvNormPlace):
             state_dict[f"{place.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
-    state_dict["input.conv.weight"][:, RULE50_PLANE] *= RULE50_SCALE
+    state_dict[first_layer(config)][:, RULE50_PLANE] *= RULE50_SCALE
     return WeightsFile(config, state_dict, describe(net))
 
 
@@ -130,7 +119,7 @@ def network_config(weights: Message, policy_head: str, moves_left: bool) -> Netw
     blocks = weights.residual
     if not 1 <= len(blocks) <= _most("blocks"):
         raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to {_most('blocks')}")
-    filters = _quotient(
+    filters = quotient(
         layer_size(weights.input, "weights"), 9 * spec.num_planes, "filters of the input convolution"
     )
     if filters > _most("filters"):
@@ -157,10 +146,10 @@ def network_config(weights: Message, policy_head: str, moves_left: bool) -> Netw
         filters=filters,
         se_ratio=se_ratio,
         policy_head=policy_head,
-        value_channels=_quotient(value_inputs, squares * value_hidden, "channels of the value head"),
+        value_channels=quotient(value_inputs, squares * value_hidden, "channels of the value head"),
         value_hidden=value_hidden,
         moves_left=moves_left,
-        moves_left_channels=_quotient(
+        moves_left_channels=quotient(
             moves_left_inputs, squares * moves_left_hidden, "channels of the moves-left head"
         )
         if moves_left
@@ -185,14 +174,17 @@ def _most(name: str) -> int:
     return int(NetworkConfig.__dataclass_fields__[name].metadata["maximum"])
 
 
-def _quotient(size: int, divisor: int, what: str) -> int:
-    if size == 0 or divisor == 0 or size % divisor:
-        raise WeightsError(f"{what}: {size} weights, expected a positive multiple of {divisor}")
-    return size // divisor
+def first_layer(config: NetworkConfig) -> str:
+    """The tensor that multiplies the input planes, its second dimension."""
+    return f"{EMBEDDING}.weight" if config.body == "attention" else "input.conv.weight"
 
 
-def tensor_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace | LinearPlace]:
-    """Every layer of AlphaZeroNet and where lc0's file has it."""
+def tensor_layout(
+    config: NetworkConfig, spec: GameSpec, heads: HeadPlaces
+) -> Sequence[ConvNormPlace | LinearPlace]:
+    """Every layer of AlphaZeroNet and where lc0's file has it. heads: of an attention body."""
+    if config.body == "attention":
+        return attention_layout(config, spec, heads)
     squares = spec.board_height * spec.board_width
     filters = config.filters
     places: list[ConvNormPlace | LinearPlace] = [
@@ -238,113 +230,6 @@ def policy_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace |
         LinearPlace("policy.key", (), ("ip3_pol_w", "ip3_pol_b"), square),
         LinearPlace("policy.promotion", (), ("ip4_pol_w",), (NUM_OFFSETS, filters)),
     ]
-
-
-def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str, FloatArray]:
-    """The arrays of one layer by state-dict key. Raises WeightsError."""
-    message: Any = weights
-    for step in place.path:
-        if isinstance(step, int):
-            message = message[step]  # network_config counted the blocks
-        elif step != "residual" and not message.HasField(step):
-            raise WeightsError(f"{place.prefix}: layer missing from the file")
-        else:
-            message = getattr(message, step)
-    if isinstance(place, ConvNormPlace):
-        return read_conv_norm(message, place)
-    arrays = [layer_values(message, field, place.prefix) for field in place.fields]
-    shapes = (place.shape, place.shape[:1])
-    if place.prefix == "policy.output":
-        # lc0's tools save 80 planes and use the first ones.
-        weight, bias = arrays
-        if len(weight) != len(bias) * math.prod(place.shape[1:]):
-            raise WeightsError(f"{place.prefix}: {len(weight)} weights for {len(bias)} planes")
-        arrays = [weight[: math.prod(place.shape)], bias[: place.shape[0]]]
-    return {
-        key: shaped(values, shape, key)
-        for key, values, shape in zip(place.keys, arrays, shapes[: len(arrays)], strict=True)
-    }
-
-
-def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray]:
-    """The arrays of a ConvBlock. Raises WeightsError.
-
-    Old files have a bias in place of beta and no gamma: norm(x + bias) is the norm with the mean less
-    the bias (lc0 src/neural/network_legacy.cc, ConvBlock).
-    """
-    prefix, channels = place.prefix, place.shape[:1]
-
-    def read(field: str, default: float) -> FloatArray:
-        if not getattr(block, field).params:
-            return np.full(channels, default, np.float32)
-        return shaped(layer_values(block, field, f"{prefix}.{field}"), channels, f"{prefix}.{field}")
-
-    weight = layer_values(block, "weights", f"{prefix}.conv")
-    for field in ("bn_means", "bn_stddivs"):
-        if not block.HasField(field):
-            raise WeightsError(f"{prefix}: no {field}, expected BatchNorm after the convolution")
-    # Named for deviations, but it holds variances.
-    variance = read("bn_stddivs", 1.0)
-    if variance.min() <= 0:
-        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances above 0")
-    return {
-        f"{prefix}.conv.weight": shaped(weight, place.shape, f"{prefix}.conv"),
-        f"{prefix}.norm.weight": read("bn_gammas", 1.0),
-        f"{prefix}.norm.bias": read("bn_betas", 0.0),
-        f"{prefix}.norm.running_mean": read("bn_means", 0.0) - read("biases", 0.0),
-        f"{prefix}.norm.running_var": variance,
-    }
-
-
-def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
-    """The values in `shape`. Raises WeightsError when there are more or fewer."""
-    if len(values) != math.prod(shape):
-        raise WeightsError(
-            f"{name}: {len(values)} numbers, expected {math.prod(shape)} for shape {list(shape)}"
-        )
-    return values.reshape(shape)
-
-
-def layer_size(message: Message, field: str) -> int:
-    """How many numbers the Layer in `field` of a message holds. Raises WeightsError."""
-    layer = getattr(message, field)
-    return len(layer.params) // layer_dtype(layer, field).itemsize
-
-
-def layer_encoding(layer: Message) -> int:
-    """The number of the encoding of a Layer."""
-    return int(layer.encoding) if layer.HasField("encoding") else LINEAR16
-
-
-def layer_dtype(layer: Message, name: str) -> np.dtype[Any]:
-    """How the numbers of a Layer are stored. Raises WeightsError."""
-    encoding = layer_encoding(layer)
-    if encoding not in ENCODING_DTYPES:
-        raise WeightsError(f"{name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
-    return np.dtype(ENCODING_DTYPES[encoding])
-
-
-def layer_values(message: Message, field: str, name: str) -> FloatArray:
-    """The numbers of the Layer in `field` of a message, flat float32. Raises WeightsError."""
-    layer = getattr(message, field)
-    params, dtype, encoding = layer.params, layer_dtype(layer, name), layer_encoding(layer)
-    if len(params) % dtype.itemsize:
-        raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
-    raw = np.frombuffer(params, dtype)
-    values: FloatArray
-    if encoding == LINEAR16:
-        low, high = layer.min_val, layer.max_val
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise WeightsError(f"{name}: from {low} to {high}: holds numbers that are not finite")
-        with np.errstate(over="ignore", invalid="ignore"):  # the check below has a better message
-            values = (low + raw.astype(np.float64) * ((high - low) / 0xFFFF)).astype(np.float32)
-    elif encoding == BFLOAT16:
-        values = (raw.astype(np.uint32) << 16).view(np.float32)
-    else:
-        values = raw.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise WeightsError(f"{name}: holds numbers that are not finite")
-    return values
 
 
 def describe(net: Message) -> Metadata:

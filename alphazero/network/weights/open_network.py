@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import torch
 
 from alphazero.base.errors import WeightsError
+from alphazero.base.files import open_regular
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import load_weights
 from alphazero.network.weights.lc0_weights import MAGIC as LC0_MAGIC
@@ -56,10 +56,7 @@ def weights_of_checkpoint(path: Path) -> WeightsFile:
 def read_weights(path: Path) -> WeightsFile:
     """Read a weights file, whose format its content shows. Raises WeightsError, one line, for any fault."""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe would block
-            raise WeightsError(f"{path}: no regular file")
-        with path.open("rb") as handle:
+        with open_regular(path) as handle:
             start = handle.read(9)
     except OSError as error:
         raise WeightsError(f"{path}: {error.strerror}") from None

@@ -24,7 +24,6 @@ from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checks import (
-    PYTHON_OBJECTS,
     check_pt_archive,
     layout_fault,
     one_line,
@@ -34,6 +33,7 @@ from alphazero.network.weights.checks import (
     values_fault,
     variances_fault,
 )
+from alphazero.network.weights.pickle_outline import PYTHON_OBJECTS
 from alphazero.settings.sections import NetworkConfig
 
 MAGIC = "alphazero-weights"
@@ -49,6 +49,12 @@ class WeightsFile:
     config: NetworkConfig
     state_dict: dict[str, Tensor]
     metadata: Metadata
+
+
+def without_other_heads(weights: WeightsFile) -> WeightsFile:
+    """The network that is trained: what an import kept beside the heads that play would no longer fit it."""
+    kept = {name: t for name, t in weights.state_dict.items() if not name.startswith("other_heads.")}
+    return WeightsFile(dataclasses.replace(weights.config, other_heads=""), kept, weights.metadata)
 
 
 def weights_file_name(config: NetworkConfig) -> str:
@@ -174,25 +180,31 @@ def network_config_of(path: Path, network: object) -> NetworkConfig:
     """The shape of a network from a table of its settings that a file holds. Raises WeightsError."""
     if not isinstance(network, dict):
         raise WeightsError(f"{path}: network {shown(network)}: expected the network's shape")
+    try:
+        return config_of_table(network)
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from None
+
+
+def config_of_table(network: Mapping[Any, object]) -> NetworkConfig:
+    """The same without the file's name."""
     fields = {field.name: field for field in dataclasses.fields(NetworkConfig)}
     for name, value in network.items():
         if name not in fields:
-            raise WeightsError(f"{path}: network.{shown_name(str(name))}: no such setting in this version")
+            raise WeightsError(f"network.{shown_name(str(name))}: no such setting in this version")
         field = fields[name]
         choices = field.metadata["choices"]
         low, high = field.metadata["minimum"], field.metadata["maximum"]
         if type(value) is not type(field.default):
-            raise WeightsError(
-                f"{path}: network.{name} {shown(value)}: expected {type(field.default).__name__}"
-            )
+            raise WeightsError(f"network.{name} {shown(value)}: expected {type(field.default).__name__}")
         if choices and value not in choices:
-            raise WeightsError(f"{path}: network.{name} {shown(value)}: expected one of {', '.join(choices)}")
+            raise WeightsError(f"network.{name} {shown(value)}: expected one of {', '.join(choices)}")
         if (low is not None and value < low) or (high is not None and value > high):
             raise WeightsError(
-                f"{path}: network.{name} {shown(value)}: out of range: expected at least {low}"
+                f"network.{name} {shown(value)}: out of range: expected at least {low}"
                 + (f", at most {high}" if high is not None else "")
             )
-    return NetworkConfig(**network)
+    return NetworkConfig(**network)  # type: ignore[arg-type]
 
 
 def check_state_dict(path: Path, state_dict: object) -> dict[str, Tensor]:

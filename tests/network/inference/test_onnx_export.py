@@ -13,16 +13,20 @@ from alphazero.network.inference import onnx_export
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.lc0_weights import RULE50_PLANE
 from alphazero.settings.sections import NetworkConfig
+from tests.network.weights.test_lc0_attention import BODY
 from tests.network.weights.test_lc0_export import random_network
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 SMALL = NetworkConfig(blocks=2, filters=16, se_ratio=4, moves_left=True)
 
 
-@pytest.fixture(scope="module", params=["convolution", "attention"])
+@pytest.fixture(scope="module", params=["convolution", "attention", "attention body"])
 def exported(request, tmp_path_factory) -> tuple[AlphaZeroNet, Path]:
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
-    network = random_network(dataclasses.replace(SMALL, policy_head=request.param))
+    config = (
+        BODY if request.param == "attention body" else dataclasses.replace(SMALL, policy_head=request.param)
+    )
+    network = random_network(config)
     onnx_export.write_onnx(path, network)
     return network, path
 

@@ -43,6 +43,16 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert (tmp_path / "latest").read_text() == "step-00000003\n"
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o007, 0o660), (0o077, 0o600)])
+def test_files_have_the_modes_of_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        path = save(tmp_path, checkpoint_of(8))
+    finally:
+        os.umask(before)
+    assert {oct(file.stat().st_mode & 0o777) for file in path.iterdir()} == {oct(mode)}
+
+
 def test_a_moving_average_is_saved_beside_the_weights(tmp_path):
     made = dataclasses.replace(checkpoint_of(3), ema={"a": torch.full((3, 2), 0.5)})
     loaded = load(save(tmp_path, made))

@@ -99,6 +99,14 @@ def test_a_safetensors_file_is_checked_alike(value: float, tmp_path: Path):
     assert VARIANCE in refusal(tmp_path / "bad.safetensors")
 
 
+def test_a_shape_of_very_many_dimensions_is_one_short_line(tmp_path: Path):
+    net = network().state_dict() | {BIAS: torch.zeros(3).view(3, *[1] * 100_000)}
+    header = {"magic": "alphazero-weights", "version": 1, "network": vars(CONFIG)}
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(safetensors.torch.save(net, {"alphazero": json.dumps(header)}))
+    assert "value.output.bias: 100001 dimensions: expected at most 16" in refusal(path)
+
+
 def test_no_command_plays_with_numbers_that_are_none(good: Path, capsys: pytest.CaptureFixture[str]):
     bad = changed(good, BIAS, torch.full((3,), float("nan")))
     assert main(["match", "--weights", str(bad), "--against", "random", "--games", "2"]) == 2

@@ -1,0 +1,168 @@
+"""The layers of lc0's network files: where each tensor of ours lies, and how its numbers are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import Message
+
+from alphazero.base.errors import WeightsError
+from alphazero.network.weights.lc0_schema import LINEAR16
+
+FloatArray = npt.NDArray[np.float32]
+
+# Weights.Layer.Encoding (newer files of lc0; absent is LINEAR16)
+FLOAT16, BFLOAT16, FLOAT32 = 2, 3, 4
+ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<f4"}
+REPEATED = ("residual", "encoder")  # fields that stand many times
+
+
+@dataclass(frozen=True)
+class ConvNormPlace:
+    """A ConvNorm of ours and the ConvBlock that holds it: `path` of field names, and indices if repeated."""
+
+    prefix: str
+    path: tuple[str | int, ...]
+    shape: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class LinearPlace:
+    """A layer of ours: the message at `path` has its weight in one field and its bias, if any, in another."""
+
+    prefix: str
+    path: tuple[str | int, ...]
+    fields: tuple[str, ...]
+    shape: tuple[int, ...]
+    names: tuple[str, ...] = ("weight", "bias")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The state-dict key of each field."""
+        return tuple(f"{self.prefix}.{name}" for name in self.names[: len(self.fields)])
+
+
+def message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - protobuf's own classes
+    """The message at a path of field names, and of indices into those that are repeated."""
+    message = weights
+    for step in path:
+        message = message[step] if isinstance(step, int) else getattr(message, step)
+    return message
+
+
+def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str, FloatArray]:
+    """The arrays of one layer by state-dict key. Raises WeightsError."""
+    message: Any = weights
+    for step in place.path:
+        if isinstance(step, int):
+            message = message[step]  # the shape of the network says how many there are
+        elif step not in REPEATED and not message.HasField(step):
+            raise WeightsError(f"{place.prefix}: layer missing from the file")
+        else:
+            message = getattr(message, step)
+    if isinstance(place, ConvNormPlace):
+        return read_conv_norm(message, place)
+    arrays = [layer_values(message, field, place.prefix) for field in place.fields]
+    shapes = (place.shape, place.shape[:1])
+    if place.prefix == "policy.output":
+        # lc0's tools save 80 planes and use the first ones.
+        weight, bias = arrays
+        if len(weight) != len(bias) * math.prod(place.shape[1:]):
+            raise WeightsError(f"{place.prefix}: {len(weight)} weights for {len(bias)} planes")
+        arrays = [weight[: math.prod(place.shape)], bias[: place.shape[0]]]
+    return {
+        key: shaped(values, shape, key)
+        for key, values, shape in zip(place.keys, arrays, shapes[: len(arrays)], strict=True)
+    }
+
+
+def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray]:
+    """The arrays of a ConvBlock. Raises WeightsError.
+
+    Old files have a bias in place of beta and no gamma: norm(x + bias) is the norm with the mean less
+    the bias (lc0 src/neural/network_legacy.cc, ConvBlock).
+    """
+    prefix, channels = place.prefix, place.shape[:1]
+
+    def read(field: str, default: float) -> FloatArray:
+        if not getattr(block, field).params:
+            return np.full(channels, default, np.float32)
+        return shaped(layer_values(block, field, f"{prefix}.{field}"), channels, f"{prefix}.{field}")
+
+    weight = layer_values(block, "weights", f"{prefix}.conv")
+    for field in ("bn_means", "bn_stddivs"):
+        if not block.HasField(field):
+            raise WeightsError(f"{prefix}: no {field}, expected BatchNorm after the convolution")
+    # Named for deviations, but it holds variances.
+    variance = read("bn_stddivs", 1.0)
+    if variance.min() <= 0:
+        raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances above 0")
+    return {
+        f"{prefix}.conv.weight": shaped(weight, place.shape, f"{prefix}.conv"),
+        f"{prefix}.norm.weight": read("bn_gammas", 1.0),
+        f"{prefix}.norm.bias": read("bn_betas", 0.0),
+        f"{prefix}.norm.running_mean": read("bn_means", 0.0) - read("biases", 0.0),
+        f"{prefix}.norm.running_var": variance,
+    }
+
+
+def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
+    """The values in `shape`. Raises WeightsError when there are more or fewer."""
+    if len(values) != math.prod(shape):
+        raise WeightsError(
+            f"{name}: {len(values)} numbers, expected {math.prod(shape)} for shape {list(shape)}"
+        )
+    return values.reshape(shape)
+
+
+def layer_size(message: Message, field: str) -> int:
+    """How many numbers the Layer in `field` of a message holds. Raises WeightsError."""
+    layer = getattr(message, field)
+    return len(layer.params) // layer_dtype(layer, field).itemsize
+
+
+def layer_encoding(layer: Message) -> int:
+    """The number of the encoding of a Layer."""
+    return int(layer.encoding) if layer.HasField("encoding") else LINEAR16
+
+
+def layer_dtype(layer: Message, name: str) -> np.dtype[Any]:
+    """How the numbers of a Layer are stored. Raises WeightsError."""
+    encoding = layer_encoding(layer)
+    if encoding not in ENCODING_DTYPES:
+        raise WeightsError(f"{name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
+    return np.dtype(ENCODING_DTYPES[encoding])
+
+
+def layer_values(message: Message, field: str, name: str) -> FloatArray:
+    """The numbers of the Layer in `field` of a message, flat float32. Raises WeightsError."""
+    layer = getattr(message, field)
+    params, dtype, encoding = layer.params, layer_dtype(layer, name), layer_encoding(layer)
+    if len(params) % dtype.itemsize:
+        raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
+    raw = np.frombuffer(params, dtype)
+    values: FloatArray
+    if encoding == LINEAR16:
+        low, high = layer.min_val, layer.max_val
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise WeightsError(f"{name}: from {low} to {high}: holds numbers that are not finite")
+        with np.errstate(over="ignore", invalid="ignore"):  # the check below has a better message
+            values = (low + raw.astype(np.float64) * ((high - low) / 0xFFFF)).astype(np.float32)
+    elif encoding == BFLOAT16:
+        values = (raw.astype(np.uint32) << 16).view(np.float32)
+    else:
+        values = raw.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise WeightsError(f"{name}: holds numbers that are not finite")
+    return values
+
+
+def quotient(size: int, divisor: int, what: str) -> int:
+    """size / divisor, a whole number above 0. Raises WeightsError that names `what`."""
+    if size == 0 or divisor == 0 or size % divisor:
+        raise WeightsError(f"{what}: {size} weights, expected a positive multiple of {divisor}")
+    return size // divisor
