@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from alphazero.network.model.precision import DTYPES
+from alphazero.network.model.precision import DTYPES, choose_device
 from alphazero.settings.flags import Parser, batch_size, count, seconds
+from benchmarks.measuring.clock import WARM_UPS, pass_times
 
 BOARD, KERNEL = 8, 3
-TURNS, WARM_UPS = 5, 3
 Work = Callable[[], object]
 
 
@@ -34,14 +34,14 @@ def run(arguments: list[str]) -> dict[str, object]:
     torch.set_float32_matmul_precision("high" if args.precision == "tf32" else "highest")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
-    device = torch.device(args.device)
+    device = choose_device(args.device, 0, os.environ)
     make = product if args.what == "product" else convolutions
     work, flops = make(args, device, DTYPES["fp32" if args.precision == "tf32" else args.precision])
-    figures: dict[str, object] = {"what": args.what, "precision": args.precision, "batch": args.batch}
-    taken = median_s(work, device, args.seconds)
+    taken = statistics.median(pass_times(work, device, args.seconds))
     if device.type == "cuda" and args.what == "convolutions":
-        taken = min(taken, median_s(captured(work, device), device, args.seconds))
-    return {**figures, "tflops": flops / taken / 1e12}
+        taken = min(taken, statistics.median(pass_times(captured(work, device), device, args.seconds)))
+    asked = {name: getattr(args, name) for name in ("what", "precision", "batch")}
+    return {**asked, "tflops": flops / taken / 1e12}
 
 
 def product(args: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> tuple[Work, int]:
@@ -90,19 +90,3 @@ def captured(work: Work, device: torch.device) -> Work:
     with torch.cuda.graph(graph):
         work()
     return graph.replay
-
-
-def median_s(work: Work, device: torch.device, least_s: float) -> float:
-    """Seconds of one `work`: the median over turns of the mean within each, after a warm-up."""
-
-    def timed(repeats: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - begin) / repeats
-
-    timed(WARM_UPS)
-    repeats = max(1, round(least_s / TURNS / max(timed(1), 1e-6)))
-    return statistics.median(timed(repeats) for _ in range(TURNS))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 
 import torch
 
@@ -20,11 +19,10 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import open_network
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import Played, new_cache, new_lane, play
-from alphazero.settings.flags import Parser, batch_size, count, threads, whole
+from alphazero.settings.flags import Parser, batch_size, count, whole
 from alphazero.settings.load import load_config
 
-# Lanes and a cache -> what was played.
-Round = Callable[[list[_core.SelfPlayGame], _core.EvaluationCache | None], Played]
+ROUNDS = 2
 
 
 def run(arguments: list[str]) -> dict[str, object]:
@@ -34,14 +32,12 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--weights")
     parser.add_argument("--lanes", type=count, default=512)
     parser.add_argument("--moves", type=count, default=8)
-    parser.add_argument("--rounds", type=count, default=2)
     parser.add_argument("--generations", type=count, default=3)
     parser.add_argument("--mebibytes", type=whole(1, 1 << 20), default=64)
     parser.add_argument("--batch", type=batch_size, help="positions of an evaluation (default: the preset's)")
-    parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
     args = parser.parse_args(arguments)
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     config, device = load_config(args.config, {}), torch.device("cpu")
     network = AlphaZeroNet(config.network, get_spec(config.network.game), torch.Generator().manual_seed(0))
     if args.weights:
@@ -50,18 +46,27 @@ def run(arguments: list[str]) -> dict[str, object]:
     evaluator = evaluator_for_self_play(network.eval(), device, args.precision, size)
     settings = self_play_settings(config.search, config.self_play, seed=1)
 
-    def play_round(lanes: list[_core.SelfPlayGame], cache: _core.EvaluationCache | None) -> Played:
-        game = config.network.game
-        return play(game, settings, lanes, args.moves, evaluator, cache=cache, num_threads=args.threads)
+    def generation(
+        lanes: list[_core.SelfPlayGame], cache: _core.EvaluationCache | None
+    ) -> tuple[float, list[Played]]:
+        """Searched moves per CPU second of rounds of play from these lanes on, and the rounds."""
+        found: list[Played] = []
+        begin = time.process_time()
+        if cache is not None:
+            cache.clear()
+        for _ in range(ROUNDS):
+            found.append(play(config.network.game, settings, lanes, args.moves, evaluator, cache=cache))
+            lanes = found[-1].under_way
+        return sum(played.moves for played in found) / (time.process_time() - begin), found
 
     lanes = [new_lane(number) for number in range(args.lanes)]
-    play_round(lanes[:1], None)  # memory is taken
+    generation(lanes[:1], None)  # memory is taken
     kinds = {"without": None, "with": new_cache(args.mebibytes)}
     speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
     shares: list[list[float]] = []
     for number in range(args.generations):
         for kind, cache in list(kinds.items())[:: -1 if number % 2 else 1]:
-            speed, played = generation(play_round, lanes, cache, args.rounds)
+            speed, played = generation(lanes, cache)
             speeds[kind].append(speed)
             if kind == "with":
                 shares.append([each.cached / (each.cached + each.evaluations) for each in played])
@@ -76,17 +81,3 @@ def run(arguments: list[str]) -> dict[str, object]:
             for number, found in enumerate(zip(*shares, strict=True), start=1)
         },
     }
-
-
-def generation(
-    play_round: Round, lanes: list[_core.SelfPlayGame], cache: _core.EvaluationCache | None, rounds: int
-) -> tuple[float, list[Played]]:
-    """Searched moves per CPU second of rounds of play from these lanes on, and the rounds."""
-    found: list[Played] = []
-    begin = time.process_time()
-    if cache is not None:
-        cache.clear()
-    for _ in range(rounds):
-        found.append(play_round(lanes, cache))
-        lanes = found[-1].under_way
-    return sum(played.moves for played in found) / (time.process_time() - begin), found

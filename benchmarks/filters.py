@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import statistics
-import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,11 @@ import pyarrow as pa
 
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.window import Window
-from alphazero.data.store.schema import schema_with
-from alphazero.data.store.store import ShardView, view_of
 from alphazero.data.store.writer import SHARD_GAMES
-from alphazero.settings.filters import SampleFilters
+from alphazero.settings.data import SampleFilters
 from alphazero.settings.flags import Parser, whole
-from benchmarks.measuring.one_core import one_core
+from benchmarks.measuring.clock import cpu_rate, on_cores
+from benchmarks.measuring.shards import window_of
 
 PLIES = 60  # of each game
 GAME_FILTERS = SampleFilters(
@@ -29,7 +26,8 @@ GAME_FILTERS = SampleFilters(
     events=("blitz", "rapid"),
     exclude_terminations=("abandoned",),
 )
-POSITION_FILTERS = {
+FILTERS = {
+    "six_filters_of_games": GAME_FILTERS,
     "min_clock": SampleFilters(min_clock=30.0),
     "skip_plies": SampleFilters(skip_plies=10),
     "max_positions_per_game": SampleFilters(max_positions_per_game=8),
@@ -50,44 +48,37 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--shards", type=whole(1, 10_000), default=16, help=f"of {SHARD_GAMES:,} games each")
     parser.add_argument("--rounds", type=whole(1, 1000), default=3, help="measurements of each")
     args = parser.parse_args(arguments)
-    view = made_up_shard(SHARD_GAMES)
-    window = Window.of_shards("chess", [view] * args.shards, list(map(str, range(args.shards))))
-    works = {"six_filters_of_games": lambda: with_filters(window, GAME_FILTERS)}
-    for name, filters in POSITION_FILTERS.items():
-        works[name] = partial(positions_filtered, window, filters)
+    window = window_of(made_up_games(SHARD_GAMES), args.shards)
     figures: dict[str, object] = {"games": window.num_games, "positions": window.num_samples}
-    with one_core():
-        for name, work in works.items():
-            seconds = []
-            for _ in range(args.rounds):
-                begin = time.process_time()
-                work()
-                seconds.append(time.process_time() - begin)
-            figures[f"{name}_s_per_million_games"] = statistics.median(seconds) * 1e6 / window.num_games
+    with on_cores(1):
+        for name, filters in FILTERS.items():
+            work = partial(games_filtered, window, filters)
+            rates = [cpu_rate(work, 0.0) for _ in range(args.rounds)]
+            figures[f"{name}_s_per_million_games"] = 1e6 / statistics.median(rates)
     return figures
 
 
-def positions_filtered(window: Window, filters: SampleFilters) -> Window:
-    """The positions of a window to train on."""
-    return for_training(with_filters(window, filters), filters, 0, num_threads=1)
+def games_filtered(window: Window, filters: SampleFilters) -> int:
+    """The games of a window of which the positions to train on were found."""
+    left = with_filters(window, filters)
+    if filters is not GAME_FILTERS:
+        for_training(left, filters, 0, num_threads=1)
+    return window.num_games
 
 
-def made_up_shard(num_games: int) -> ShardView:
-    """Games with random headers and clocks, and moves that nobody replays."""
+def made_up_games(num_games: int) -> dict[str, pa.Array[Any]]:
+    """Random headers and clocks, and moves that are not replayed."""
     rng = np.random.default_rng(0)
-    schema = schema_with(["clock_ms", "time_control"])
     offset = pa.array(np.arange(0, (num_games + 1) * PLIES, PLIES, dtype=np.int32))
-    moves = pa.ListArray.from_arrays(offset, pa.array(np.zeros(num_games * PLIES, np.uint16)))
-    clocks = rng.integers(0, 300_000, num_games * PLIES).astype(np.uint32)
+    clocks = pa.array(rng.integers(0, 300_000, num_games * PLIES).astype(np.uint32))
     columns: dict[str, pa.Array[Any]] = {
-        "moves": moves.cast(schema.field("moves").type),
-        "result": pa.array(rng.integers(-1, 2, num_games).astype(np.int8)),
-        "white_elo": pa.array(rng.integers(1000, 2000, num_games).astype(np.int32)),
-        "black_elo": pa.array(rng.integers(1000, 2000, num_games).astype(np.int32)),
-        "clock_ms": pa.ListArray.from_arrays(offset, pa.array(clocks)),
+        "moves": pa.ListArray.from_arrays(offset, pa.array(np.zeros(num_games * PLIES, np.uint16))),
+        "result": pa.array(rng.integers(-1, 2, num_games)),
+        "white_elo": pa.array(rng.integers(1000, 2000, num_games)),
+        "black_elo": pa.array(rng.integers(1000, 2000, num_games)),
+        "clock_ms": pa.ListArray.from_arrays(offset, clocks),
     }
     for name, words in WORDS.items():
         places = pa.array(rng.integers(0, len(words), num_games).astype(np.int32))
         columns[name] = pa.DictionaryArray.from_arrays(places, pa.array(words))
-    in_order = [columns.get(field.name, pa.nulls(num_games, field.type)) for field in schema]
-    return view_of(pa.RecordBatch.from_arrays(in_order, schema=schema), Path("made up"))
+    return columns

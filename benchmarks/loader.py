@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.window import Window
-from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.flags import Parser, batch_size, count, seconds
+from benchmarks.measuring.clock import rate
+from benchmarks.measuring.shards import window_of
 
 RANDOM_GAMES, RANDOM_GAME_PLIES = 2000, 130  # about the mean of TCEC games
 
@@ -45,31 +47,21 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 def random_window() -> Window:
-    """A window of one shard in memory: drawn games of random moves."""
+    """Drawn games of random moves."""
     games = [_core.chess_random_playout(number, RANDOM_GAME_PLIES) for number in range(RANDOM_GAMES)]
-    view = ShardView(
-        name="random",
-        path=Path("random"),
-        num_games=len(games),
-        num_plies=sum(map(len, games)),
-        moves=np.concatenate(games).astype(np.uint16),
-        moves_offset=np.cumsum([0, *map(len, games)], dtype=np.int32),
-        result=np.zeros(len(games), np.int8),
-        result_valid=np.ones(len(games), np.bool_),
-        fen_bytes=np.zeros(0, np.uint8),
-        fen_offset=np.zeros(len(games) + 1, np.int32),
-    )
-    return Window.of_shards("chess", [view], ["random"])
+    columns: dict[str, pa.Array[Any]] = {"moves": pa.array(games), "result": pa.array([0] * RANDOM_GAMES)}
+    return window_of(columns)
 
 
 def positions_per_s(window: Window, batch_size: int, num_threads: int, least_s: float) -> float:
     """Whole steps without the prefetch thread: the cost itself."""
-    spec = get_spec("chess")
     sizes = {"batch_size": batch_size, "micro_batch_size": batch_size}
-    loader = Loader(window, spec, seed=0, num_threads=num_threads, **sizes)
+    loader = Loader(window, get_spec("chess"), seed=0, num_threads=num_threads, **sizes)
     loader.step(0)
-    begin, step = time.perf_counter(), 0
-    while time.perf_counter() - begin < least_s or not step:
-        step += 1
-        loader.step(step)
-    return step * batch_size / (time.perf_counter() - begin)
+    steps = itertools.count(1)
+
+    def stepped() -> float:
+        loader.step(next(steps))
+        return batch_size
+
+    return rate(stepped, least_s)

@@ -1,15 +1,14 @@
 """What a network says in each precision beside fp32, and how fast: its policies, values and best moves.
 
-The network is the example's unless W is another one; the positions
-are those of games that it plays against itself without a search, each move drawn from its policy.
+The positions are those of games that the network plays against itself without a search, each move drawn from
+its policy.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,27 +16,24 @@ import torch
 
 from alphazero.base.text import table
 from alphazero.games.core_types import Line
+from alphazero.games.random_positions import leaves_of
 from alphazero.games.registry import make_line
 from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
+from alphazero.network.inference.purpose import evaluator_for_positions
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.weights.open_network import open_network
-from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
+from alphazero.settings.flags import Parser, batch_size, count, seconds
+from benchmarks.measuring.clock import rate
 
-# Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
+if TYPE_CHECKING:
+    from alphazero.games.core_types import Leaves
+
+# Shapes: B positions, K legal moves over all B positions; an evaluator's input as leaves_of has it.
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "chess_4x32.pb.gz"
 GAMES_AT_ONCE = 64
 MOST_PLIES = 400
 EXACT = "fp32"
-
-
-@dataclass(frozen=True)
-class Positions:
-    """packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]."""
-
-    packed: npt.NDArray[np.uint8]
-    legal_index: npt.NDArray[np.int32]
-    legal_offset: npt.NDArray[np.int32]
 
 
 def run(arguments: list[str]) -> dict[str, object]:
@@ -49,49 +45,38 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument(
         "--precisions", nargs="+", choices=EVALUATION_PRECISIONS, default=["fp32", "bf16", "int8"]
     )
-    parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--seconds", type=seconds(), default=2.0)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="cpu")
     args = parser.parse_args(arguments)
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     device = choose_device(args.device, 0, os.environ)
     network, _ = open_network(args.weights, device)
-    exact = NetworkEvaluator(network, device, EXACT, args.batch)
+    exact = evaluator_for_positions(network, device, EXACT, args.batch)
     positions = played(exact, args.positions)
-    truth = exact(positions.packed, positions.legal_index, positions.legal_offset)
-    figures: dict[str, object] = {"positions": len(positions.packed)}
+    packed, _, legal_offset = positions
+    truth = exact(*positions)
+    figures: dict[str, object] = {"positions": len(packed)}
     for precision in args.precisions:
-        evaluator = NetworkEvaluator(network, device, precision, args.batch)
-        found = evaluator(positions.packed, positions.legal_index, positions.legal_offset)
-        beside = compared(truth, found, positions.legal_offset) if precision != EXACT else {}
+        evaluator = evaluator_for_positions(network, device, precision, args.batch)
+        beside = compared(truth, evaluator(*positions), legal_offset) if precision != EXACT else {}
         speed = evaluations_per_s(evaluator, positions, args.seconds)
         figures[precision] = {"evaluations_per_s": speed, "how": evaluator.description, **beside}
     return figures
 
 
-def played(evaluator: NetworkEvaluator, number: int) -> Positions:
+def played(evaluator: NetworkEvaluator, number: int) -> Leaves:
     """Of the network's own games, each position once."""
     draw, lines = np.random.default_rng(0), [make_line(evaluator.spec.name) for _ in range(GAMES_AT_ONCE)]
     seen: dict[int, Line] = {}
     while len(seen) < number:
-        positions = positions_of(lines)
-        policies = policies_of(
-            evaluator(positions.packed, positions.legal_index, positions.legal_offset),
-            positions.legal_offset,
-        )
+        leaves = leaves_of(lines)
+        policies = policies_of(evaluator(*leaves), leaves[2])
         for place, (line, policy) in enumerate(zip(lines, policies, strict=True)):
             seen.setdefault(line.key, line.copy())
             line.push(line.index_to_move(int(draw.choice(line.legal_indices(), p=policy))))
             if line.outcome().over or line.num_plies >= MOST_PLIES:
                 lines[place] = make_line(evaluator.spec.name)
-    return positions_of(list(seen.values())[:number])
-
-
-def positions_of(lines: list[Line]) -> Positions:
-    """As an evaluator takes them."""
-    legal = [line.legal_indices() for line in lines]
-    offset = np.cumsum([0, *map(len, legal)], dtype=np.int32)
-    return Positions(np.stack([line.packed() for line in lines]), np.concatenate(legal), offset)
+    return leaves_of(list(seen.values())[:number])
 
 
 def policies_of(
@@ -119,19 +104,17 @@ def compared(
     }
 
 
-def evaluations_per_s(evaluator: NetworkEvaluator, positions: Positions, least_s: float) -> float:
+def evaluations_per_s(evaluator: NetworkEvaluator, positions: Leaves, least_s: float) -> float:
     """On full batches, the fastest of three."""
-    size = min(evaluator.batch_size, len(positions.packed))
-    stop = positions.legal_offset[size]
-    batch = (positions.packed[:size], positions.legal_index[:stop], positions.legal_offset[: size + 1])
-    best = 0.0
-    for _ in range(3):
-        begin, done = time.perf_counter(), 0
-        while time.perf_counter() - begin < least_s / 3:
-            evaluator.submit(*batch).result()
-            done += size
-        best = max(best, done / (time.perf_counter() - begin))
-    return best
+    packed, legal_index, legal_offset = positions
+    size = min(evaluator.batch_size, len(packed))
+    batch = (packed[:size], legal_index[: legal_offset[size]], legal_offset[: size + 1])
+
+    def evaluated() -> float:
+        evaluator.submit(*batch).result()
+        return size
+
+    return max(rate(evaluated, least_s / 3) for _ in range(3))
 
 
 def text(figures: dict[str, object]) -> str:

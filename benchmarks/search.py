@@ -8,7 +8,6 @@ uniform policy and a drawish value come back.
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import new_lane
 from alphazero.settings.flags import Parser, batch_size, count, seconds, threads
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from benchmarks.measuring.clock import rate
 
 WARM_UP_S = 1.0
 
@@ -47,11 +47,12 @@ def measure(pool: SelfPlay, args: argparse.Namespace) -> dict[str, object]:
     logits = np.zeros(args.slots * get_spec(args.game).max_legal_moves, np.float32)
     wdl = np.full((args.slots, 3), 1 / 3, np.float32)
     packed, legal, _ = pool.step(0)
-    begin = time.perf_counter()
-    start, before = begin, 0
-    while time.perf_counter() - begin < WARM_UP_S + args.seconds:
-        if not before and time.perf_counter() - begin > WARM_UP_S:
-            start, before = time.perf_counter(), pool.simulations
+
+    def stepped() -> float:
+        nonlocal packed, legal
+        before = pool.simulations
         packed, legal, _ = pool.step(0, logits[: len(legal)], wdl[: len(packed)])
-    seconds = time.perf_counter() - start
-    return {"simulations_per_s": (pool.simulations - before) / seconds, "moves": pool.moves}
+        return float(pool.simulations - before)
+
+    rate(stepped, WARM_UP_S)
+    return {"simulations_per_s": rate(stepped, args.seconds), "moves": pool.moves}

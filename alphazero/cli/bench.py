@@ -6,13 +6,12 @@ import argparse
 import importlib
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, table
+from alphazero.machine.environment import CHECKOUT
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 DIRECTORY = CHECKOUT / "benchmarks"
 # Minutes long, or in need of a GPU: these run when they are named.
 NOT_IN_ALL = ("gpu", "scaling")

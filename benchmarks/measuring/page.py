@@ -1,25 +1,59 @@
-"""A measured table within a page of docs/, between two marks; and the JSON that it is made from."""
+"""The document of a benchmark as JSON, and the tables made from it, between two marks of a page of docs/."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.files import replacing
+from alphazero.base.files import given_path, replacing, write_json
 from alphazero.base.text import reason
 
+FORMAT = 2
 
-def read_document(path: Path, bench: str, format_version: int) -> dict[str, Any]:
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The flags of a benchmark with a document."""
+    parser.add_argument("--out", default="", help="file for the document, rewritten as it grows")
+    parser.add_argument("--table", default="", help="measure nothing: write the tables of this document")
+    parser.add_argument("--into", default="", help="with --table: put them into this page of docs/")
+
+
+def document_of(
+    bench: str,
+    args: argparse.Namespace,
+    measured: Iterable[dict[str, Any]],
+    text: Callable[[dict[str, Any]], str],
+) -> dict[str, Any]:
+    """The document that --table names, put into a page by --into; else what is measured, written to --out."""
+    if args.into and not args.table:
+        raise ConfigError("--into: expected --table FILE with it")
+    if args.table:
+        document = read_document(given_path(args.table, "--table"), bench)
+        if args.into:
+            put_into_page(given_path(args.into, "--into"), bench, text(document))
+        return document
+    out = given_path(args.out, "--out") if args.out else None
+    if out is not None and not out.absolute().parent.is_dir():
+        raise ConfigError(f"--out {out}: expected a file in a directory that exists")
+    for found in measured:
+        document = {"format": FORMAT, **found}
+        if out is not None:
+            write_json(out, {"bench": bench, **document})
+    return document
+
+
+def read_document(path: Path, bench: str) -> dict[str, Any]:
     """What `alphazero bench NAME` wrote. Raises ConfigError for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {reason(error)}; expected the JSON of alphazero bench {bench}") from error
-    if not isinstance(found, dict) or (found.get("bench"), found.get("format")) != (bench, format_version):
-        raise ConfigError(f"{path}: expected the JSON of alphazero bench {bench}, format {format_version}")
+    if not isinstance(found, dict) or (found.get("bench"), found.get("format")) != (bench, FORMAT):
+        raise ConfigError(f"{path}: expected the JSON of alphazero bench {bench}, format {FORMAT}")
     return found
 
 

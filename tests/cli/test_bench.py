@@ -1,24 +1,18 @@
 """`alphazero bench`: every benchmark runs and gives figures."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from alphazero.cli import bench
 from alphazero.cli.main import main
 
-# These make an engine in their own process.
-ENGINES = ("engine", "device_work")
 SMALL = {
-    "launcher": ["--rounds", "1"],
     "ceilings": ["--size", "32", "--seconds", "0.01"],
     "training": [
-        *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch", "64"),
+        *("--device", "cpu", "--blocks", "1", "--filters", "8", "--batch-size", "64"),
         *("--seconds", "1", "--checkpoint-interval", "4"),
     ],
-    "device_work": ["--config", "chess_cpu", "--micro-batches", "1"],
     "engine": [
         *("--gpus", "1", "--blocks", "1", "--filters", "8", "--batch", "8", "--micro-batch", "4"),
         *("--rounds", "2", "--steps", "1"),
@@ -39,7 +33,6 @@ SMALL = {
     ],
     "pgn_import": ["--rounds", "1", "--games", "5"],
     "lc0_import": ["--rounds", "1", "--games", "5"],
-    "value_curve": [],
     "filters": ["--rounds", "1", "--shards", "1"],
 }
 
@@ -63,14 +56,7 @@ def test_all_leaves_out_what_takes_minutes_or_a_gpu(monkeypatch):
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_benchmark_prints_one_json_object_of_figures(name, capsys):
     argv = ["bench", name, "--json", *SMALL[name]]
-    if name in ENGINES:  # DeepSpeed keeps the first process group for good, and other tests have theirs
-        done = subprocess.run(
-            [sys.executable, "-m", "alphazero", *argv], capture_output=True, text=True, timeout=240
-        )
-        assert done.returncode == 0, done.stderr
-        figures = json.loads(done.stdout)
-    else:
-        assert main(argv) == 0
-        figures = json.loads(capsys.readouterr().out)
+    assert main(argv) == 0
+    figures = json.loads(capsys.readouterr().out)
     assert figures["bench"] == name
     assert any(isinstance(value, (int, float)) and value > 0 for value in figures.values())
