@@ -7,6 +7,7 @@ python -m tools.deepspeed_keys_page --examples DIR    counts the files under DIR
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import textwrap
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.hjson_file import read_hjson
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.deepspeed_key import ALL_STAGES, Key, Meaning
 from alphazero.settings.deepspeed_keys import BLOCKS, KEYS
@@ -94,11 +96,9 @@ def verdicts(directory: Path) -> Iterator[Verdict]:
 
 
 def _is_deepspeeds(path: Path) -> bool:
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
-        return False
-    return isinstance(table, dict) and bool(KEYS_OF_A_FILE & table.keys())
+    with contextlib.suppress(ConfigError):
+        return bool(KEYS_OF_A_FILE & read_hjson(path).table.keys())
+    return False
 
 
 def print_counts(directory: Path) -> None:

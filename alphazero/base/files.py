@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import IO, Any
 from alphazero.base.errors import DataError
 
 CHUNK_BYTES = 1 << 20
+_EPD = re.compile(r"\.epd(\.(gz|bz2|zst))?$", re.IGNORECASE)
 _UNFINISHED_FILE = re.compile(r"\..+\.\d+\.tmp")
 
 
@@ -43,12 +47,32 @@ def remove_unfinished(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def open_regular(path: Path) -> IO[bytes]:
+    """A file to read. Raises OSError, also for a pipe or a device, which could wait for ever."""
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | os.O_NONBLOCK)
+        if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            error = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(error, os.strerror(error) if error == errno.EISDIR else "no regular file", name)
+        return descriptor
+
+    return open(path, "rb", opener=opener)
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular file; bytes that are no UTF-8 become U+FFFD. Raises OSError."""
+    with open_regular(path) as file:
+        return file.read().decode("utf-8", errors="replace")
+
+
 def complete_lines(path: Path) -> list[str]:
     """Lines of a text file whose writer may have been killed: all but an unfinished last one.
 
-    Bytes that are no UTF-8 become U+FFFD, so that one damaged line does not cost the others.
+    One damaged line does not cost the others (see read_text). Raises OSError.
     """
-    return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if path.exists() else []
+    return read_text(path).split("\n")[:-1] if path.exists() else []
 
 
 def cut_unfinished_line(path: Path) -> None:
@@ -81,6 +105,15 @@ def given_path(text: str, flag: str) -> Path:
     return Path(text)
 
 
+def refuse_positions(path: Path) -> None:
+    """Raise DataError where games are expected and the file's name is that of positions (EPD)."""
+    if _EPD.search(path.name) and not path.is_dir():
+        raise DataError(
+            f"{path}: EPD has positions and no games; expected PGN (`alphazero match --openings "
+            f"{shlex.quote(str(path))} --pgn-out games.pgn` plays games from these positions)"
+        )
+
+
 def fsync_file(path: Path) -> None:
     """Make a file's content survive a power cut."""
     with path.open("rb") as file:
@@ -99,7 +132,7 @@ def fsync_directory(path: Path) -> None:
 def sha256_of(path: Path) -> str:
     """Hex digest of a file's content."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()

@@ -12,11 +12,11 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import near_match, one_of, quoted, reason
@@ -60,7 +60,7 @@ def setting(
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
-    words: Mapping[str, int] | None = None,
+    words: Mapping[str, int | str] | None = None,
     pattern: str = "",
     expected: str = "",
     aliases: tuple[str, ...] = (),
@@ -69,14 +69,16 @@ def setting(
     is_common: bool = False,
     is_place: bool = False,
     deepspeed_key: str = "",
+    constant: str = "",
 ) -> Any:  # noqa: ANN401 - a field of any type, as dataclasses.field
     """A dataclass field with all that there is to know of a setting.
 
     default: also what runs did that are older than the setting. minimum, maximum: inclusive. words: texts
-    that stand for numbers. pattern: what a text must match, shown in messages as `expected`. aliases: other
+    that stand for values. pattern: what a text must match, shown in messages as `expected`. aliases: other
     names of the flag. metavar: what --help calls its value. is_common: listed by --help, the others by --help
     all. is_place: names where files lie, which reports do not compare. deepspeed_key: the key of a
-    ds_config.json that alone sets it; such a setting has no flag and no TOML key.
+    ds_config.json that alone sets it. constant: why nothing sets it, though a run or given weights may have
+    another value. A setting with one of the two has no flag and no TOML key.
     """
     metadata = {
         "help": help_text,
@@ -92,6 +94,7 @@ def setting(
         "is_common": is_common,
         "is_place": is_place,
         "deepspeed_key": deepspeed_key,
+        "constant": constant,
     }
     return field(default=default, metadata=metadata)
 
@@ -119,7 +122,11 @@ def kinds_of(section: type) -> dict[str, Any]:
 
 def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
     """The fields that have a flag and a TOML key."""
-    return [entry for entry in fields(section) if not entry.metadata["deepspeed_key"]]
+    return [
+        entry
+        for entry in fields(section)
+        if not (entry.metadata["deepspeed_key"] or entry.metadata["constant"])
+    ]
 
 
 @dataclass(frozen=True)
@@ -137,17 +144,34 @@ class HiddenHelp:
             group.description = description
 
 
+class UnusedFlag(argparse.Action):
+    """The flag of a setting that other commands use."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> NoReturn:
+        """Raises ConfigError naming the flag and the command."""
+        raise ConfigError(f"{self.option_strings[0]}: {parser.prog} does not use it")
+
+
 def add_flags(
-    parser: argparse.ArgumentParser, sections: Mapping[str, type], hidden: HiddenHelp | None = None
+    parser: argparse.ArgumentParser,
+    sections: Mapping[str, type],
+    hidden: HiddenHelp | None = None,
+    unused: Collection[str] = (),
 ) -> None:
     """Give `parser` one flag for every setting of the sections; a flag not typed leaves no attribute.
 
-    hidden: takes the help of flags that are not common; without it all are listed.
+    hidden: takes the help of flags that are not common; without it all are listed. unused: settings whose
+    flags are refused, as the command does not use them.
     """
+    assert {entry.name for section in sections.values() for entry in fields(section)} >= {*unused}
     for section_name, section in sections.items():
         group = parser.add_argument_group(section_name, section.__doc__)
         kinds = kinds_of(section)
-        entries = flag_fields(section)
+        entries = [entry for entry in flag_fields(section) if entry.name not in unused]
+        for entry in flag_fields(section):
+            if entry.name in unused:
+                quiet = argparse.SUPPRESS
+                group.add_argument(*_names(entry), action=UnusedFlag, nargs="*", default=quiet, help=quiet)
         actions = {entry.name: _add_flag(group, entry, kinds[entry.name]) for entry in entries}
         if hidden is None:
             continue
@@ -160,12 +184,16 @@ def add_flags(
             group.description = argparse.SUPPRESS
 
 
+def _names(entry: dataclasses.Field[Any]) -> list[str]:
+    return [flag_of(name) for name in (entry.name, *entry.metadata["aliases"])]
+
+
 def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kind: object) -> argparse.Action:
     default = entry.default if entry.default not in ((), "") else "none"
     # Where None is the default, the help text describes what it stands for.
     suffix = "" if default is None else f" (default: {default})"
     help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
-    names = [flag_of(name) for name in (entry.name, *entry.metadata["aliases"])]
+    names = _names(entry)
     if kind is bool:
         return group.add_argument(
             *names,

@@ -36,7 +36,7 @@ class ClusterConfig:
     )
     nodes: int | None = setting(
         None,
-        "machines of the job (default: 1)",
+        "machines of the job (default: 1, or all hosts of the hostfile; fewer are its first ones)",
         minimum=1,
         maximum=MOST_NODES,
         aliases=("num_nodes", "nnodes"),
@@ -84,22 +84,14 @@ class ClusterConfig:
     pause_timeout: float | None = _seconds(
         "a validation, checkpoint or collection of games may take (default: 600)"
     )
-    games_timeout: float | None = _seconds("self-play or the games of a gate may stand still (default: 300)")
-    shutdown_timeout: float | None = _seconds("from a rank's last message to its end (default: 60)")
     silence_timeout: float | None = _seconds("until a silent host or head counts as lost (default: 10)", 3)
 
 
 @dataclass(frozen=True)
 class ClusterSection(ClusterConfig):
-    """[cluster]: the settings that have a flag, and lists that only a file holds."""
+    """[cluster]: the settings that have a flag, and a list that only a file holds."""
 
     hosts: tuple[str, ...] = setting((), "hosts, each as a line of a hostfile")
-    host_weights: tuple[str, ...] = setting(
-        (),
-        "shares of hosts of unequal speed, HOST=WEIGHT",
-        pattern=r"[^=\s]+=(?!0*\.?0*$)([0-9]{1,6}(\.[0-9]{1,6})?)",
-        expected="HOST=WEIGHT with a weight above 0, as gpu-node-1=2",
-    )
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 Keys of a ds_config.json that DeepSpeed cannot take together.
 
-A JSON file that a person wrote: no key twice, no number that is none, and the line of every key.
-
 The content of a ds_config.json, in this program's terms.
 """
 
@@ -11,15 +9,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.text import quoted, shortened
+from alphazero.base.hjson_file import HjsonFile, read_hjson
 from alphazero.settings.deepspeed_key import ALL_STAGES, Key, Meaning, is_off
 from alphazero.settings.deepspeed_keys import (
     ALIASES,
@@ -82,6 +78,16 @@ class DeepSpeedSettings:
         """The value of a setting, "section.field"; None where it has none."""
         return next((one.value for one in reversed(self.values) if one.target == target), None)
 
+    def zero_options_at(self, stage: int) -> dict[str, Any]:
+        """The options of ZeRO that DeepSpeed gets at this stage."""
+        return {name: value for name, value in self.zero_options.items() if stage in _stages(name)}
+
+    def passed_on_line(self, stage: int) -> str:
+        """One line about what DeepSpeed gets as it is at this ZeRO stage; "" for nothing."""
+        zero = {f"{ZERO}.{name}": value for name, value in self.zero_options_at(stage).items()}
+        shown = [f"{path} {json.dumps(value)}" for path, value in (zero | dict(self.passed_on)).items()]
+        return f"{self.source}: passed on to DeepSpeed: {', '.join(shown)}" if shown else ""
+
     def ignored_line(self, stage: int) -> str:
         """One line about the keys that change nothing at this ZeRO stage; "" where all do."""
         ignored = [f"{one.path} ({one.why})" for one in self.ignored if stage in one.stages]
@@ -115,130 +121,6 @@ def contradiction(settings: DeepSpeedSettings, stage: int | None) -> Contradicti
     return None
 
 
-KeyPath = tuple[str, ...]
-# Line ends, strings (the only place where a brace is none), whether they are keys, and what opens and closes.
-_TOKEN = re.compile(r'(?P<text>"(?:[^"\\]|\\.)*")(?P<key>\s*:)?|[{}\[\]\n]')
-MOST_BYTES = 256 << 10
-
-
-@dataclass(frozen=True)
-class JsonFile:
-    """An object read from `path`; lines: where each key stands, by its path of keys."""
-
-    path: Path
-    table: dict[str, Any]
-    lines: Mapping[KeyPath, int]
-
-    def error(self, keys: KeyPath, value: object, wanted: str) -> ConfigError:
-        """ConfigError naming file, line, key and value."""
-        line = f":{self.lines[keys]}" if keys in self.lines else ""
-        return ConfigError(f"{self.path}{line}: {shortened('.'.join(keys))} = {_shown(value)}: {wanted}")
-
-    def block(self, key: str) -> dict[str, Any]:
-        """The object under `key`, empty where there is none; ConfigError where it is no object."""
-        value = self.table.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error((key,), value, "expected an object")
-        return value
-
-
-def read_json_file(path: Path) -> JsonFile:
-    """Read an object; ConfigError names file and line of what cannot be meant."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path}: over {MOST_BYTES:,} bytes; expected an object of settings")
-        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; expected JSON") from error
-    try:
-        table = json.loads(text, parse_constant=_no_number, parse_float=_finite)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: {error.msg}; expected JSON") from error
-    except _NoNumberError as error:
-        line = _line(text, _place_of_literal(text, str(error)))
-        raise ConfigError(f"{path}:{line}: {shortened(str(error))}: expected a finite number") from error
-    except ValueError as error:  # a whole number of more digits than Python reads
-        raise ConfigError(f"{path}: holds a number of thousands of digits; expected JSON") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deeply; expected an object of settings") from error
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {_shown(table)}: expected an object")
-    return JsonFile(path, table, _lines_of_keys(path, text))
-
-
-class _NoNumberError(Exception):
-    """A literal that Python's reader takes for a number and JSON has not."""
-
-
-def _no_number(literal: str) -> float:
-    raise _NoNumberError(literal)
-
-
-def _finite(literal: str) -> float:
-    value = float(literal)
-    if not math.isfinite(value):
-        raise _NoNumberError(literal)
-    return value
-
-
-def _place_of_literal(text: str, literal: str) -> int:
-    """Where `literal` first stands outside a string."""
-    found = re.search(rf'"(?:[^"\\]|\\.)*"|(?P<literal>(?<![\w.+-]){re.escape(literal)})', text)
-    while found is not None and found["literal"] is None:
-        found = re.compile(found.re.pattern).search(text, found.end())
-    return found.start() if found else 0
-
-
-def _lines_of_keys(path: Path, text: str) -> dict[KeyPath, int]:
-    """The line of each key of valid JSON; ConfigError where an object has one twice."""
-    lines: dict[KeyPath, int] = {}
-    # What is open: the key it stands under ("" in a list or at the top); its newest key.
-    open_keys: list[str] = []
-    newest = ""
-    line = 1
-    for token in _TOKEN.finditer(text):
-        mark = token[0]
-        if mark == "\n":
-            line += 1
-        elif mark in "{[":
-            # Objects in a list share a path: the running number of the place keeps them apart.
-            open_keys.append(newest if newest else f"[{token.start()}]")
-            newest = ""
-        elif mark in "}]":
-            open_keys.pop()
-            newest = ""
-        elif token["key"]:
-            newest = json.loads(token["text"])
-            keys = (*open_keys[1:], newest)
-            if keys in lines:
-                raise ConfigError(
-                    f"{path}:{line}: {shortened('.'.join(keys))}: a second time, "
-                    f"first on line {lines[keys]}; expected each key once"
-                )
-            lines[keys] = line
-            line += token[0].count("\n")
-        else:
-            newest = ""
-    return lines
-
-
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
-
-
-def _shown(value: object) -> str:
-    """`value` as JSON writes it, in the length of a line."""
-    try:
-        text = json.dumps(value)
-    except RecursionError:
-        return quoted(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 _DEFAULTS = {"optimizer": OptimizerConfig(), "training": TrainingConfig(), "run": RunConfig()}
 ZERO = "zero_optimization"
 PRECISION = "training.precision"
@@ -248,7 +130,7 @@ PRECISION = "training.precision"
 class _Reading:
     """What a walk over the file gathers: values by path, paths that say "auto", variants of blocks."""
 
-    file: JsonFile
+    file: HjsonFile
     variants: dict[str, str]
     values: dict[str, Any] = field(default_factory=dict)
     autos: set[str] = field(default_factory=set)
@@ -268,14 +150,14 @@ class _Reading:
 
 def read_deepspeed_settings(path: Path) -> DeepSpeedSettings:
     """Read and check ds_config.json; ConfigError names file, line, key, value and what was expected."""
-    file = read_json_file(path)
+    file = read_hjson(path)
     reading = _Reading(file, _variants(file))
     _walk(reading, file.table, "")
     precision, off = _precision(reading)
     _require_constant_momentum(reading)
     values = list(_values_in(reading))
-    if precision:
-        values.append(FileValue(PRECISION, precision[0], precision[1], reading.place(precision[1])))
+    if precision is not None:
+        values.append(precision)
     passed_on = _nested(reading, lambda key: key.meaning is Meaning.PASSED_ON)
     zero = passed_on.pop(ZERO, {})
     if not passed_on.get("flops_profiler", {}).get("enabled"):
@@ -298,7 +180,7 @@ def _error(reading: _Reading, found: Contradiction) -> ConfigError:
     return reading.error(found.path, found.value, found.wanted)
 
 
-def _variants(file: JsonFile) -> dict[str, str]:
+def _variants(file: HjsonFile) -> dict[str, str]:
     """The types of optimizer and scheduler, which decide what keys their blocks have."""
     variants = {}
     for name in ("optimizer", "scheduler"):
@@ -322,10 +204,14 @@ def _walk(reading: _Reading, table: dict[str, Any], block: str) -> None:
         written = f"{block}.{name}" if block else name
         path = ALIASES.get(written, written)
         if written in OLD_NAMES:
+            if is_off(value):
+                continue
             raise reading.error(written, value, f"an old name; expected {OLD_NAMES[written]}")
         key = None if "." in name else key_at(path, reading.variant(block))
         if key is None:
             raise _unknown(reading, name, value, block)
+        if value is None:  # as absent
+            continue
         if value == "auto":
             reading.autos.add(path)
         elif key.meaning in (Meaning.IGNORED, Meaning.REFUSED):
@@ -379,13 +265,17 @@ def _leave_out(reading: _Reading, key: Key, written: str, value: object) -> None
 def _elsewhere(zero: dict[str, Any]) -> Iterator[Ignored]:
     """Options of ZeRO that mean nothing at some stages; one that is switched off needs no word."""
     for name, value in zero.items():
-        key = key_at(f"{ZERO}.{name}", "")
-        if isinstance(value, dict):
-            key = key_at(f"{ZERO}.{name}.device", "")
-        assert key is not None, name
-        others = tuple(stage for stage in range(4) if stage not in key.stages)
+        stages = _stages(name)
+        others = tuple(stage for stage in ALL_STAGES if stage not in stages)
         if value is not False and others:
-            yield Ignored(f"{ZERO}.{name}", f"it is for stage {' and '.join(map(str, key.stages))}", others)
+            yield Ignored(f"{ZERO}.{name}", f"it is for stage {' and '.join(map(str, stages))}", others)
+
+
+def _stages(option: str) -> tuple[int, ...]:
+    """The stages at which an option of ZeRO, or an object of options, means something."""
+    key = key_at(f"{ZERO}.{option}.device", "") or key_at(f"{ZERO}.{option}", "")
+    assert key is not None, option
+    return key.stages
 
 
 def _values_in(reading: _Reading) -> Iterator[FileValue]:
@@ -438,9 +328,11 @@ def _nested(reading: _Reading, wanted: Any) -> dict[str, Any]:  # noqa: ANN401
     return out
 
 
-def _precision(reading: _Reading) -> tuple[tuple[str, str] | None, frozenset[str]]:
-    """The precision that a block switches on, with its key, and those that blocks switch off by name."""
-    values = reading.values
+def _precision(reading: _Reading) -> tuple[FileValue | None, frozenset[str]]:
+    """The precision that a block switches on, fp32 where none does and none leaves it to this program; and
+    the precisions that blocks switch off by name.
+    """
+    values, is_auto = reading.values, False
     on: dict[str, str] = {}
     off: set[str] = set()
     for name in ("fp16", "bf16", "torch_autocast"):
@@ -451,14 +343,19 @@ def _precision(reading: _Reading) -> tuple[tuple[str, str] | None, frozenset[str
             on[f"{name}.enabled"] = dtype if is_autocast else name
         elif switch is False and not is_autocast:
             off.add(name)
-        elif switch is None and f"{name}.enabled" not in reading.autos and name not in reading.autos:
+        elif switch is None and {f"{name}.enabled", name} & reading.autos:
+            is_auto = True
+        elif switch is None:
             why = f"{name}.enabled is absent, which is false"
             reading.ignored += [Ignored(path, why) for path in values if path.startswith(f"{name}.")]
     if len({*on.values()}) > 1:
         first, second = list(on)[:2]
         wanted = f"{first.partition('.')[0]} is enabled too; expected one of the two"
         raise reading.error(second, True, wanted)
-    return next(((precision, path) for path, precision in on.items()), None), frozenset(off)
+    for path, precision in on.items():
+        return FileValue(PRECISION, precision, path, reading.place(path)), frozenset(off)
+    fp32 = FileValue(PRECISION, "fp32", "fp16, bf16, torch_autocast", str(reading.file.path), is_default=True)
+    return None if is_auto else fp32, frozenset(off)
 
 
 def _require_constant_momentum(reading: _Reading) -> None:
@@ -466,7 +363,7 @@ def _require_constant_momentum(reading: _Reading) -> None:
     path = "scheduler.params.cycle_momentum"
     if reading.variants.get("scheduler") != "OneCycle" or reading.variants.get("optimizer") == "SGD":
         return
-    params = reading.file.block("scheduler").get("params")
+    params = reading.file.table["scheduler"].get("params")
     value = params.get("cycle_momentum") if isinstance(params, dict) else None
     if value is not False:
         key = key_at(path, "OneCycle")

@@ -52,9 +52,7 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 _RATE = number(0, MOST_RATE)
 _SHARE = number(0, 1)
 _STEPS = whole(1, MOST_STEPS)
-
-
-LARGEST_POWER = 24  # of the largest loss scale (engine/loss_scale.py)
+LARGEST_POWER = 24  # of the largest loss scale (engine/optimizer.py)
 AUTOCAST_DTYPES = {
     "bfloat16": "bf16",
     "torch.bfloat16": "bf16",
@@ -261,7 +259,12 @@ _SCHEDULER: tuple[Key, ...] = (
 )
 
 _PRECISION: tuple[Key, ...] = (
-    honoured("gradient_clipping", number(0), "optimizer.clip_gradients", "largest norm; 0 turns it off"),
+    honoured(
+        "gradient_clipping",
+        number(0),
+        "optimizer.clip_gradients",
+        "largest norm; 0 turns it off; absent: 10 here, 1.0 in DeepSpeed",
+    ),
     honoured("fp16.enabled", TRUTH, "training.precision", _AUTOCAST),
     honoured(
         "fp16.loss_scale",
@@ -271,10 +274,10 @@ _PRECISION: tuple[Key, ...] = (
     ),
     honoured(
         "fp16.initial_scale_power",
-        whole(0, LARGEST_POWER),
+        whole(0, 32),
         "training.loss_scale",
-        "first dynamic scale, as a power of two",
-        values=lambda value: (2.0 ** int(value),),
+        f"first dynamic scale, as a power of two; above {LARGEST_POWER} it is {LARGEST_POWER}",
+        values=lambda value: (2.0 ** min(int(value), LARGEST_POWER),),
     ),
     honoured(
         "fp16.loss_scale_window",
@@ -323,7 +326,7 @@ _ZERO: tuple[Key, ...] = (
     *passed_on(TRUTH, "ignore_unused_parameters", _Z, (2,)),
     # Not below: with our accumulation all gradients of stages 0 and 1 are reduced after backward.
     *passed_on(TRUTH, "overlap_comm", _Z, (2, 3)),
-    *passed_on(whole(1), "sub_group_size", _Z, (3,)),
+    *passed_on(whole(0), "sub_group_size", _Z, (3,)),
     *passed_on(TRUTH, "memory_efficient_linear", _Z, (3,)),
     *passed_on(
         whole(0),
@@ -468,7 +471,6 @@ OLD_NAMES = {
     f"{_Z}.cpu_offload_param": "offload_param",
     f"{_Z}.cpu_offload_use_pin_memory": "offload_optimizer",
 }
-
 
 _TABLE = (*_BATCH_AND_OPTIMIZER, *_SCHEDULER, *_PRECISION, *_ZERO, *_MONITORS, *_IGNORED, *_REFUSED)
 # Objects that are looked into.

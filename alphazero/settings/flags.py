@@ -13,7 +13,7 @@ from typing import IO, Any, NoReturn
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import MOST, MOST_SEED, HiddenHelp, flag_of, range_text
 from alphazero.base.text import near_match, one_of, quoted
-from alphazero.settings.sections import OptimizerConfig, RunConfig, TrainingConfig
+from alphazero.settings.sections import NetworkConfig, OptimizerConfig, RunConfig, TrainingConfig
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,6 +84,9 @@ class Parser(argparse.ArgumentParser):
             return ConfigError(f"unexpected argument {quoted(unknown[0])}")
         if line := answer_to_flag(flag):
             return ConfigError(line)
+        nearest, line = OTHER_PROGRAMS.get(flag.removeprefix("--").replace("-", "_"), ("", ""))
+        if nearest in {*self.flags(), *others}:
+            return ConfigError(f"{flag}: no flag of this program; {line}")
         near = near_match(flag.replace("_", "-"), [*self.flags(), *others])
         hint = f"; did you mean {near}?" if near else f"; {self.prog} --help lists all flags"
         return ConfigError(f"unknown flag {flag if len(flag) < 80 else quoted(flag)}{hint}")
@@ -173,11 +176,15 @@ def _error(text: str, expected: str) -> argparse.ArgumentTypeError:
 
 @dataclass(frozen=True)
 class Retired:
-    """A constant that older runs name as a setting; reason: why it has this value."""
+    """A constant that older runs name as a setting; reason: why it has this value.
+
+    is_exact: what a run computes depends on it.
+    """
 
     section: str
-    value: bool | float
+    value: bool | float | str
     reason: str
+    is_exact: bool = True
 
 
 RETIRED: Mapping[str, Retired] = {
@@ -195,22 +202,71 @@ RETIRED: Mapping[str, Retired] = {
     "mask_illegal": Retired("loss", True, "illegal moves are never played"),
     "lr_decay": Retired("optimizer", 0.1, "AlphaZero's factor at each milestone"),
     "symmetries": Retired("data", True, "the games that have symmetries gain data from them"),
+    "history_fill": Retired("data", "fen_only", "lc0's training and play have it so"),
+    "proofs": Retired("search", True, "a proven result is exact and saves simulations"),
+    "channels_last": Retired("training", True, "the memory layout that convolutions are fastest in"),
+    "max_rollbacks": Retired("training", 2, "a third return helps no run", is_exact=False),
+    "pin_ranks": Retired(
+        "training", True, "a launcher that binds its ranks is left to it; taskset does so too", is_exact=False
+    ),
+    "games_timeout": Retired("cluster", 300.0, "far above the time of a batch of self-play"),
+    "shutdown_timeout": Retired("cluster", 60.0, "far above the time that a rank takes to end"),
 }
-# Sections with fields that ds_config.json alone sets.
-_OF_DEEPSPEED = (OptimizerConfig, TrainingConfig, RunConfig)
+_RUNS = "a run is --runs-dir DIR with --run-name NAME, its checkpoints among its files"
+_RANKS = "this program starts the ranks itself (--gpus N), and takes those of torchrun, DeepSpeed and SLURM"
+# Flags of other programs: the one that is nearest here, and what to type.
+OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = {
+    "resume_from": ("--resume", "expected --resume latest|best-METRIC|STEP|PATH"),
+    "resume_from_checkpoint": ("--resume", "expected --resume latest|best-METRIC|STEP|PATH"),
+    "load_checkpoint": ("--resume", "expected --resume PATH, or --init-weights W for a new run"),
+    "episodes": ("--generations", "expected --generations N, or --steps N"),
+    "num_episodes": ("--generations", "expected --generations N, or --steps N"),
+    "checkpoint_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
+    "save_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
+    "output_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
+    "log_dir": ("--runs-dir", f"expected --runs-dir: {_RUNS}"),
+    "save_interval": ("--checkpoint-interval", "expected --checkpoint-interval STEPS, or minutes as 30m"),
+    "save_steps": ("--checkpoint-interval", "expected --checkpoint-interval STEPS, or minutes as 30m"),
+    "amp": ("--precision", "expected --precision auto"),
+    "fp16": ("--precision", "expected --precision fp16"),
+    "bf16": ("--precision", "expected --precision bf16"),
+    "distributed": ("--gpus", f"remove it: {_RANKS}"),
+    "standalone": ("--gpus", f"remove it: {_RANKS}"),
+    "elastic": (
+        "--hostfile",
+        "torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
+        "--min-nodes and --max-restarts, which continue without lost hosts and take them back at a restart",
+    ),
+    "rdzv_backend": ("--master-addr", "expected --master-addr ADDRESS and --master-port PORT"),
+    "rdzv_endpoint": ("--master-addr", "expected --master-addr ADDRESS and --master-port PORT"),
+}
+# What is given in another way, by the name of its flag or key.
+_MOVED = {
+    "host_weights": "expected weight=N in the lines of hosts, or of the hostfile",
+}
+# Sections with fields that have no flag and no TOML key.
+_WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)
 
 
 def answer(name: str) -> str:
     """Why the field `name` has no flag and no TOML key; "" for a name that never had one."""
     if name in RETIRED:
         retired = RETIRED[name]
-        value = str(retired.value).lower() if isinstance(retired.value, bool) else f"{retired.value:g}"
-        return f"not a setting; fixed at {value}: {retired.reason}"
-    for section in _OF_DEEPSPEED:
+        return _fixed(retired.value, retired.reason)
+    for section in _WITH_HIDDEN:
         for entry in dataclasses.fields(section):
-            if entry.name == name and (key := entry.metadata["deepspeed_key"]):
+            if entry.name != name:
+                continue
+            if key := entry.metadata["deepspeed_key"]:
                 return f"not a separate setting; expected {key} in a ds_config.json (--deepspeed-config)"
-    return ""
+            if reason := entry.metadata["constant"]:
+                return _fixed(entry.default, reason)
+    return _MOVED.get(name, "")
+
+
+def _fixed(value: object, reason: str) -> str:
+    shown = f"{value:g}" if type(value) in (int, float) else str(value).lower()
+    return f"not a setting; fixed at {shown}: {reason}"
 
 
 def answer_to_flag(flag: str) -> str:
@@ -220,12 +276,12 @@ def answer_to_flag(flag: str) -> str:
     return f"{flag_of(name)}: {found}" if found else ""
 
 
-def other_values(saved: Mapping[str, Any]) -> list[tuple[str, object, object]]:
-    """Name, value and constant of each retired setting for which a checkpoint has another value."""
-    found: list[tuple[str, object, object]] = []
+def other_values(saved: Mapping[str, Any]) -> dict[str, object]:
+    """By name of a retired setting, the value of a checkpoint that is not the constant."""
+    found: dict[str, object] = {}
     for name, retired in RETIRED.items():
         section = saved.get(retired.section)
         before = section.get(name, retired.value) if isinstance(section, Mapping) else retired.value
         if before != retired.value:
-            found.append((name, before, retired.value))
+            found[name] = before
     return found

@@ -14,6 +14,8 @@ from typing import Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import (
+    TomlFile,
+    flag_fields,
     json_ready,
     read_toml,
     refuse_section,
@@ -22,16 +24,10 @@ from alphazero.base.section import (
     values_of_flags,
 )
 from alphazero.games.registry import get_game
+from alphazero.settings.data import DataConfig
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
 from alphazero.settings.flags import answer
-from alphazero.settings.sections import (
-    DataConfig,
-    LossConfig,
-    NetworkConfig,
-    OptimizerConfig,
-    RunConfig,
-    TrainingConfig,
-)
+from alphazero.settings.sections import LossConfig, NetworkConfig, OptimizerConfig, RunConfig, TrainingConfig
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -131,11 +127,7 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
     for name, section in SECTIONS.items():
         values: dict[str, Any] = {}
         if file is not None and name in file.table:
-            entries = table_of(file, name, file.table[name])
-            for key in entries:
-                if line := answer(key):
-                    raise ConfigError(f"{file.place(name, key)}: {key}: {line}")
-            values = values_of(section, file, name, entries)
+            values = _values_in(file, name, section)
             set_by_file |= values.keys()
         sections[name] = section(**{**values, **values_of_flags(section, flags)})
     if file is not None:
@@ -161,6 +153,8 @@ def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
     """A preset's policy head is for its own game: a flag may have named one that has no such head."""
     if get_game(network.game).attention_map is None:
         return dataclasses.replace(network, policy_head="convolution")
+    if network.body == "attention":
+        return dataclasses.replace(network, policy_head="attention")
     return network
 
 
@@ -179,8 +173,18 @@ def read_section(source: str, name: str, section: type) -> tuple[object, dict[st
     file = read_toml(find_config(source))
     if name not in file.table:
         return None
-    values = values_of(section, file, name, table_of(file, name, file.table[name]))
+    values = _values_in(file, name, section)
     return section(**values), {key: file.place(name, key) for key in values}
+
+
+def _values_in(file: TomlFile, name: str, section: type) -> dict[str, Any]:
+    """The values of a section that a file has; ConfigError for a key that is no setting, or no longer one."""
+    entries = table_of(file, name, file.table[name])
+    known = {entry.name for entry in flag_fields(section)}
+    for key in entries:
+        if key not in known and (line := answer(key)):
+            raise ConfigError(f"{file.place(name, key)}: {key}: {line}")
+    return values_of(section, file, name, entries)
 
 
 def to_table(config: Config) -> dict[str, Any]:
@@ -235,7 +239,7 @@ def places(settings: DeepSpeedSettings) -> dict[str, str]:
 
 
 def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
-    """Lines to print: what a ds_config.json decided, what it did not, what of it is ignored.
+    """Lines to print: what a ds_config.json decided, what it did not, what DeepSpeed gets, what is ignored.
 
     config: as `merge` gave it.
     """
@@ -248,8 +252,8 @@ def decided(config: Config, settings: DeepSpeedSettings) -> list[str]:
     overridden = dict.fromkeys(f"{one.path} {_shown(one.value)} ({_by_whom(config, one)})" for one in beaten)
     if overridden:
         lines.append(f"{settings.source}: not taken: {', '.join(overridden)}")
-    ignored = settings.ignored_line(config.training.zero_stage)
-    return [*lines, *filter(None, [ignored])]
+    stage = config.training.zero_stage
+    return [*lines, *filter(None, [settings.passed_on_line(stage), settings.ignored_line(stage)])]
 
 
 def _by_whom(config: Config, one: FileValue) -> str:

@@ -6,11 +6,13 @@ import dataclasses
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import CheckpointError, ConfigError
 from alphazero.base.section import Scope, checked, json_ready, scope_of
-from alphazero.settings.filters import SampleFilters
+from alphazero.settings.data import SampleFilters
+from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config
 from alphazero.settings.sections import AUTO
 
@@ -44,7 +46,8 @@ def changed_settings(saved: Mapping[str, Any], config: Config) -> list[Change]:
     """
     changes = []
     for section, kind in SECTIONS.items():
-        before = saved.get(section, {})
+        of_section = saved.get(section)
+        before = of_section if isinstance(of_section, Mapping) else {}
         for entry in fields(kind):
             old = before.get(entry.name, json_ready(entry.default))
             new = json_ready(getattr(getattr(config, section), entry.name))
@@ -62,6 +65,35 @@ def changed_filters(saved: Mapping[str, Any], config: Config) -> list[str]:
 def listed(changes: Iterable[Change]) -> list[Change]:
     """The changes that alter what is computed from here on."""
     return [change for change in changes if change.scope not in _SILENT]
+
+
+_NAMES = {"batch_size": "batch size", "init_weights": "--init-weights"}
+WAYS_ON = "the same, or --fresh-start"
+WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
+
+
+def require_same_run(run: Path, step: int, saved: Mapping[str, Any], changes: Iterable[Change]) -> None:
+    """Raise CheckpointError where `changes` of a checkpoint's settings `saved` would make it another run."""
+    for name, old in other_values(saved).items():
+        if RETIRED[name].is_exact:
+            require_same(run, step, name, old, RETIRED[name].value, "--fresh-start (it is a constant)")
+    for change in changes:
+        if change.scope is Scope.RUN:
+            of_network = change.section == "network"
+            name = f"network {change.name}" if of_network else _NAMES.get(change.name, change.name)
+            ways_on = WAYS_FROM_OTHERS if change.name == "init_weights" else WAYS_ON
+            require_same(run, step, name, change.before, change.now, ways_on)
+
+
+def require_same(
+    run: Path, step: int, name: str, before: object, now: object, ways_on: str = WAYS_ON
+) -> None:
+    """Every rank finds the same: all have the same settings and checkpoint."""
+    if before != now:
+        raise CheckpointError(
+            f"{run}: {name} was {before!r} at step {step}, is {now!r}; expected {ways_on}",
+            found_by_all_ranks=True,
+        )
 
 
 def shown(value: object) -> str:

@@ -6,10 +6,10 @@ Defaults stand here. A preset in configs/*.toml holds differences only, and a fl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from alphazero.base.section import MOST_RATE, MOST_SEED, MOST_STEPS, Scope, setting
 from alphazero.games.registry import game_names
-from alphazero.settings.filters import SampleFilters
 
 # Schedules of DeepSpeed's (deepspeed/runtime/lr_schedules.py), step by step as its classes have them.
 WARMUP_LR, WARMUP_DECAY_LR, WARMUP_COSINE_LR = "warmup_lr", "warmup_decay_lr", "warmup_cosine_lr"
@@ -119,10 +119,24 @@ class OptimizerConfig:
     weight_decay: float = setting(
         1e-4, "weight decay; biases and BatchNorm have none", minimum=0, maximum=MOST_RATE, is_common=True
     )
-    momentum: float = setting(0.9, "momentum of sgd", minimum=0, maximum=1)
+    momentum: float = setting(
+        0.9, "momentum of sgd", minimum=0, maximum=1, deepspeed_key="optimizer.params.momentum"
+    )
     nesterov: bool = setting(True, "sgd: Nesterov's momentum", deepspeed_key="optimizer.params.nesterov")
-    adam_beta1: float = setting(0.9, "adam, adamw: decay rate of the first moment", minimum=0, maximum=1)
-    adam_beta2: float = setting(0.999, "adam, adamw: decay rate of the second moment", minimum=0, maximum=1)
+    adam_beta1: float = setting(
+        0.9,
+        "adam, adamw: decay rate of the first moment",
+        minimum=0,
+        maximum=1,
+        deepspeed_key="optimizer.params.betas",
+    )
+    adam_beta2: float = setting(
+        0.999,
+        "adam, adamw: decay rate of the second moment",
+        minimum=0,
+        maximum=1,
+        deepspeed_key="optimizer.params.betas",
+    )
     adam_eps: float = setting(
         1e-8,
         "adam, adamw: added to the root of the second moment",
@@ -143,6 +157,26 @@ class OptimizerConfig:
 # Bounds of settings: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_POSITIONS = 2**24  # of a batch
 MOST_CHANNELS = 4096  # of a layer
+ACTIVATIONS = ("relu", "mish", "swish", "relu_2")
+
+
+# A new network has these sizes and kinds, so that it can be exported; older weights and lc0's own may differ.
+AS_GIVEN = "as lc0 has it; given weights, and runs that have another, keep theirs"
+
+
+def size(
+    default: int, help_text: str, minimum: int = 1, *, is_common: bool = False, constant: str = ""
+) -> Any:  # noqa: ANN401 - as setting()
+    """A setting for a size of the network."""
+    return setting(
+        default,
+        help_text,
+        minimum=minimum,
+        maximum=MOST_CHANNELS,
+        scope=Scope.RUN,
+        is_common=is_common,
+        constant=constant,
+    )
 
 
 @dataclass(frozen=True)
@@ -152,18 +186,36 @@ class NetworkConfig:
     game: str = setting(
         "chess", "game the network plays", choices=game_names(), scope=Scope.RUN, is_common=True
     )
+    body: str = setting(
+        "residual",
+        "a tower of residual blocks, or encoders with attention between the squares",
+        choices=("residual", "attention"),
+        scope=Scope.RUN,
+        is_common=True,
+    )
     blocks: int = setting(
-        20, "residual blocks of the tower", minimum=1, maximum=256, scope=Scope.RUN, is_common=True
+        20, "residual blocks or encoders", minimum=1, maximum=256, scope=Scope.RUN, is_common=True
     )
-    filters: int = setting(
-        256, "channels of the tower", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN, is_common=True
+    filters: int = size(256, "channels of the body", is_common=True)
+    heads: int = size(8, "attention: heads of an encoder")
+    ffn_width: int = size(512, "attention: units of an encoder's feed-forward layer")
+    smolgen_channels: int = size(
+        32, "attention: channels per square from which smolgen makes its part of the scores; 0 is none", 0
     )
-    se_ratio: int = setting(
+    smolgen_hidden: int = size(256, "attention: units of smolgen's hidden layer")
+    smolgen_size: int = size(256, "attention: numbers per head from which smolgen makes its scores")
+    embedding: str = setting(
+        "dense",
+        "attention: what shows a square the board: a layer of all pieces (dense, lc0's PE_DENSE) or a fixed "
+        "map of the squares in its reach (map, PE_MAP)",
+        choices=("dense", "map"),
+        scope=Scope.RUN,
+    )
+    embedding_width: int = size(64, "attention: numbers per square of the dense embedding")
+    se_ratio: int = size(
         0,
         "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
-        minimum=0,
-        maximum=MOST_CHANNELS,
-        scope=Scope.RUN,
+        0,
     )
     policy_head: str = setting(
         "convolution",
@@ -172,72 +224,42 @@ class NetworkConfig:
         choices=("convolution", "attention"),
         scope=Scope.RUN,
     )
-    value_channels: int = setting(
-        32, "channels of the value head's 1x1 convolution", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
-    )
-    value_hidden: int = setting(
-        128, "units of the value head's hidden layer", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
-    )
+    value_channels: int = size(32, "channels of the value head's first layer", constant=AS_GIVEN)
+    value_hidden: int = size(128, "units of the value head's hidden layer", constant=AS_GIVEN)
     moves_left: bool = setting(
         False, "add a head that predicts how many plies the game still lasts", scope=Scope.RUN
     )
-    moves_left_channels: int = setting(
-        8,
-        "channels of the moves-left head's 1x1 convolution",
-        minimum=1,
-        maximum=MOST_CHANNELS,
+    moves_left_channels: int = size(8, "channels of the moves-left head's first layer", constant=AS_GIVEN)
+    moves_left_hidden: int = size(128, "units of the moves-left head's hidden layer", constant=AS_GIVEN)
+    # Of attention bodies; a width of 0 is that of the layer before.
+    attention_width: int = size(0, "channels of queries, keys and values", 0, constant=AS_GIVEN)
+    embedding_ffn_width: int = size(
+        0, "units of the dense embedding's feed-forward layer", 0, constant=AS_GIVEN
+    )
+    policy_width: int = size(0, "channels of the policy head's embedding", 0, constant=AS_GIVEN)
+    policy_key_width: int = size(0, "channels of the policy head's queries and keys", 0, constant=AS_GIVEN)
+    gates: bool = setting(
+        True, "a factor and a term for each channel of each square", scope=Scope.RUN, constant=AS_GIVEN
+    )
+    activation: str = setting(
+        "mish",
+        "activation of the body and its heads",
+        choices=ACTIVATIONS[:2],
         scope=Scope.RUN,
+        constant=AS_GIVEN,
     )
-    moves_left_hidden: int = setting(
-        128, "units of the moves-left head's hidden layer", minimum=1, maximum=MOST_CHANNELS, scope=Scope.RUN
+    ffn_activation: str = setting(
+        "mish",
+        "activation of feed-forward layers",
+        choices=ACTIVATIONS,
+        scope=Scope.RUN,
+        constant=AS_GIVEN,
     )
-
-
-@dataclass(frozen=True)
-class DataConfig(SampleFilters):
-    """Where positions come from, which of them are used (docs/data.md) and how they are read."""
-
-    data: tuple[str, ...] = setting(
-        (), "game stores, PGN files or directories to train on", scope=Scope.NODE, is_common=True
+    smolgen_activation: str = setting(
+        "swish", "activation of smolgen", choices=ACTIVATIONS, scope=Scope.RUN, constant=AS_GIVEN
     )
-    validation_data: tuple[str, ...] = setting(
-        (), "game stores, PGN files or directories to validate on", scope=Scope.NODE, is_common=True
-    )
-    validation_share: float = setting(
-        0.05,
-        "share of the games, the last ones, held out for validation when there is no validation data",
-        minimum=0,
-        maximum=0.5,
-    )
-    history_fill: str = setting(
-        "fen_only",
-        "what stands for the positions before a game's first: nothing (no), or the first position again "
-        "where the game begins from a FEN (fen_only)",
-        choices=("no", "fen_only"),
-    )
-    data_value_q_ratio: float = setting(
-        0.0,
-        "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
-        "in the value target of given games; the rest is the result",
-        minimum=0,
-        maximum=1,
-    )
-    mirror: bool = setting(
-        False, "chess: show positions without castling rights mirrored, left to right, by chance"
-    )
-    num_workers: int = setting(
-        -1,
-        "threads that encode positions, per rank; -1 chooses for the hardware",
-        minimum=-1,
-        maximum=1024,
-        scope=Scope.NODE,
-        is_common=True,
-    )
-    cache_dir: str = setting(
-        "cache", "directory in which imported raw files are kept", scope=Scope.NODE, is_place=True
-    )
-    verify_data: bool = setting(
-        True, "compare the sha256 of the data with its manifest, once per host", scope=Scope.NODE
+    other_heads: str = setting(
+        "", "layers of heads that do not play and their sizes", scope=Scope.RUN, constant=AS_GIVEN
     )
 
 
@@ -299,10 +321,15 @@ class TrainingConfig:
         "arithmetic of the network; auto is bf16 where all GPUs of the job have it, else fp16; on CPUs bf16 "
         "or fp32, whichever is faster when timed at the start",
         choices=("fp32", "bf16", "fp16", "auto"),
+        words={"amp": "auto"},
         is_common=True,
     )
     loss_scale: float = setting(
-        65536.0, "fp16: first value of the dynamic loss scale", minimum=1, maximum=2.0**32
+        65536.0,
+        "fp16: first value of the dynamic loss scale",
+        minimum=1,
+        maximum=2.0**32,
+        deepspeed_key="fp16.initial_scale_power",
     )
     loss_scale_window: int = setting(
         1000,
@@ -388,9 +415,6 @@ class TrainingConfig:
         minimum=1,
         maximum=MOST_STEPS,
     )
-    max_rollbacks: int = setting(
-        2, "times the run may go back to a checkpoint before it stops", minimum=0, maximum=MOST_STEPS
-    )
     validation_interval: int = setting(
         500, "steps between validations; 0 turns them off", minimum=0, maximum=MOST_STEPS, is_common=True
     )
@@ -403,8 +427,6 @@ class TrainingConfig:
         scope=Scope.REPORTING,
         is_common=True,
     )
-    channels_last: bool = setting(True, "use the memory layout that convolutions are fastest in")
-    pin_ranks: bool = setting(True, "keep the rank of a GPU on processors near it")
 
 
 # What a run warns of, by name (docs/health.md).
@@ -437,11 +459,16 @@ class RunConfig:
     runs_dir: str = setting(
         "runs", "directory that holds the runs", scope=Scope.NODE, is_place=True, is_common=True
     )
+    git_diff: bool = setting(
+        True, "record the uncommitted changes of files that git tracks (started-*.json)", scope=Scope.NODE
+    )
     tensorboard: bool = setting(True, "write TensorBoard events", scope=Scope.NODE, is_common=True)
     wandb: bool = setting(
         False, "log to Weights & Biases as well (pip install wandb)", scope=Scope.NODE, is_common=True
     )
-    wandb_project: str = setting("alphazero", "project of Weights & Biases", scope=Scope.NODE)
+    wandb_project: str = setting(
+        "alphazero", "project of Weights & Biases", scope=Scope.NODE, deepspeed_key="wandb.project"
+    )
     wandb_team: str = setting(
         "",
         "team of Weights & Biases; your own account if empty",

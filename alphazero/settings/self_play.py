@@ -30,7 +30,6 @@ class SearchConfig:
         minimum=1,
         maximum=MOST_UNITS,
     )
-    proofs: bool = setting(True, "let won and lost positions that the search finds prove their parents")
     c_init: float = setting(
         2.5,
         "puct: weight of exploration for values from -1 to 1 (AlphaZero's 1.25 is for values from 0 to 1)",

@@ -66,8 +66,8 @@ def test_a_flag_beats_the_file_which_beats_the_default(tmp_path):
         ("training.seed = 3\ntraining.steps = 1.5\n", r"mine\.toml:2: steps: 1.5"),
         ("network = 3\n", r"mine\.toml:1: 3: expected a table \[network\]"),
         ("[netwrok]\n", r"no such section; did you mean \[network\]\? Expected \[network\], \[data\]"),
-        ("[network]\nblokcs = 3\n", r"no such setting; did you mean blocks\? Expected one of game, blocks"),
-        ("[network]\nxyz = 3\n", r"no such setting; expected one of game, blocks"),
+        ("[network]\nblokcs = 3\n", r"no such setting; did you mean blocks\? Expected one of game, body"),
+        ("[network]\nxyz = 3\n", r"no such setting; expected one of game, body"),
         ("[network\n", r"mine\.toml: "),
     ],
 )

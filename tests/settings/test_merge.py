@@ -22,7 +22,32 @@ def test_it_beats_a_preset_by_name_or_path(write, preset):
     settings = read_deepspeed_settings(write({"train_batch_size": 64, "steps_per_print": 3}))
     config = merge(load_config(preset, {}), settings)
     assert (config.training.batch_size, config.training.log_interval) == (64, 3)
-    assert config.set_by_json == {"batch_size", "log_interval"}
+    assert config.set_by_json == {"batch_size", "log_interval", "precision"}
+
+
+def test_a_file_without_a_block_for_it_means_fp32_but_for_a_flag_or_a_toml_file(write, tmp_path):
+    settings = read_deepspeed_settings(write({}))
+    assert load_config("chess_cpu", {}).training.precision == "auto"
+    config = merge(load_config("chess_cpu", {}), settings)
+    assert config.training.precision == "fp32"
+    assert decided(config, settings) == [f"{settings.source}: precision fp32"]
+    assert merge(load_config("chess_cpu", {"precision": "bf16"}), settings).training.precision == "bf16"
+    toml = tmp_path / "mine.toml"
+    toml.write_text('[training]\nprecision = "bf16"\n')
+    assert merge(load_config(str(toml), {}), settings).training.precision == "bf16"
+    shipped = read_deepspeed_settings(REPOSITORY / "ds_config.json")
+    assert merge(load_config("chess_cpu", {}), shipped).training.precision == "auto"
+
+
+def test_what_deepspeed_gets_stands_in_the_banner(write):
+    zero = {"overlap_comm": False, "reduce_bucket_size": 5e8, "offload_optimizer": {"device": "cpu"}}
+    table = {"bf16": {"enabled": "auto"}, "zero_optimization": zero, "prescale_gradients": True}
+    settings = read_deepspeed_settings(write(table))
+    begin = f"{settings.source}: passed on to DeepSpeed: zero_optimization.reduce_bucket_size 500000000, "
+    at_zero, _ = decided(merge(load_config("", {}), settings), settings)
+    assert at_zero == begin + "prescale_gradients true"
+    at_one = decided(merge(load_config("", {"zero_stage": "1"}), settings), settings)[0]
+    assert at_one == begin + 'zero_optimization.offload_optimizer {"device": "cpu"}, prescale_gradients true'
 
 
 def test_a_flag_beats_it_and_the_banner_says_so(write):
@@ -30,7 +55,7 @@ def test_a_flag_beats_it_and_the_banner_says_so(write):
     config = merge(load_config("", {"zero_stage": "1"}), settings)
     assert config.training.zero_stage == 1
     first, second = decided(config, settings)
-    assert first.endswith("ds.json: log_interval 3")
+    assert first.endswith("ds.json: log_interval 3, precision fp32")
     assert second.endswith("ds.json: not taken: zero_optimization.stage 2 (--zero-stage 1)")
 
 
@@ -92,7 +117,7 @@ def test_an_option_of_another_stage_is_a_word_in_the_line_of_what_is_ignored(
 ):
     settings = read_deepspeed_settings(write({"zero_optimization": {key: value}}))
     config = merge(load_config("", {"zero_stage": stage}), settings)
-    (line,) = decided(config, settings)
+    _, line = decided(config, settings)
     assert line.endswith(f"ds.json: ignored: zero_optimization.{key} (it is for stage {wanted})")
 
 

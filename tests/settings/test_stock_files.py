@@ -16,6 +16,8 @@ from alphazero.settings.load import decided, load_config, merge
 from tools.deepspeed_keys_page import verdicts
 
 EXAMPLES = os.environ.get("ALPHAZERO_DEEPSPEED_EXAMPLES", "")
+# Six more hold a placeholder where a value belongs.
+TEMPLATES = ("TEMPLATE.JSON", "DS_CONFIG_TEMP.JSON")
 ADAM = {"lr": 3e-4, "betas": [0.8, 0.9], "eps": 1e-7, "weight_decay": 1e-3}
 GPT = {
     "train_batch_size": 16,
@@ -179,7 +181,7 @@ def test_a_file_that_asks_for_what_has_a_meaning_here_is_accepted(write, name):
     settings = read_deepspeed_settings(write(ACCEPTED[name]))
     config = merge(load_config("chess_cpu", {}), settings)
     lines = decided(config, settings)
-    assert all(line.startswith(settings.source) for line in lines) and len(lines) <= 2
+    assert all(line.startswith(settings.source) for line in lines) and len(lines) <= 3
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -191,7 +193,7 @@ def test_another_is_refused_by_the_key_that_cannot_be_honoured(write, name):
 
 @pytest.mark.skipif(not EXAMPLES, reason="ALPHAZERO_DEEPSPEED_EXAMPLES names no tree of files")
 def test_of_the_75_files_of_deepspeeds_examples_31_are_accepted():
-    found = list(verdicts(Path(EXAMPLES)))
+    found = [one for one in verdicts(Path(EXAMPLES)) if not one.path.upper().endswith(TEMPLATES)]
     refused = [one.refused for one in found if one.refused]
     assert (len(found), len(refused)) == (75, 44)
     known = {key.path for key in KEYS if key.meaning is Meaning.REFUSED}

@@ -1,4 +1,4 @@
-"""Which of the given games, and which of their positions, are used: settings of data, flags of imports."""
+"""Given games: where they come from, and which of them and of their positions are used (docs/data.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.section import setting
+from alphazero.base.section import Scope, setting
 
 # As Lichess counts them, from the fastest on (alphazero/data/store/game_filters.py has the bounds).
 TIME_CLASSES = ("ultrabullet", "bullet", "blitz", "rapid", "classical", "correspondence")
@@ -67,6 +67,48 @@ class SampleFilters(GameFilters):
     )
     merge_duplicates: bool = setting(
         False, "make one sample, with averaged targets, of positions that occur several times"
+    )
+
+
+@dataclass(frozen=True)
+class DataConfig(SampleFilters):
+    """Where positions come from, which of them are used (docs/data.md) and how they are read."""
+
+    data: tuple[str, ...] = setting(
+        (), "game stores, PGN files or directories to train on", scope=Scope.NODE, is_common=True
+    )
+    validation_data: tuple[str, ...] = setting(
+        (), "game stores, PGN files or directories to validate on", scope=Scope.NODE, is_common=True
+    )
+    validation_share: float = setting(
+        0.05,
+        "share of the games, the last ones, held out for validation when there is no validation data",
+        minimum=0,
+        maximum=0.5,
+    )
+    data_value_q_ratio: float = setting(
+        0.0,
+        "share of the search's value (lc0's games, self-play), or else of the evaluations in PGN comments, "
+        "in the value target of given games; the rest is the result",
+        minimum=0,
+        maximum=1,
+    )
+    mirror: bool = setting(
+        False, "chess: show positions without castling rights mirrored, left to right, by chance"
+    )
+    num_workers: int = setting(
+        -1,
+        "threads that encode positions, per rank; -1 chooses for the hardware",
+        minimum=-1,
+        maximum=1024,
+        scope=Scope.NODE,
+        is_common=True,
+    )
+    cache_dir: str = setting(
+        "cache", "directory in which imported raw files are kept", scope=Scope.NODE, is_place=True
+    )
+    verify_data: bool = setting(
+        True, "compare the sha256 of the data with its manifest, once per host", scope=Scope.NODE
     )
 
 
