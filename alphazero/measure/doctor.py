@@ -24,11 +24,11 @@ from typing import Any
 
 from alphazero.base.errors import TrainingError
 from alphazero.cluster.launch.compare import explain
-from alphazero.cluster.launch.remote import CHECKOUT, run_everywhere
+from alphazero.cluster.launch.remote import run_everywhere
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.hostfile import Host
 from alphazero.cluster.plan.launch_plan import Remote, SshOptions
-from alphazero.machine.environment import environment
+from alphazero.machine.environment import CHECKOUT, environment
 from alphazero.machine.memory import count_cores
 from alphazero.measure.short_run import RUN_NAME, ShortCommand, last_lines, train_for, visible_gpus
 from alphazero.settings.load import Config, load_config
@@ -264,8 +264,11 @@ def _play(speed: PresetSpeed, asked: Examination, directory: Path) -> float:
 
     from alphazero.network.model.precision import evaluation_precision
 
-    own = load_config(speed.preset, {}).self_play
-    precision = evaluation_precision(own.evaluation_precision, speed.precision, torch.device(speed.device))
+    config = load_config(speed.preset, {})
+    own = config.self_play
+    precision = evaluation_precision(
+        own.evaluation_precision, speed.precision, torch.device(speed.device), config.network.body
+    )
     gpus, threads = visible_gpus(asked.device), max(1, count_cores() // speed.ranks)
     arguments = ["selfplay", "--config", speed.preset, "--weights", str(directory / RUN_NAME), "--json"]
     arguments += ["--device", speed.device, "--precision", precision, "--seconds", str(asked.seconds)]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from alphazero.base.errors import ConfigError
 
 # Two-sided 95 % of the normal distribution.
 Z_95 = 1.959964
-# Pairs from which on their mean is taken as normal; with fewer, the interval is Jeffreys'.
+# Pairs from which on the normal interval of their mean is taken; that of fewer is too narrow.
 ENOUGH_PAIRS = 30
 DRAWS_OF_POSTERIOR = 50_000
 JEFFREYS = 0.5
@@ -103,29 +104,36 @@ class MatchScore:
         mean = float(counts @ scores) / total
         return mean, float(counts @ (scores - mean) ** 2) / total, total
 
-    def _is_normal(self) -> bool:
-        """Whether the mean's normal interval may be used: many pairs, both its ends within 0 and 1."""
-        mean, variance, total = self._moments()
-        margin = Z_95 * math.sqrt(variance / total) if total else 0.0
-        return total >= ENOUGH_PAIRS and margin > 0 and mean - margin > 0 and mean + margin < 1
-
     def elo(self) -> EloEstimate:
-        """With many pairs as fastchess and fishtest compute it; with few, from Jeffreys' prior.
+        """As fastchess and fishtest compute it; the interval of few pairs is from Jeffreys' prior.
 
-        Many: the normal interval of the mean of the pairs' points, its ends as Elo. Few, or where an end
-        reaches 0 or 1 point per game: median and quantiles of the mean of a Dirichlet posterior, with half a
-        pair of every outcome as its prior, which is wide, honest and never infinite.
+        Theirs: the mean of the pairs' points and its normal interval, as Elo. With few pairs, or where that
+        interval is empty or reaches 0 or 1 point per game: quantiles of the mean of a Dirichlet posterior,
+        with half a pair of every outcome as its prior, which is wide and never infinite. Its median stands
+        for an infinite Elo.
         """
-        if self._is_normal():
-            mean, variance, total = self._moments()
-            margin = Z_95 * math.sqrt(variance / total)
-            superiority = (1 + math.erf((mean - 0.5) / math.sqrt(2 * variance / total))) / 2
-            return EloEstimate(elo_of(mean), elo_of(mean - margin), elo_of(mean + margin), superiority)
-        generator = np.random.default_rng(0)  # the same games, the same figures
-        counts = np.array(self.counts, np.float64)
-        means = generator.dirichlet(counts + JEFFREYS, DRAWS_OF_POSTERIOR) @ np.linspace(0, 1, len(counts))
+        mean, variance, total = self._moments()
+        deviation = math.sqrt(variance / total) if total else 0.0
+        low, high = mean - Z_95 * deviation, mean + Z_95 * deviation
+        is_normal = deviation > 0 and low > 0 and high < 1
+        if is_normal and total >= ENOUGH_PAIRS:
+            return EloEstimate(elo_of(mean), elo_of(low), elo_of(high), _superiority(mean, deviation))
+        means = self._posterior()
         low, middle, high = (float(value) for value in np.quantile(means, (0.025, 0.5, 0.975)))
-        return EloEstimate(elo_of(middle), elo_of(low), elo_of(high), float((means > 0.5).mean()))
+        middle = mean if low < mean < high else middle
+        superiority = _superiority(mean, deviation) if is_normal else float((means > 0.5).mean())
+        return EloEstimate(elo_of(middle), elo_of(low), elo_of(high), superiority)
+
+    def _posterior(self) -> npt.NDArray[np.float64]:
+        """Draws of the mean points per game, the same for the same games."""
+        counts = np.array(self.counts, np.float64) + JEFFREYS
+        draws = np.random.default_rng(0).dirichlet(counts, DRAWS_OF_POSTERIOR)
+        return draws @ np.linspace(0, 1, len(counts))
+
+
+def _superiority(mean: float, deviation: float) -> float:
+    """The probability that a normal value is above 1/2."""
+    return (1 + math.erf((mean - 0.5) / (math.sqrt(2) * deviation))) / 2
 
 
 def elo_of(share: float) -> float:
@@ -197,6 +205,11 @@ class Sprt:
             raise ConfigError(
                 f"--sprt: alpha {self.alpha:g}, beta {self.beta:g}: expected both above 0, their sum below 1"
             )
+
+    @property
+    def unit(self) -> str:
+        """The unit of elo0 and elo1."""
+        return "nElo" if self.model == "normalized" else "Elo"
 
     @property
     def bounds(self) -> tuple[float, float]:

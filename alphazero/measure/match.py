@@ -41,13 +41,20 @@ class Scoreboard:
         """The number of losses by each ending."""
         return {ending: count for (loser, ending), count in self._endings.items() if loser == player}
 
+    def points(self, player: int, other: int) -> MatchScore:
+        """All games of the two, for `player`, whether their pairs are complete or not; without pairs."""
+        pairs = self._results[min(player, other), max(player, other)].values()
+        games = Counter(result for results in pairs for result in results)
+        score = MatchScore(games[1], games[0], games[-1])
+        return score if player < other else score.reversed()
+
     def score(self, player: int, other: int) -> MatchScore:
-        """All games of the two, for `player`."""
+        """The complete pairs of the two, for `player`."""
         score = _score(self._results[min(player, other), max(player, other)].values())
         return score if player < other else score.reversed()
 
     def total(self, player: int) -> MatchScore:
-        """All games of the player."""
+        """The complete pairs of the player."""
         total = MatchScore(0, 0, 0)
         for low, high in self.met:
             if player in (low, high):
@@ -68,12 +75,12 @@ class Scoreboard:
 
 
 def _score(pairs: Iterable[list[int]]) -> MatchScore:
-    """Of games by pairs; a pair of one game counts as a game alone."""
+    """Of the complete pairs, so that games and pairs are one sample."""
     games: Counter[int] = Counter()
     points: Counter[int] = Counter()  # -2 to 2
     for results in pairs:
-        games.update(results)
         if len(results) == 2:
+            games.update(results)
             points[sum(results)] += 1
     return MatchScore(
         games[1], games[0], games[-1], (points[-2], points[-1], points[0], points[1], points[2])

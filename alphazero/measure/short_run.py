@@ -24,11 +24,11 @@ import psutil
 from alphazero.base.errors import TrainingError
 from alphazero.base.files import complete_lines
 from alphazero.machine.die_with_parent import guarded
+from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.machine import look_at_this_machine, visible_devices
 from alphazero.machine.nvml import NvmlUnusable, open_nvml
 from alphazero.run.directory import RunDirectory
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
 RUN_NAME = "short"
 TRAINING = (

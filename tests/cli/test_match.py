@@ -1,11 +1,14 @@
 """`alphazero match`: every kind of player, books, clocks, PGN, tournaments, and what is refused."""
 
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import chess.pgn
 import psutil
@@ -144,17 +147,20 @@ def test_a_match_with_a_test_prints_its_line_as_fastchess_does(capsys) -> None:
     ]
     assert main([*argv, "--games", "400", "--rating-interval", "4"]) == 0
     captured = capsys.readouterr()
-    line = r"LLR: -?\d+\.\d\d \(-?\d+\.\d%\) \(-2\.94, 2\.94\) \[0\.00, 100\.00\]"
-    assert re.search(line, captured.out) and "at least 100 Elo accepted (H1)" in captured.out
-    told = r"8 games: \+\d+ =\d+ -\d+ \([\d.]+%\), Elo [+-][\d.]+ \+/- [\d.]+, LOS [\d.]+%, Ptnml\(0-2\) \["
-    assert re.search(told, captured.err) and re.search(line, captured.err)
+    line = r"LLR: -?\d+\.\d\d \(-?\d+\.\d%\) \(-2\.94, 2\.94\) \[0\.00, 100\.00\] nElo"
+    assert re.search(line, captured.out) and "at least 100 nElo accepted (H1)" in captured.out
+    figures = (
+        r"\d+ games in \d+ pairs: \+\d+ =\d+ -\d+ \([\d.]+%\), Elo .*, nElo .*, LOS .*%, Ptnml\(0-2\) \["
+    )
+    assert re.search(figures, captured.err) and re.search(line, captured.err)
 
 
 def test_three_failures_in_a_row_end_it_with_the_score_so_far_and_exit_code_2(chess_net, capsys) -> None:
     argv = ["match", "--player", f"cmd='{FAKE} --mode crash' name=bad nodes=1", "--against", "random"]
     assert main([*argv, "--games", "10"]) == 2
     captured = capsys.readouterr()
-    assert "+3 =0 -0" in captured.out and "bad lost 3 by abandoned" in captured.out
+    assert "+2 =0 -0" in captured.out and "bad lost 3 by abandoned" in captured.out
+    assert "Game 3 of 10 (random vs bad): 1-0 {Black disconnects (segmentation fault, or so)}" in captured.err
     assert "player 'bad' failed in 3 games in a row" in captured.err
     assert captured.err.count("loses the game") == 3
 
@@ -184,6 +190,105 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
     assert len(games_in(pgn)) > 2
 
 
+def resumed(tmp_path, *words: str) -> list[str]:
+    """The words of a match with a state and a PGN file."""
+    state = ["--resume", str(tmp_path / "match.json"), "--pgn-out", str(tmp_path / "match.pgn")]
+    player = f"cmd='{FAKE} --delay 0.03' nodes=1 name=fake"
+    return ["match", "--player", player, "--against", "random", "--games", "20", *SMALL, *state, *words]
+
+
+def games_counted(path) -> int:
+    return len(json.loads(path.read_text())["games"]) if path.exists() else 0
+
+
+def test_a_match_stopped_three_times_and_continued_has_each_game_once(tmp_path, capsys) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    assert main([*resumed(whole), "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    state, pgn = tmp_path / "match.json", tmp_path / "match.pgn"
+    for sign, status, games in (
+        (signal.SIGINT, 130, 3),
+        (signal.SIGKILL, -signal.SIGKILL, 8),
+        (signal.SIGTERM, 143, 12),
+    ):
+        match = subprocess.Popen(
+            [sys.executable, "-m", "alphazero", *resumed(tmp_path, "--concurrency", "2")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=REPOSITORY,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        deadline = time.monotonic() + 60
+        while games_counted(state) < games and time.monotonic() < deadline:
+            time.sleep(0.002)
+        match.send_signal(sign)
+        _, err = match.communicate(timeout=60)
+        assert match.returncode == status, err
+        assert games <= games_counted(state) < 20
+        if sign == signal.SIGKILL:  # as if it had come while the last game was written
+            begin = json.loads(state.read_text())["last"]["begin_bytes"]
+            os.truncate(pgn, min(pgn.stat().st_size, begin + 20))
+        else:
+            assert re.search(
+                r"^continue with: .* match --player .* --resume .*match\.json", err.decode(), re.M
+            )
+    assert main([*resumed(tmp_path), "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found == expected and sum(found["pairs"]) == 10 and found["not_counted"] == 0
+    assert re.search(r"match\.json: 1\d games of 20 played before\n", captured.err)
+    moves = [
+        {
+            int(game.headers["Round"]): [move.uci() for move in game.mainline_moves()]
+            for game in games_in(path)
+        }
+        for path in (pgn, whole / "match.pgn")
+    ]
+    assert len(games_in(pgn)) == 20 and moves[0] == moves[1]
+    # All games are played: there is nothing to do but to print the result.
+    assert main([*resumed(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected and len(games_in(pgn)) == 20
+
+
+def test_a_match_continues_with_more_games_but_with_nothing_else_changed(
+    tmp_path, monkeypatch, chess_net, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = tmp_path / "net.pt"
+    shutil.copy(chess_net, weights)
+
+    def match(*words: str) -> int:
+        state = ["--resume", str(tmp_path / "match.json")]
+        players = ["--weights", str(weights), "--player", "name=x", f"cmd={FAKE}"]
+        return main(["match", *players, *state, *SMALL, *words, "--json"])
+
+    assert match("--games", "2") == 0
+    assert match("--games", "4") == 0
+    captured = capsys.readouterr()
+    assert "2 games of 4 played before" in captured.err
+    assert [sum(json.loads(line)["pairs"]) for line in captured.out.splitlines()] == [1, 2]
+    Path("book.epd").write_text(chess.Board().epd() + "\n")
+    for words, told in (
+        (["--nodes", "3"], r"--nodes '3'; expected '2', with which this match was begun"),
+        (["--seed", "1"], r"--seed '1'; expected '0'"),
+        (["--tc", "1+1"], r"--tc '1\+1'; expected not given"),
+        (["--openings", "book.epd"], r"--openings 'book\.epd'; expected not given"),
+        (
+            ["--draw", "movenumber=1", "movecount=1", "score=1"],
+            r"--draw 'movenumber=1'; expected not given",
+        ),
+        (["--player", "random"], r"--player 'random'; expected not given"),
+        (["--games", "2"], r"game 3: expected each game once, of 2"),
+    ):
+        assert match(*(words if "--games" in words else ["--games", "4", *words])) == 2
+        said = capsys.readouterr().err
+        assert re.search(f"--resume .*match\\.json: {told}", said) and said.count("\n") == 1
+    write_small_net(weights, "chess", seed=7)
+    assert match("--games", "4") == 2
+    assert re.search(r"the content of .*net\.pt '.*'; expected '", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
@@ -197,6 +302,9 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
         (["--player", "cmd=a", "proto=xboard"], "proto='xboard': expected uci"),
         (["--player", "weights=a", "option.X=1"], "option.X: expected only with cmd=PROGRAM"),
         (["--player", "name='x"], "No closing quotation"),
+        (["--player", "random", "name=a\nb"], r"--player name='a\\nb': expected a name on one line"),
+        (["--player", "random", "name=\x1b[31m"], r"--player name='\\x1b\[31m': expected a name on one line"),
+        (["--player", "random", "name="], r"--player name='': expected a name on one line"),
         (["--player", "random", "random=2"], "random='2': expected a share from 0 to 1"),
         (
             ["--player", "random", "--player", "random", "--draw", "score=1"],
@@ -223,6 +331,14 @@ def test_a_match_that_is_interrupted_tells_its_score_and_leaves_no_engine(tmp_pa
         (
             ["--player", "solver", "--player", "cmd=sleep", "nodes=1"],
             "sleep: plays chess, solver plays connect4",
+        ),
+        (
+            ["--player", "random", "--player", "random", "--noise-epsilon", "0.5", "--rules", "selfplay"],
+            "--noise-epsilon: only for games of self-play; players of a match search without noise",
+        ),
+        (
+            ["--player", "random", "--player", "random", "--nodes", "8", "--simulations", "50"],
+            "--nodes 8 and --simulations 50: expected one of the two",
         ),
         (
             ["--player", "random", "--player", "random", "--player", "random", "--sprt", "0", "5"],
@@ -263,6 +379,13 @@ def test_nothing_is_a_shell(tmp_path) -> None:
 def test_two_players_of_one_name_are_told_apart() -> None:
     players = [read_player(["random"], "--player")] * 3
     assert [player.name for player in with_own_names(players)] == ["random", "random (2)", "random (3)"]
+    players = [read_player(["random", f"name={name}"], "--player") for name in ("a", "a (2)", "a")]
+    assert [player.name for player in with_own_names(players)] == ["a", "a (2)", "a (3)"]
+
+
+def test_a_name_that_comes_from_a_path_is_one_line_without_control_characters() -> None:
+    (player,) = with_own_names([PlayerWords("--weights", "weights", "run\n\x1b[31m\udcff")])
+    assert player.name == "run\\n\\x1b[31m\\udcff"
 
 
 def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_self_play(chess_net) -> None:
@@ -287,6 +410,15 @@ def test_a_network_limited_by_nodes_plays_as_the_uci_engine_or_by_the_rules_of_s
             line.push(line.legal()[0])
     finally:
         search.close()
+
+
+def test_a_mate_that_a_network_proves_is_a_mate_in_the_record(tmp_path, chess_net) -> None:
+    book, pgn = tmp_path / "book.epd", tmp_path / "match.pgn"
+    book.write_text("7k/8/6K1/8/8/8/Q7/8 w - -\n")  # Qa8 mates, as other queen moves do
+    argv = ["match", "--weights", chess_net, "--against", "random", "--openings", str(book), "--games", "2"]
+    assert main([*argv, "--nodes", "400", "--pgn-out", str(pgn)]) == 0
+    first = next(game for game in games_in(pgn) if game.headers["White"] == chess_net)
+    assert first.next().comment.startswith("+M1/0 ") and first.next().board().is_checkmate()
 
 
 def test_settings_of_self_plays_rules_are_refused_with_the_engines(chess_net) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import signal
 import sys
 import threading
@@ -11,23 +12,28 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import ConfigError, PlayerError
-from alphazero.base.text import counted
+from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.base.text import counted, shortened
 from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
 from alphazero.cli.playing.players import ENGINE, PlayerWords, read_player, with_own_names
+from alphazero.run.next_command import typed_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alphazero.cli.playing.match_report import MatchReport
+    from alphazero.cli.playing.players import Lineup
     from alphazero.play.matches.conduct import Conditions
     from alphazero.play.matches.game import FinishedGame, Pairing
     from alphazero.play.matches.pgn import PgnFile
     from alphazero.play.matches.players import Contestant
+    from alphazero.play.matches.saved import SavedMatch
 
 LANES = 256  # games of networks side by side
 FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
 TERMINATED = 128 + signal.SIGTERM
+# Flags that change no game; a match that continues may have more games than it was begun with.
+MAY_CHANGE = ("batch_size", "concurrency", "device", "games", "json", "rating_interval", "resume")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.measure.elo import Sprt
     from alphazero.play.matches.conduct import Conditions
     from alphazero.play.matches.game import ROUND_ROBIN, games_of, meetings
+    from alphazero.play.matches.saved import SavedMatch
 
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
     has_engines = limit.is_timed or any(player.kind == "engine" for player in players)
@@ -65,24 +72,54 @@ def run(args: argparse.Namespace) -> int:
         engine_timeout_s=args.engine_timeout,
         seed=args.seed,
     )
-    report = MatchReport([player.name for player in players], test, args.rating_interval)
     pairings = list(games_of(met, openings))
+    saved: SavedMatch | None = None
+    before: list[FinishedGame] = []
+    if args.resume is not None:
+        saved = SavedMatch.open(args.resume, settings_of(args, players, lineup))
+        before = saved.games(pairings)
+    names = [player.name for player in players]
+    report = MatchReport(names, len(pairings), test, args.rating_interval, before)
+    if before:
+        report.say(f"{args.resume}: {counted(len(before), 'game')} of {len(pairings):,} played before")
+        played = {game.pairing.number for game in before}
+        pairings = [pairing for pairing in pairings if pairing.number not in played]
     try:
-        with ends_at_sigterm(), report.progress(len(pairings)):
-            conduct(contestants, conditions, pairings, report, args)
-    except (KeyboardInterrupt, PlayerError, SystemExit):
+        with ends_at_sigterm():
+            conduct(contestants, conditions, [] if report.is_decided else pairings, report, saved, args)
+    except (KeyboardInterrupt, AlphaZeroError, SystemExit):
         if report.board.games:
             print(report.to_json() if args.json else report.to_text(), flush=True)
+        if saved is not None:
+            report.say(f"continue with: {shlex.join(typed_command(sys.argv, {}))}")
         raise
     print(report.to_json() if args.json else report.to_text())
     return 0
+
+
+def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup) -> dict[str, str]:
+    """What a match that continues must have in common with its beginning, by names for people."""
+    settings = {
+        f"--{name.replace('_', '-')}": _text(value)
+        for name, value in vars(args).items()
+        if name not in MAY_CHANGE and value is not None
+    }
+    for player in players:
+        settings[f"the content of {player.name}"] = lineup.digest(player)
+    settings["[search]"] = lineup.search_text
+    return settings
+
+
+def _text(value: object) -> str:
+    return " ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def players_of(args: argparse.Namespace) -> list[PlayerWords]:
     """All players, --weights first. Raises ConfigError where they make no match."""
     players = []
     if args.weights is not None:
-        players.append(PlayerWords(f"--weights {args.weights}", "weights", args.weights, args.weights))
+        place = shortened(f"--weights {args.weights}")
+        players.append(PlayerWords(place, "weights", args.weights, args.weights))
     if args.against is not None:
         players.append(read_player([args.against], "--against"))
     players += [read_player(words, "--player") for words in args.player]
@@ -101,9 +138,10 @@ def conduct(
     conditions: Conditions,
     pairings: Sequence[Pairing],
     report: MatchReport,
+    saved: SavedMatch | None,
     args: argparse.Namespace,
 ) -> None:
-    """Play all games, each to the report and the PGN file."""
+    """Play all games, each to the state of the match, the PGN file and the report."""
     from alphazero.play.matches.conduct import Conductor
     from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.pgn import PgnFile
@@ -114,14 +152,21 @@ def conduct(
         pgn: PgnFile | None = None
         if args.pgn_out is not None:
             pgn = stack.enter_context(PgnFile(args.pgn_out, "alphazero match"))
+            if saved is not None and saved.last is not None:
+                pgn.restore(saved.last)
+        if not pairings:
+            return
         room = stack.enter_context(EngineRoom()) if engines else None
         for engine in engines:
             assert room is not None
             room.check(engine)
 
         def on_game(game: FinishedGame) -> bool:
-            if pgn is not None:
-                pgn.add(game, contestants)
+            text = None if pgn is None else pgn.next(game, contestants)
+            if saved is not None:
+                saved.add(game, text)
+            if pgn is not None and text is not None:
+                pgn.add(text)
             return report.take(game)
 
         Conductor(contestants, conditions, engines=room, on_game=on_game, say=report.say).play(pairings)

@@ -35,6 +35,12 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         "--pgn-out", type=Path, metavar="FILE", help="append each game to FILE as it ends (chess)"
     )
     parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="write the state of the match to FILE after each game, and continue from FILE where it exists",
+    )
+    parser.add_argument(
         "--rating-interval",
         type=count,
         default=10,

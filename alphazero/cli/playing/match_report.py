@@ -1,64 +1,90 @@
-"""The output of `alphazero match`: the score on the way, and the result."""
+"""The output of `alphazero match`: a line per game, the score on the way, and the result."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
-
-from tqdm import tqdm
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from alphazero.base.text import counted, table
 from alphazero.measure.elo import MatchScore, Sprt
 from alphazero.measure.match import Scoreboard
 from alphazero.measure.rating import Rating, ratings
 from alphazero.play.matches.game import Ending, FinishedGame
+from alphazero.play.matches.limits import clock_text
+from alphazero.play.matches.pgn import RESULTS
 
 
 class MatchReport:
     """Counts games and prints the score; with a test it decides when to stop."""
 
-    def __init__(self, names: Sequence[str], test: Sprt | None, interval: int) -> None:
-        """interval: pairs of games between two lines of the score."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        games: int,
+        test: Sprt | None,
+        interval: int,
+        before: Iterable[FinishedGame],
+    ) -> None:
+        """games: of the whole match. interval: pairs between two lines of the score. before: games played."""
         self.board = Scoreboard()
         self._names = names
+        self._games = games
         self._test = test
         self._interval = interval
-        self._bar: tqdm[NoReturn] | None = None
-
-    @contextlib.contextmanager
-    def progress(self, games: int) -> Iterator[None]:
-        """A bar of so many games on stderr, where that is a terminal."""
-        with tqdm(total=games, unit="game", file=sys.stderr, leave=False, disable=None) as bar:
-            self._bar = bar
-            try:
-                yield
-            finally:
-                self._bar = None
+        for game in before:
+            self.board.add(game)
+        self._before = self.board.games
+        self._shown = self._intervals()
+        self._started_s = time.monotonic()
 
     def say(self, line: str) -> None:
-        """A line on stderr, above the bar."""
-        if self._bar is not None:
-            self._bar.clear()
+        """A line on stderr."""
         print(line, file=sys.stderr, flush=True)
 
     def take(self, game: FinishedGame) -> bool:
-        """Count a game, print the score at intervals; returns whether the match continues."""
+        """Count a game, print it, and the score at intervals; returns whether the match continues."""
         self.board.add(game)
-        if self._bar is not None:
-            self._bar.update()
-        if len(self._names) == 2 and self.board.games % (2 * self._interval) == 0:
-            self.say(self._score_line(self.board.score(0, 1)))
+        self.say(self._game_line(game))
+        if len(self._names) == 2 and (shown := self._intervals()) > self._shown:
+            self._shown = shown
+            self.say(score_line(self.score))
             if self._test is not None:
-                self.say(sprt_line(self._test, self.board.in_order(0, 1)))
-        return self._test is None or self._test.decide(self.board.in_order(0, 1).pairs) == "continue"
+                self.say(sprt_line(self._test, self.score))
+        return not self.is_decided
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the test has accepted a hypothesis."""
+        return self._test is not None and self._test.decide(self.score.pairs) != "continue"
 
     @property
     def score(self) -> MatchScore:
-        """The first player's, of two: with a test that of the pairs it was decided by."""
+        """The first player's, of two: complete pairs, with a test those it was decided by."""
         return self.board.in_order(0, 1) if self._test is not None else self.board.score(0, 1)
+
+    def _intervals(self) -> int:
+        return sum(self.score.pairs) // self._interval if len(self._names) == 2 else 0
+
+    def _game_line(self, game: FinishedGame) -> str:
+        """Result, score of the two, and time left; Elo where their games so far make complete pairs."""
+        pairing = game.pairing
+        low, high = sorted((pairing.first, pairing.second))
+        first, second = self._names[pairing.first], self._names[pairing.second]
+        points, score = self.board.points(low, high), self.board.score(low, high)
+        elo = f", {elo_text(score)}" if score.games == points.games else ""
+        hours = (time.monotonic() - self._started_s) / 3600
+        rate = (self.board.games - self._before) / max(hours, 1e-9)
+        left = self._games - self.board.games
+        at_most = "at most " if self._test is not None else ""
+        return (
+            f"Game {pairing.number} of {self._games} ({first} vs {second}): {RESULTS[game.points]} "
+            f"{{{game.reason}}}, {counted(game.plies, 'ply', 'plies')}; "
+            f"{self._names[low]} {points_text(points)}{elo}; {rate:,.0f} games/h"
+            + (f", {at_most}{clock_text(3600 * left / rate)} left" if left else "")
+        )
 
     def to_text(self) -> str:
         """The result for people."""
@@ -67,22 +93,23 @@ class MatchReport:
         score, (first, second) = self.score, self._names
         lines = [
             f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
-            f"{score.share:.1%} of the points",
+            f"{score.share:.1%} of the points in {counted(sum(score.pairs), 'pair')}",
             *elo_lines(score),
         ]
         if self._test is not None:
             lines += [sprt_line(self._test, score), self._verdict(self._test, score)]
-            if left := self.board.games - score.games:
-                lines.append(f"({counted(left, 'game')} after the decision not counted)")
+        if left := self.board.games - score.games:
+            why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
+            lines.append(f"({counted(left, 'game')} {why} not counted)")
         return "\n".join([*lines, *self._failures()])
 
     def to_json(self) -> str:
         """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
         if len(self._names) == 2:
-            return json.dumps(
-                {"players": list(self._names), **score_json(self.score), "sprt": self._sprt_json()}
-            )
-        found = self._ratings()
+            score = self.score
+            found = {**score_json(score), "not_counted": self.board.games - score.games}
+            return json.dumps({"players": list(self._names), **found, "sprt": self._sprt_json()})
+        rated = self._ratings()
         standings = [
             {
                 "name": name,
@@ -90,7 +117,7 @@ class MatchReport:
                 "rating_95": [rating.low, rating.high],
                 **counts_json(self.board.total(number)),
             }
-            for number, (name, rating) in enumerate(zip(self._names, found, strict=True))
+            for number, (name, rating) in enumerate(zip(self._names, rated, strict=True))
         ]
         met = [
             {"players": [self._names[low], self._names[high]], **score_json(self.board.score(low, high))}
@@ -146,41 +173,54 @@ class MatchReport:
                 losses = ", ".join(f"{count} by {ending}" for ending, count in sorted(failed.items()))
                 yield f"{name} lost {losses}"
 
-    def _score_line(self, score: MatchScore) -> str:
-        estimate = score.elo()
-        half = (estimate.high - estimate.low) / 2
-        return (
-            f"{counted(score.games, 'game')}: +{score.wins} ={score.draws} -{score.losses} "
-            f"({score.share:.1%}), "
-            f"Elo {estimate.elo:+.1f} +/- {half:.1f}, LOS {estimate.superiority:.1%}, "
-            f"Ptnml(0-2) {list(score.pairs)}"
-        )
-
     def _verdict(self, test: Sprt, score: MatchScore) -> str:
         return {
-            "H1": f"SPRT: at least {test.elo1:g} Elo accepted (H1)",
-            "H0": f"SPRT: at most {test.elo0:g} Elo accepted (H0)",
+            "H1": f"SPRT: at least {test.elo1:g} {test.unit} accepted (H1)",
+            "H0": f"SPRT: at most {test.elo0:g} {test.unit} accepted (H0)",
             "continue": "SPRT: not decided; expected more --games",
         }[test.decide(score.pairs)]
 
 
+def points_text(score: MatchScore) -> str:
+    """+9 =3 -8 (52.5%)."""
+    return f"+{score.wins} ={score.draws} -{score.losses} ({score.share:.1%})"
+
+
+def elo_text(score: MatchScore) -> str:
+    """Elo +17.4 (95 %: -75.0 to +112.3)."""
+    estimate = score.elo()
+    return f"Elo {estimate.elo:+.1f} (95 %: {estimate.low:+.1f} to {estimate.high:+.1f})"
+
+
+def nelo_text(score: MatchScore) -> str:
+    """nElo +23.5 +/- 152.3."""
+    normalized = score.normalized_elo()
+    return "nElo unknown" if normalized is None else f"nElo {normalized[0]:+.1f} +/- {normalized[1]:.1f}"
+
+
+def score_line(score: MatchScore) -> str:
+    """All figures of complete pairs."""
+    return (
+        f"{counted(score.games, 'game')} in {counted(sum(score.pairs), 'pair')}: {points_text(score)}, "
+        f"{elo_text(score)}, {nelo_text(score)}, LOS {score.elo().superiority:.1%}, "
+        f"Ptnml(0-2) {list(score.pairs)}"
+    )
+
+
 def elo_lines(score: MatchScore) -> Iterator[str]:
     """Elo with its interval; how the pairs went."""
-    estimate = score.elo()
-    yield (
-        f"Elo {estimate.elo:+.1f} (95 %: {estimate.low:+.1f} to {estimate.high:+.1f}), "
-        f"likelihood of superiority {estimate.superiority:.1%}"
-    )
-    normalized = score.normalized_elo()
-    if normalized is not None:
-        yield f"nElo {normalized[0]:+.1f} +/- {normalized[1]:.1f}, Ptnml(0-2): {list(score.pairs)}"
+    yield f"{elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
+    yield f"{nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
 
 
 def sprt_line(test: Sprt, score: MatchScore) -> str:
-    """As fastchess prints it."""
+    """As fastchess prints it, and the unit of the two strengths."""
     ratio, (lower, upper) = test.log_likelihood_ratio(score.pairs), test.bounds
     share = ratio / upper if ratio >= 0 else -ratio / lower
-    return f"LLR: {ratio:.2f} ({share:.1%}) ({lower:.2f}, {upper:.2f}) [{test.elo0:.2f}, {test.elo1:.2f}]"
+    return (
+        f"LLR: {ratio:.2f} ({share:.1%}) ({lower:.2f}, {upper:.2f}) "
+        f"[{test.elo0:.2f}, {test.elo1:.2f}] {test.unit}"
+    )
 
 
 def counts_json(score: MatchScore) -> dict[str, Any]:

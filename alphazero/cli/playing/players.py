@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
-from alphazero.base.text import one_of, quoted
+from alphazero.base.files import sha256_of
+from alphazero.base.text import one_of, quoted, shortened
 from alphazero.play.matches.game import CHESS
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
@@ -51,6 +54,8 @@ KEYS = (
     "random",
 )
 OPTION = "option."
+# Settings of [search] for the games of self-play alone.
+OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,13 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
         words = _split(words[0], flag)
     bare = "" if not words or _is_pair(words[0]) else words[0]
     values, options = _pairs(words[1:] if bare else words, flag)
-    place = f"{flag} {values.get('name', bare or values.get('cmd', values.get('weights', '')))}".rstrip()
+    name = values.get("name")
+    if name is not None and not (name and name.isprintable()):
+        raise ConfigError(
+            f"{flag} name={quoted(name)}: expected a name on one line, without control characters"
+        )
+    given = name or bare or values.get("cmd", values.get("weights", ""))
+    place = shortened(f"{flag} {given}".rstrip())
     kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
     if len(kinds) != 1:
         raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM} and {SOLVER}")
@@ -86,7 +97,7 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     limit = _limit(values, place)
     if "cmd" in values:
         command = (*_command(values["cmd"], place), *_split(values.get("args", ""), f"{place}, args="))
-        name = values.get("name", Path(command[0]).name)
+        name = name or Path(command[0]).name
         directory = values.get("dir", "")
         if directory and not Path(directory).is_dir():
             raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
@@ -101,19 +112,21 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     if rules and (kind != "weights" or rules not in RULES):
         raise ConfigError(f"{place}, rules={quoted(rules)}: expected {ENGINE} or {SELF_PLAY} with weights")
     given = values.get("weights", bare)
-    name = values.get("name", given.rstrip("/"))
+    name = name or given.rstrip("/")
     return PlayerWords(place, kind, name, given, limit=limit, random_share=share, rules=rules)
 
 
 def with_own_names(players: Sequence[PlayerWords]) -> list[PlayerWords]:
-    """Equal names numbered, so that tables and PGN distinguish them."""
-    seen: dict[str, int] = {}
-    named = []
+    """Names of one line each, equal ones numbered, so that tables and PGN distinguish them."""
+    names: list[str] = []
     for player in players:
-        seen[player.name] = seen.get(player.name, 0) + 1
-        count = seen[player.name]
-        named.append(player if count == 1 else replace(player, name=f"{player.name} ({count})"))
-    return named
+        own = name = shortened(player.name)
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{own} ({count})"
+        names.append(name)
+    return [replace(player, name=name) for player, name in zip(players, names, strict=True)]
 
 
 def key_values(words: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:
@@ -204,15 +217,23 @@ class Lineup:
         """limit: of players without one. batch_size: positions per evaluation of a network."""
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
+        if other := sorted(flags.keys() & OF_SELF_PLAY):
+            flag = "--" + other[0].replace("_", "-")
+            raise ConfigError(f"{flag}: only for games of self-play; players of a match search without noise")
         if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
             flag = "--" + other[0].replace("_", "-")
             raise ConfigError(f"{flag}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it")
+        if limit.nodes is not None and "simulations" in flags:
+            raise ConfigError(
+                f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
+            )
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
         self._batch_size = batch_size
         self._networks: dict[str, AlphaZeroNet] = {}
         self._evaluators: dict[str, NetworkEvaluator] = {}
+        self._checksums: dict[str, dict[str, int]] = {}
 
     def game_of(self, players: Sequence[PlayerWords]) -> str:
         """The game of all players. Raises ConfigError where they play different ones."""
@@ -260,6 +281,29 @@ class Lineup:
         return InProcess(
             player.name, engine_thinker(trees, nodes), Limit(nodes=nodes), player.random_share, trees.leave
         )
+
+    @property
+    def search_text(self) -> str:
+        """The settings of the searches of this match."""
+        return str(self._config.search)
+
+    def checksums(self, weights: str) -> dict[str, int]:
+        """Of every tensor of a network, in whatever file."""
+        from alphazero.network.weights.open_network import open_weights
+        from alphazero.training.ranks.exchange import checksums
+
+        if weights not in self._checksums:
+            self._checksums[weights] = checksums(open_weights(weights).state_dict.items())
+        return self._checksums[weights]
+
+    def digest(self, player: PlayerWords) -> str:
+        """Of the network or program that plays; "" for players of this program."""
+        if player.kind == "weights":
+            return hashlib.sha256(repr(self.checksums(player.given)).encode()).hexdigest()
+        if player.kind == "engine":
+            program = shutil.which(player.command[0]) or str(Path(player.directory) / player.command[0])
+            return sha256_of(Path(program)) if Path(program).is_file() else ""
+        return ""
 
     def _is_engine(self, player: PlayerWords) -> bool:
         """Whether a network plays by a clock or to a depth, as the UCI engine does."""

@@ -145,7 +145,6 @@ class Rater:
         self._room = room
         self._openings = book_of(args, args.games // 2)
         self._checked: set[str] = set()
-        self._fingerprints: dict[str, dict[str, int]] = {}
 
     def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
@@ -179,15 +178,8 @@ class Rater:
 
     def _is_same(self, weights: str, rung: Rung) -> bool:
         """Whether a rung is the rated network itself, in whatever file."""
-        return rung.kind == "weights" and self._fingerprint(weights) == self._fingerprint(rung.path)
-
-    def _fingerprint(self, weights: str) -> dict[str, int]:
-        from alphazero.network.weights.open_network import open_weights
-        from alphazero.training.ranks.exchange import checksums
-
-        if weights not in self._fingerprints:
-            self._fingerprints[weights] = checksums(open_weights(weights).state_dict.items())
-        return self._fingerprints[weights]
+        checksums = self._lineup.checksums
+        return rung.kind == "weights" and checksums(weights) == checksums(rung.path)
 
     def _opponent(self, rung: Rung) -> Contestant:
         from alphazero.play.matches.limits import Limit

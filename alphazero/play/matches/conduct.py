@@ -168,7 +168,7 @@ class Conductor:
         thoughts = player.think({game.pairing.number: game.line for game in games})
         share_s = (time.monotonic() - started_s) / len(games)
         for game, thought in zip(games, thoughts, strict=True):
-            score = None if thought.value is None else score_of_value(thought.value)
+            score = None if thought.value is None else score_of_value(thought.value, thought.mate)
             text = game.line.move_to_text(thought.move)
             self._play(game, Decision(text, score, 0, thought.nodes, share_s))
 

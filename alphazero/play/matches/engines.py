@@ -29,6 +29,12 @@ from alphazero.play.matches.players import EnginePlayer
 
 START_TIMEOUT_S = 35.0  # until uciok, as cutechess has it
 QUIT_TIMEOUT_S = 1.0
+# What engines send, bounded:
+MOST_LINE_BYTES = 1 << 20
+MOST_CENTIPAWNS = 1_000_000
+MOST_MOVES = 1_000  # to mate
+MOST_DEPTH = 1_000
+MOST_NODES = 10**15
 
 
 class ForfeitError(Exception):
@@ -77,7 +83,7 @@ class EngineProcess:
             await process.kill()
             if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
                 fault = f"no uciok and readyok within {START_TIMEOUT_S:g} s"
-            elif isinstance(error, chess.engine.EngineError):
+            elif isinstance(error, Exception):
                 fault = reason(error)
             else:
                 raise
@@ -94,7 +100,7 @@ class EngineProcess:
         try:
             transport, protocol = await asyncio.get_running_loop().subprocess_exec(
                 _TimedProtocol,
-                *guarded(engine.command),
+                *guarded(engine.command, with_children=True),
                 cwd=engine.directory or None,
                 start_new_session=True,  # Ctrl-C is ours alone, and all its processes end together
             )
@@ -108,7 +114,7 @@ class EngineProcess:
         for name, value in self.engine.options.items():
             place = f"{_place(self.engine)}, option.{name}"
             if name not in known:
-                raise ConfigError(f"{place}: no such option; {one_of(name, known)}")
+                raise ConfigError(f"{place}: no such option; {one_of(name, map(shortened, known))}")
             if known[name].is_managed():
                 raise ConfigError(f"{place}: this option is set by the match")
             try:
@@ -137,14 +143,16 @@ class EngineProcess:
             raise ForfeitError(Ending.ABANDONED, f"disconnects{last}") from error
         except chess.engine.EngineError as error:
             raise ForfeitError(Ending.ILLEGAL, f"makes an illegal move ({reason(error)})") from error
-        if result.move is None:
+        except Exception as error:  # whatever python-chess makes of what the engine sent
+            raise ForfeitError(Ending.ABANDONED, f"fails ({reason(error)})") from error
+        if not result.move:  # none, or the null move 0000
             raise ForfeitError(Ending.ILLEGAL, "makes no move")
         info = result.info
         return Decision(
             result.move.uci(),
             _score(info.get("score")),
-            info.get("depth", 0),
-            info.get("nodes", 0),
+            _bounded(info.get("depth", 0), 0, MOST_DEPTH),
+            _bounded(info.get("nodes", 0), 0, MOST_NODES),
             protocol.answered_s - protocol.asked_s,
         )
 
@@ -155,16 +163,24 @@ class EngineProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """Kill the engine and its child processes."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
-        self._transport.close()
+        """Kill the engine and all processes that it has started, in whatever session."""
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                self._transport.terminate()
+            await self._end()
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._transport.get_pid(), signal.SIGKILL)
+            self._transport.close()
+            await self._end()
+
+    async def _end(self) -> None:
         with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._protocol.returncode), QUIT_TIMEOUT_S)
 
 
 class _TimedProtocol(chess.engine.UciProtocol):
-    """Records when a move was requested and received, and the last line on stderr."""
+    """Records when a move was requested and received, and the last line on stderr; bounds what it reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +195,16 @@ class _TimedProtocol(chess.engine.UciProtocol):
     def _line_received(self, line: str) -> None:
         if line.startswith("bestmove"):
             self.answered_s = time.monotonic()
-        super()._line_received(line)
+        with contextlib.suppress(OverflowError):  # an info line with a number beyond all floats
+            super()._line_received(line)
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        super().pipe_data_received(fd, data)
+        if len(self.buffer[fd]) > MOST_LINE_BYTES:
+            self.buffer[fd].clear()
+            if fd == 1 and self.transport is not None:
+                self.last_words = f"a line of over {MOST_LINE_BYTES:,} bytes"
+                self.transport.terminate()
 
     def error_line_received(self, line: str) -> None:
         self.last_words = line
@@ -189,7 +214,13 @@ def _score(score: chess.engine.PovScore | None) -> Score | None:
     if score is None:
         return None
     mate = score.relative.mate()
-    return Score(mate=mate) if mate is not None else Score(score.relative.score() or 0)
+    if mate is not None:
+        return Score(mate=_bounded(mate, -MOST_MOVES, MOST_MOVES))
+    return Score(_bounded(score.relative.score() or 0, -MOST_CENTIPAWNS, MOST_CENTIPAWNS))
+
+
+def _bounded(number: int, least: int, most: int) -> int:
+    return max(least, min(number, most))
 
 
 def _place(engine: EnginePlayer) -> str:

@@ -39,9 +39,9 @@ class Score:
         return f"{self.cp / 100:+.2f}"
 
 
-def score_of_value(value: float) -> Score:
-    """Centipawns of a network's value, -1 to 1, by lc0's formula."""
-    return Score(round(90 * math.tan(1.5637541897 * value)))
+def score_of_value(value: float, mate: int | None = None) -> Score:
+    """A proven mate, else centipawns of a network's value, -1 to 1, by lc0's formula."""
+    return Score(mate=mate) if mate is not None else Score(round(90 * math.tan(1.5637541897 * value)))
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,11 @@ class FinishedGame:
     reason: str
     decisions: tuple[Decision, ...]
     seconds: float
+
+    @property
+    def plies(self) -> int:
+        """Moves of both sides, with those of the opening."""
+        return len(self.pairing.opening.moves) + len(self.decisions)
 
 
 @dataclass

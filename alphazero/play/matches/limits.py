@@ -124,3 +124,9 @@ def seconds(text: str, place: str, scale: float = 1.0) -> float:
     if not 0 <= value <= MOST_CLOCK_S:
         raise ConfigError(f"{place} {quoted(text)}: expected a duration of at least 0")
     return value
+
+
+def clock_text(duration_s: float) -> str:
+    """A duration as hours:minutes:seconds, 00:01:07."""
+    minutes, whole_s = divmod(round(duration_s), 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{whole_s:02d}"

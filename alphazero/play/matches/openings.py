@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import chess
 import chess.pgn
 
 from alphazero.base.errors import DataError, GameInputError
-from alphazero.base.text import quoted, reason
+from alphazero.base.text import quoted, reason, shortened
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 
@@ -21,10 +22,15 @@ ATTEMPTS_PER_OPENING = 20  # before openings repeat
 
 @dataclass(frozen=True)
 class Opening:
-    """A position, None for the game's start, and the moves played from it, as the core writes them."""
+    """A position, None for the game's start, and the moves played from it, as the core writes them.
+
+    eco, name: as a book has them, "" where it does not.
+    """
 
     start: str | None = None
     moves: tuple[str, ...] = ()
+    eco: str = ""
+    name: str = ""
 
     def line(self, game: str) -> Line:
         """The line of play after the opening."""
@@ -70,7 +76,10 @@ def read_book(path: Path, plies: int | None = None) -> list[Opening]:
     plies: of each PGN game, None for all. Raises DataError naming file and line.
     """
     try:
-        if path.stat().st_size > MOST_BOOK_BYTES:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):  # a pipe or device may never end
+            raise DataError(f"{path}: expected a file; this is a directory, pipe or device")
+        if state.st_size > MOST_BOOK_BYTES:
             raise DataError(f"{path}: over {MOST_BOOK_BYTES >> 20:,} MiB; expected a book of openings")
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
@@ -86,16 +95,16 @@ def _of_epd(path: Path, text: str) -> Iterator[Opening]:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        board = chess.Board()
+        board, known = chess.Board(), {}
         try:
             if len(line.split()) == NUM_FEN_FIELDS and ";" not in line:
                 board.set_fen(line)
             else:
-                board.set_epd(line)
+                known = board.set_epd(line)
         except ValueError as error:
             place = f"{path}:{number}: {quoted(line)}"
             raise DataError(f"{place}: expected a position as EPD or FEN ({reason(error)})") from error
-        yield _checked(board, f"{path}:{number}: {quoted(line)}")
+        yield _checked(board, f"{path}:{number}: {quoted(line)}", known.get("eco"), known.get("id"))
 
 
 def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
@@ -112,8 +121,10 @@ def _of_pgn(path: Path, text: str, plies: int | None) -> Iterator[Opening]:
             raise DataError(f"{place}: {reason(game.errors[0])}; expected a game of legal moves")
         board = game.board()
         for move in list(game.mainline_moves())[:plies]:
+            if not move:
+                raise DataError(f"{place}: a null move (--); expected a game of legal moves")
             board.push(move)
-        yield _checked(board, place)
+        yield _checked(board, place, game.headers.get("ECO"), game.headers.get("Opening"))
         end = stream.tell()
         number += text.count("\n", begin, end)
 
@@ -132,7 +143,7 @@ def _next_game(text: str, begin: int) -> int:
     return begin
 
 
-def _checked(board: chess.Board, place: str) -> Opening:
+def _checked(board: chess.Board, place: str, eco: object, name: object) -> Opening:
     """The board as an opening. Raises DataError where the game is over or the position illegal."""
     start = board.root()
     if not start.is_valid():
@@ -141,7 +152,8 @@ def _checked(board: chess.Board, place: str) -> Opening:
         raise DataError(f"{place}: the game is over; expected a game in progress")
     fen = start.fen()
     moves = tuple(move.uci() for move in board.move_stack)
-    opening = Opening(None if fen == chess.STARTING_FEN else fen, moves)
+    words = (shortened(word) if isinstance(word, str) and word != "?" else "" for word in (eco, name))
+    opening = Opening(None if fen == chess.STARTING_FEN else fen, moves, *words)
     try:
         opening.line("chess")
     except GameInputError as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
+import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -13,9 +16,18 @@ import chess.pgn
 
 from alphazero.base.errors import DataError
 from alphazero.play.matches.game import Decision, FinishedGame
+from alphazero.play.matches.limits import clock_text
 from alphazero.play.matches.players import Contestant
 
 RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
+
+
+@dataclass(frozen=True)
+class Appended:
+    """A game in a PGN file. begin_bytes: the size of the file before."""
+
+    begin_bytes: int
+    text: str
 
 
 class PgnFile:
@@ -24,6 +36,7 @@ class PgnFile:
     def __init__(self, path: Path, event: str) -> None:
         """Raises DataError where the file cannot be written."""
         self._event = event
+        self._path = path
         try:
             self._file: IO[str] = path.open("a", encoding="utf-8")
         except OSError as error:
@@ -37,10 +50,38 @@ class PgnFile:
     ) -> None:
         self._file.close()
 
-    def add(self, game: FinishedGame, contestants: Sequence[Contestant]) -> None:
+    def next(self, game: FinishedGame, contestants: Sequence[Contestant]) -> Appended:
+        """The game's text, and where it will begin."""
+        text = pgn_of(game, contestants, self._event) + "\n\n"
+        return Appended(os.fstat(self._file.fileno()).st_size, text)
+
+    def add(self, game: Appended) -> None:
         """Append a game and flush it."""
-        self._file.write(pgn_of(game, contestants, self._event) + "\n\n")
+        self._file.write(game.text)
         self._file.flush()
+
+    def restore(self, game: Appended) -> None:
+        """Append a game unless it is there; a part of it, which a killed match left, is completed.
+
+        Raises DataError where the file has become shorter.
+        """
+        state = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            return
+        if state.st_size < game.begin_bytes:
+            raise DataError(
+                f"--pgn-out {self._path}: {state.st_size:,} bytes; expected at least {game.begin_bytes:,}, "
+                "as when the match was stopped"
+            )
+        content = game.text.encode()
+        with self._path.open("rb") as file:
+            file.seek(game.begin_bytes)
+            found = file.read(len(content))
+        if found == content:
+            return
+        if content.startswith(found):
+            os.ftruncate(self._file.fileno(), game.begin_bytes)
+        self.add(game)
 
 
 def pgn_of(game: FinishedGame, contestants: Sequence[Contestant], event: str) -> str:
@@ -50,7 +91,7 @@ def pgn_of(game: FinishedGame, contestants: Sequence[Contestant], event: str) ->
     if opening.start is not None:
         root.setup(chess.Board(opening.start))
     for name, value in _headers(game, contestants, event).items():
-        root.headers[name] = value
+        root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
     node: chess.pgn.GameNode = root
     for text in opening.moves:
         node = node.add_variation(chess.Move.from_uci(text), comment="book")
@@ -68,6 +109,8 @@ def _headers(game: FinishedGame, contestants: Sequence[Contestant], event: str) 
         if same
         else {"WhiteTimeControl": str(white.limit), "BlackTimeControl": str(black.limit)}
     )
+    opening = game.pairing.opening
+    known = {"ECO": opening.eco, "Opening": opening.name}
     return {
         "Event": event,
         "Site": "?",
@@ -77,9 +120,10 @@ def _headers(game: FinishedGame, contestants: Sequence[Contestant], event: str) 
         "Black": black.name,
         "Result": RESULTS[game.points],
         "Termination": game.ending.value,
-        "PlyCount": str(len(game.pairing.opening.moves) + len(game.decisions)),
-        "GameDuration": f"{game.seconds:.1f}",
+        "PlyCount": str(game.plies),
+        "GameDuration": clock_text(game.seconds),
         **controls,
+        **{name: value for name, value in known.items() if value},
     }
 
 

@@ -15,6 +15,7 @@ from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
+from alphazero.search.snapshot import mate_moves
 from alphazero.search.tree_search import SearchLimits
 
 if TYPE_CHECKING:  # the command line reads players' names without torch
@@ -30,12 +31,13 @@ class Thought:
     """A move to play, and its player's value of the position.
 
     value: points expected by the side to move, -1 to 1; None where the player gives none.
-    nodes: visits of the search, 0 without one.
+    nodes: visits of the search, 0 without one. mate: as that of a MoveReport.
     """
 
     move: int
     value: float | None = None
     nodes: int = 0
+    mate: int | None = None
 
 
 # The move to play at the end of each line; the lines are of one game, and none is over.
@@ -127,9 +129,15 @@ def engine_thinker(trees: GameTrees, nodes: int) -> Thinker:
 
     def think(lines: Mapping[int, Line]) -> list[Thought]:
         views = trees.search(lines, SearchLimits(nodes=nodes))
-        return [Thought(view.moves[0].move, view.moves[0].q, view.nodes) for view in views]
+        return [
+            Thought(best.move, best.q, view.nodes, _mate(best)) for view in views for best in view.moves[:1]
+        ]
 
     return think
+
+
+def _mate(move: _core.RootMove) -> int | None:
+    return mate_moves(move.proven, move.plies) if move.proven in (-1, 1) else None
 
 
 def search_player(

@@ -1,6 +1,8 @@
 """Books of openings: what they give, and errors that name file and line."""
 
+import os
 import re
+from pathlib import Path
 
 import chess
 import pytest
@@ -33,6 +35,14 @@ def test_epd_lines_with_and_without_operations_and_fens_are_positions(tmp_path) 
     assert found[0].line("chess").num_plies == 0
 
 
+def test_eco_and_name_of_an_opening_are_those_of_the_book(tmp_path) -> None:
+    epd, pgn = tmp_path / "book.epd", tmp_path / "book.pgn"
+    epd.write_text(f'{ITALIAN.rsplit(" ", 2)[0]} eco "C50"; id "Italian Game";\n{ITALIAN}\n')
+    pgn.write_text('[ECO "C40"]\n[Opening "King\'s Knight"]\n\n1. e4 e5 2. Nf3 *\n\n[ECO "?"]\n\n1. d4 *\n')
+    assert [(opening.eco, opening.name) for opening in read_book(epd)] == [("C50", "Italian Game"), ("", "")]
+    assert [(opening.eco, opening.name) for opening in read_book(pgn)] == [("C40", "King's Knight"), ("", "")]
+
+
 def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
     book = tmp_path / "book.pgn"
     book.write_text(GAMES)
@@ -55,6 +65,16 @@ def test_pgn_games_are_lines_of_so_many_plies(tmp_path) -> None:
         ("a.epd", "# nothing\n", r"a\.epd: no openings"),
         ("a.pgn", GAMES.replace("Ke7", "Ke1"), r"a\.pgn:7: .*Ke1.*expected a game of legal moves"),
         ("a.pgn", "", r"a\.pgn: no openings"),
+        (
+            "a.pgn",
+            GAMES + '\n[Event "c"]\n\n1. e4 -- *\n',
+            r"a\.pgn:13: a null move \(--\); expected a game of legal",
+        ),
+        (
+            "a.pgn",
+            GAMES + '\n[Event "c"]\n\n1. Z0 e5 *\n',
+            r"a\.pgn:13: a null move \(--\); expected a game of legal",
+        ),
         ("none.pgn", None, r"none\.pgn: cannot be read: No such file"),
     ],
 )
@@ -66,6 +86,13 @@ def test_a_fault_in_a_book_is_named_by_file_and_line(tmp_path, name, text, told,
         read_book(path)
     assert re.search(told, str(caught.value)) and "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_pipe_and_a_device_are_refused_at_once(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe.epd")
+    for path in (tmp_path / "pipe.epd", Path("/dev/zero"), tmp_path):
+        with pytest.raises(DataError, match=f"{path}: expected a file; this is a directory, pipe or device"):
+            read_book(path)
 
 
 def test_the_book_of_this_program_is_balanced_and_of_different_positions() -> None:

@@ -16,6 +16,7 @@ from alphazero.play.matches.engines import EngineRoom
 from alphazero.play.matches.game import Adjudication, DrawRule, Ending, games_of
 from alphazero.play.matches.limits import Limit, TimeControl
 from alphazero.play.matches.openings import random_openings
+from alphazero.play.matches.pgn import PgnFile
 from alphazero.play.matches.players import EnginePlayer, InProcess, random_player, without_values
 from tests.support.paths import SUPPORT
 
@@ -70,20 +71,44 @@ def test_engines_play_the_same_games_whatever_the_concurrency() -> None:
     ("mode", "ending", "told"),
     [
         ("crash", Ending.ABANDONED, r"bad disconnects \(segmentation fault, or so\) and loses the game"),
-        ("hang", Ending.ABANDONED, r"bad does not answer for 0\.3 s and loses the game"),
+        ("hang", Ending.ABANDONED, r"bad does not answer for 1 s and loses the game"),
         ("illegal", Ending.ILLEGAL, r"bad makes an illegal move \(.*e1e8.*\) and loses the game"),
         ("none", Ending.ILLEGAL, r"bad makes no move and loses the game"),
+        ("null", Ending.ILLEGAL, r"bad makes no move and loses the game"),
+        ("close", Ending.ABANDONED, r"bad does not answer for 1 s and loses the game"),
+        (
+            "endless",
+            Ending.ABANDONED,
+            r"bad disconnects \(a line of over 1,048,576 bytes\) and loses the game",
+        ),
+        ("bytes", Ending.ILLEGAL, r"bad makes no move and loses the game"),
     ],
 )
 def test_an_engine_that_fails_loses_the_game_and_the_match_goes_on(mode, ending, told) -> None:
     # Each process fails at its fourth move: there is a new one for the next game.
     bad = fake("bad", "--mode", mode, "--from-move", "4")
-    found, lines = play([bad, fake("good")], concurrency=1, timeout_s=0.3)
+    found, lines = play([bad, fake("good")], concurrency=1, timeout_s=1.0 if "answer" in told else 60.0)
     assert [game.ending for game in found] == [ending] * 4 and len(lines) == 4
     assert [game.points for game in found] == [0.0, 1.0, 0.0, 1.0]
     assert re.fullmatch(rf"game 1: {told}", lines[0])
     assert found[1].reason.startswith("Black ")
     assert all(len(game.decisions) > 4 for game in found)
+
+
+def test_numbers_of_hundreds_of_digits_are_bounded_and_the_game_is_played(tmp_path) -> None:
+    huge = fake("huge", "--mode", "huge")
+    found, lines = play([huge, other()], games=2)
+    assert [game.ending for game in found] == [Ending.ADJUDICATION] * 2 and not lines
+    with PgnFile(tmp_path / "match.pgn", "a match") as file:
+        for game in found:
+            file.add(file.next(game, [huge, other()]))
+    text = (tmp_path / "match.pgn").read_text()
+    assert "{ +10000.00/1000 " in text and max(map(len, text.splitlines())) <= 100
+
+
+def test_an_engine_that_ends_after_its_move_is_started_again(tmp_path) -> None:
+    found, lines = play([fake("leaving", "--mode", "leave"), other()], games=2)
+    assert {game.ending for game in found} == {Ending.ABANDONED} and len(lines) == 2
 
 
 def test_three_failures_in_a_row_end_the_match() -> None:
@@ -128,19 +153,26 @@ def test_no_engine_outlives_the_match_not_even_one_that_ignores_quit(tmp_path, m
     assert len(pids.read_text().split()) == 2 and not alive(pids)
 
 
-def test_engines_die_with_a_match_that_is_killed(tmp_path) -> None:
+def test_no_process_of_an_engine_outlives_the_match_in_whatever_session(tmp_path) -> None:
+    pids = tmp_path / "pids"
+    play([fake("parent", "--mode", "parent", "--pid-file", str(pids)), other()], games=2)
+    assert len(pids.read_text().split()) == 4 and not alive(pids)
+
+
+@pytest.mark.parametrize(("mode", "processes"), [("deaf", 1), ("parent", 2)])
+def test_engines_die_with_a_match_that_is_killed(tmp_path, mode, processes) -> None:
     """Nothing but the system can do that: SIGKILL leaves the match no time."""
     pids = tmp_path / "pids"
     program = (
         "import sys, time\n"
         "from tests.play.matches.test_engines import *\n"
         "room = EngineRoom().__enter__()\n"
-        f"room.check(fake('deaf', '--mode', 'deaf', '--pid-file', {str(pids)!r}))\n"
+        f"room.check(fake('deaf', '--mode', {mode!r}, '--pid-file', {str(pids)!r}))\n"
         "print('ready', flush=True)\n"
         "time.sleep(60)\n"
     )
     match = psutil.Popen([sys.executable, "-c", program], stdout=-1, cwd=SUPPORT.parents[1])
-    assert match.stdout.readline() == b"ready\n" and len(alive(pids)) == 1
+    assert match.stdout.readline() == b"ready\n" and len(alive(pids)) == processes
     match.kill()
     match.wait()
     deadline = time.monotonic() + 10
@@ -177,4 +209,4 @@ def test_an_engine_has_a_session_of_its_own(tmp_path) -> None:
     with EngineRoom() as room:
         room.check(fake("fake", "--pid-file", str(pids)))
         (pid,) = alive(pids)
-        assert os.getsid(pid) == pid != os.getsid(0)
+        assert os.getsid(pid) != os.getsid(0)

@@ -1,6 +1,7 @@
 """Games as PGN, read back by python-chess."""
 
 import io
+from dataclasses import replace
 
 import chess.pgn
 import pytest
@@ -22,7 +23,7 @@ MATE = FinishedGame(
     Ending.NORMAL,
     "Black mates",
     (Decision("g2g4", Score(-35), 7, 0, 0.05), Decision("d8h4", Score(mate=1), 0, 800, 0.1)),
-    0.2,
+    3700.2,
 )
 CASTLES = FinishedGame(
     Pairing(4, 1, 0, 1, Opening("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1")),
@@ -47,7 +48,7 @@ def test_a_game_keeps_its_players_moves_scores_and_end() -> None:
         "Result": "0-1",
         "Termination": "normal",
         "PlyCount": "4",
-        "GameDuration": "0.2",
+        "GameDuration": "01:01:40",
         "WhiteTimeControl": "1+0.05",
         "BlackTimeControl": "100 nodes",
     }
@@ -69,11 +70,22 @@ def test_a_game_from_a_position_has_it_and_castles() -> None:
     assert game.headers["Termination"] == "adjudication" and game.headers["Result"] == "1/2-1/2"
 
 
+def test_an_opening_that_the_book_knows_is_named() -> None:
+    known = replace(MATE.pairing, opening=replace(MATE.pairing.opening, eco="A00", name="Barnes Opening"))
+    text = pgn_of(replace(MATE, pairing=known), PLAYERS, "a match")
+    assert '[ECO "A00"]\n' in text and '[Opening "Barnes Opening"]\n' in text
+
+
+def test_quotes_and_backslashes_of_names_are_escaped_as_the_pgn_standard_has_it() -> None:
+    text = pgn_of(MATE, [replace(PLAYERS[0], name='a"b\\c'), PLAYERS[1]], "a match")
+    assert '[Black "a\\"b\\\\c"]' in text
+
+
 def test_games_are_appended_one_by_one_and_each_is_whole_at_once(tmp_path) -> None:
     path = tmp_path / "match.pgn"
     for game in (MATE, CASTLES):
         with PgnFile(path, "a match") as file:
-            file.add(game, PLAYERS)
+            file.add(file.next(game, PLAYERS))
             text = path.read_text()  # the file is still open
             assert text.endswith("\n\n")
     stream = io.StringIO(text)

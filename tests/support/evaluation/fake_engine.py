@@ -1,12 +1,14 @@
 """A UCI engine for tests: plays seeded random legal moves, and fails in the way that it is told to.
 
-python fake_engine.py [--mode MODE] [--from-move N]: crash, hang, illegal, none, slow, deaf or mute, from the
-N-th move of a process on. Every process appends its id to --pid-file.
+python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
+illegal, none, null, huge (numbers), endless (a line), bytes (no text), slow, deaf, mute or parent (of a
+process in a session of its own), from the N-th move of a process on. Their ids go to --pid-file.
 """
 
 import argparse
 import os
 import random
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,11 +21,14 @@ def main() -> None:
     parser.add_argument("--mode", default="well")
     parser.add_argument("--from-move", type=int, default=1)
     parser.add_argument("--score", type=int, default=0)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds per move")
     parser.add_argument("--pid-file", type=Path)
     args = parser.parse_args()
     if args.pid_file:
         with args.pid_file.open("a") as file:
             file.write(f"{os.getpid()}\n")
+    if args.mode == "parent":
+        start_orphan(args.pid_file)
     if args.mode == "mute":
         sys.stderr.write("no licence found\n")
         return
@@ -53,11 +58,20 @@ def main() -> None:
 
 def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) -> None:
     fails = moves >= args.from_move
+    time.sleep(args.delay)
     if args.mode == "crash" and fails:
         sys.stderr.write("segmentation fault, or so\n")
         os._exit(1)
     if args.mode == "hang" and fails:
         time.sleep(600)
+    if args.mode == "close" and fails:
+        os.close(1)
+        time.sleep(600)
+    if args.mode == "endless" and fails:
+        while True:
+            sys.stdout.write("info string " * 10_000)
+    if args.mode == "bytes" and fails:
+        os.write(1, b"\xff\xfe\0 \x1b[31m\n\n   \nbestmove\n")
     if args.mode == "slow" and fails:
         time.sleep(0.4)
     legal = sorted(move.uci() for move in board.legal_moves)
@@ -66,7 +80,26 @@ def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) 
         move = "e1e8"
     if args.mode == "none" and fails:
         move = "(none)"
-    say(f"info depth 3 nodes 77 score cp {args.score} pv {move}", f"bestmove {move}")
+    if args.mode == "null" and fails:
+        move = "0000"
+    if args.mode == "huge" and fails:
+        for name in ("time", "depth", "nodes", "nps", "score mate", "score mate -", "score cp -", "score cp"):
+            say(f"info {name if name.endswith('-') else name + ' '}{'9' * 400}")
+    else:
+        say(f"info depth 3 nodes 77 score cp {args.score} pv {move}")
+    say(f"bestmove {move}")
+    if args.mode == "leave" and fails:
+        os._exit(0)
+
+
+def start_orphan(pid_file: Path) -> None:
+    """A process that neither the end of its parent nor that of its parent's group ends."""
+    code = (
+        "import os, time\nchild = os.fork()\n"
+        "if child:\n    print(child, flush=True)\n    os._exit(0)\ntime.sleep(600)"
+    )
+    with pid_file.open("a") as file:
+        subprocess.run([sys.executable, "-c", code], start_new_session=True, stdout=file, check=True)
 
 
 def read_position(words: list[str]) -> chess.Board:
