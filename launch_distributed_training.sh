@@ -16,14 +16,21 @@ else
   exit 2
 fi
 
-# The ranks import this checkout as well, installed or not.
+# The ranks import this checkout as well, installed or not. What is installed as editable comes before PYTHONPATH.
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
-check='import importlib.util as u, sys
-sys.exit(sys.version_info < (3, 10) or None in map(u.find_spec, ("alphazero", "psutil", "pynvml")))'
-if ! "$python" -c "$check"; then
+check='import os, sys
+from importlib.util import find_spec
+if sys.version_info < (3, 10) or None in map(find_spec, ("alphazero", "psutil", "pynvml")):
+    sys.exit(1)
+print(os.path.dirname(os.path.dirname(os.path.realpath(find_spec("alphazero").origin or ""))))'
+if ! code="$("$python" -c "$check")"; then
   echo "launch_distributed_training.sh: error: $python cannot run alphazero;" \
     "run 'make setup' in $root (or activate an environment that has it)" >&2
+  exit 2
+elif [[ "$code" != "$root" ]]; then
+  echo "launch_distributed_training.sh: error: $python runs the code of $code; expected $root:" \
+    "run 'make clean setup' there" >&2
   exit 2
 fi
 

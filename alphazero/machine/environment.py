@@ -36,6 +36,8 @@ def version_of(package: str) -> str:
 
 def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
     """The output of git in the checkout, "unknown" where there is no git or no repository."""
+    if not (checkout / ".git").exists():  # not that of another repository, which this was installed below
+        return UNKNOWN
     command = ["git", "-C", str(checkout), "-c", f"safe.directory={checkout}", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S)
@@ -46,9 +48,7 @@ def git(*arguments: str, checkout: Path = CHECKOUT) -> str:
 
 def program_text(checkout: Path = CHECKOUT) -> str:
     """What `alphazero --version` prints: the version, the commit where it is known, what it runs on."""
-    commit = UNKNOWN
-    if (checkout / ".git").exists():  # not that of another repository, which this was installed below
-        commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
+    commit = git("rev-parse", "--short=12", "HEAD", checkout=checkout)
     changes = git("status", "--porcelain", "--untracked-files=no", checkout=checkout)
     changed = "" if changes in ("", UNKNOWN) else " with local changes"
     commit_text = "" if commit == UNKNOWN else f" (commit {commit}{changed})"

@@ -321,6 +321,8 @@ def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_
     t = thresholds
     findings = []
     for name, advice in LEFT.items():
+        if name == "shm_free_mib" and not num_gpus:
+            continue  # gloo needs none
         value = getattr(reading, name.removesuffix("_mib"))
         if value is not None and name.endswith("_mib"):
             value //= MIB

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from alphazero.base.errors import BusyError, DataError
+from alphazero.base.files import open_regular
 
 LOCK_FILE = ".alphazero.lock"
 HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
@@ -139,7 +140,7 @@ class DirectoryLock:
             if waited_s >= wait_s:
                 raise BusyError(
                     f"{directory}: in use ({who}); expected one writer: wait for it to end, or use "
-                    "another directory"
+                    f"another directory{way_past_the_dead(directory)}"
                 )
             if not has_said:
                 say(f"{directory}: waiting up to {wait_s:.0f} s for {who} to end")
@@ -232,6 +233,12 @@ def holder_of(directory: Path) -> Holder | None:
     return None
 
 
+def way_past_the_dead(directory: Path) -> str:
+    """For messages: what to do about a lock whose holder, on another host, has died; "" where it is freed."""
+    held = directory / HELD_FILE
+    return f"; if that process has died, remove {held}" if os.path.lexists(held) else ""
+
+
 def _take_away_if_stale(path: Path) -> None:
     """Remove what a dead process left. Two may try at a time: what one moves aside, it looks at again."""
     holder = read_holder(path)
@@ -260,7 +267,7 @@ def record_of(purpose: str) -> bytes:
 def read_holder(path: Path) -> Holder | None:
     """The process that a file names; None where there is no such file, or nothing of ours in it."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             record = json.loads(file.read(LARGEST_RECORD_BYTES))
         numbers = {name: int(record[name]) for name in ("pid", "started")}
         words = {name: str(record[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}

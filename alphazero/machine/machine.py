@@ -10,8 +10,9 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 INFINIBAND = Path("/sys/class/infiniband")
 # The weight of a host for its ranks, where its line of the hostfile has one.
 HOST_WEIGHT_VARIABLE = "ALPHAZERO_HOST_WEIGHT"
+# The user's OMP_NUM_THREADS in a job of the launcher, which sets that one itself where the user did not.
+THREADS_VARIABLE = "ALPHAZERO_THREADS"
 
 # Numbers of hardware threads.
 Processors = frozenset[int]
@@ -204,6 +207,12 @@ def processors_text(processors: Processors) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
+def omp_threads(environment: Mapping[str, str], name: str = "OMP_NUM_THREADS") -> int:
+    """The number of threads that a variable asks for, 0 where it is not set or is no number."""
+    text = environment.get(name, "")
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,3}", text) else 0
+
+
 def is_bound_by_launcher() -> bool:
     """True where this process may use other processors than its parent: it was bound."""
     with contextlib.suppress(OSError):
@@ -323,6 +332,7 @@ def find_free_port() -> int:
 
 BACKLOG = 1024
 ANY_PORT = 0
+EVERYWHERE = ("0.0.0.0", "::")
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
@@ -358,7 +368,7 @@ def names_loopback(address: str) -> bool:
 
 def is_everywhere(listener: socket.socket) -> bool:
     """True where it listens on all interfaces."""
-    return listener.getsockname()[0] in ("0.0.0.0", "::")
+    return listener.getsockname()[0] in EVERYWHERE
 
 
 def _is_loopback(address: str) -> bool:

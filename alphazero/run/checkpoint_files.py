@@ -5,6 +5,7 @@ Nothing here needs torch, so that `alphazero checkpoint` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from alphazero.base.errors import CheckpointError
-from alphazero.base.files import fsync_directory, replacing, sha256_of, write_json
+from alphazero.base.files import fsync_directory, open_regular, replacing, sha256_of, write_json
 from alphazero.base.text import quoted, reason
 
 MAGIC = "alphazero-checkpoint"
@@ -206,7 +207,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if (size_bytes := path.stat().st_size) > MAX_JSON_BYTES:
             raise CheckpointError(f"{path}: {size_bytes} bytes; expected at most {MAX_JSON_BYTES}")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            value = json.loads(file.read())
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -373,7 +375,10 @@ def settle(directory: Path, keep: int) -> None:
 
 
 def point_latest(directory: Path, path: Path) -> None:
-    """Name `path` as the newest complete checkpoint of `directory`."""
+    """Name `path` as the newest complete checkpoint of `directory`, unless it is so named."""
+    with contextlib.suppress(OSError, UnicodeError):
+        if (directory / LATEST).read_text(encoding="utf-8") == f"{path.name}\n":
+            return
     with replacing(directory / LATEST) as file:
         file.write(f"{path.name}\n".encode())
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from alphazero.base.errors import BusyError, ConfigError
 from alphazero.base.files import remove_unfinished, write_json
-from alphazero.machine.environment import environment, git, version_of
-from alphazero.machine.lock import DirectoryLock, Say, holder_of
+from alphazero.base.text import as_utf8, printable
+from alphazero.machine.environment import CHECKOUT, environment, git, version_of
+from alphazero.machine.lock import DirectoryLock, Say, holder_of, way_past_the_dead
 
 # Set for the ranks of a restart: what is left of the start before may still hold the lock for a moment.
 RESTART_VARIABLE = "ALPHAZERO_RESTART"
@@ -63,6 +64,8 @@ def choose_run_directory(
     """
     if "/" in name or name in (".", ".."):
         raise ConfigError(f"--run-name {name!r}: expected a name without '/'")
+    if as_utf8(name) != name:
+        raise ConfigError(f"--run-name {printable(name)}: is not UTF-8; expected a name that is")
     base = Path(runs_dir)
     path = base / name
     if fresh_start:
@@ -134,7 +137,7 @@ def require_free(run: RunDirectory) -> None:
     if holder := holder_of(run.path):
         raise BusyError(
             f"{run.path}: in use ({holder}); expected one writer: wait for it to end, or use another "
-            "--run-name"
+            f"--run-name{way_past_the_dead(run.path)}"
         )
 
 
@@ -144,17 +147,18 @@ def create(
     argv: list[str],
     init_weights: Mapping[str, object] | None = None,
     step: int = 0,
+    git_diff: bool = True,
 ) -> None:
     """Make the directory and record the settings, the command and the environment (rank 0 only).
 
     settings: all of them, by section. init_weights: where given first weights came from. step: where this
-    start continues.
+    start continues. git_diff: whether local changes are recorded, not only the commit.
     """
     try:
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(run.config, settings)
         started = time.strftime("%Y%m%d-%H%M%S")
-        content = describe_environment(argv) | {"step": step}
+        content = describe_environment(argv, git_diff) | {"step": step}
         if init_weights:
             content["init_weights"] = init_weights
         write_json(run.path / f"started-{started}.json", content)
@@ -162,8 +166,10 @@ def create(
         raise ConfigError(f"{run.path}: cannot be written: {error.strerror}") from error
 
 
-def describe_environment(argv: list[str]) -> dict[str, object]:
-    """What a bug report needs: command, versions, machine, commit and local changes."""
+def describe_environment(
+    argv: list[str], git_diff: bool = True, checkout: Path = CHECKOUT
+) -> dict[str, object]:
+    """What a bug report needs: command, versions, machine, commit and, with git_diff, local changes."""
     return {
         "argv": argv,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -171,7 +177,8 @@ def describe_environment(argv: list[str]) -> dict[str, object]:
         "platform": platform.platform(),
         "host": platform.node(),
         "packages": {name: version_of(name) for name in REPORTED_PACKAGES},
-        "commit": git("rev-parse", "HEAD"),
-        "diff": git("diff", "HEAD"),
+        "commit": git("rev-parse", "HEAD", checkout=checkout),
+        "diff": git("diff", "HEAD", checkout=checkout) if git_diff else "",
+        "diff_of": "files that git tracks" if git_diff else "no files (--no-git-diff)",
         "environment": environment(),
     }

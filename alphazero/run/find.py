@@ -25,6 +25,8 @@ STEP = re.compile(rf"(?:{PREFIX})?(\d+)")
 # Between a run and one of its checkpoints: runs/x@best-policy_top1, runs/x@12000.
 AT = "@"
 CHECKPOINTS = "checkpoints"
+# What DeepSpeed's save_checkpoint and its converter to the universal format write.
+DEEPSPEEDS_FILE = re.compile(r"(\w+_)?mp_rank_\d+_(model|optim)_states\.pt|latest_universal")
 RESUME_SPELLINGS = (
     f"{LATEST}, {BEST}METRIC ({', '.join(BEST_METRICS)}), a step (40 or {PREFIX}00000040), or the path of a "
     "checkpoint or of a run"
@@ -55,6 +57,7 @@ def find_resumed(directory: Path, resume: str, say: Say, *, hash_files: bool = T
     if _is_word(resume) and (resume in ("", LATEST, *BEST_METRICS) or not path.exists()):
         return _named(directory, resume, asked, say, hash_files)
     if path.name == LATEST and path.is_file():
+        _refuse_deepspeeds(path.parent, asked)
         name = path.read_text(encoding="utf-8", errors="replace").strip()
         if not NAME.fullmatch(name):
             raise CheckpointError(f"{asked}: holds {name[:80]!r}; expected a checkpoint's name")
@@ -66,6 +69,7 @@ def find_resumed(directory: Path, resume: str, say: Say, *, hash_files: bool = T
         return path
     newest = find_newest(_checkpoints_of(path), say) if path.is_dir() else None
     if newest is None:
+        _refuse_deepspeeds(path, asked)
         raise CheckpointError(
             f"{asked}: no complete checkpoint, and {MANIFEST} cannot be read; expected {RESUME_SPELLINGS}"
         )
@@ -87,6 +91,7 @@ def find_weights(name: str, flag: str = "--weights") -> Path:
         return _of_run(path, "", asked)
     if not path.exists():
         raise WeightsError(f"{asked}: no such file or directory; expected {WEIGHTS_SPELLINGS}")
+    _refuse_deepspeeds(path.parent if path.name == LATEST else path, asked)
     # A file of a checkpoint has no header: it means the checkpoint.
     return path.parent if is_checkpoint(path.parent) and path.is_file() else path
 
@@ -106,9 +111,21 @@ def _of_run(run: Path, which: str, asked: str) -> Path:
     passed_over: list[str] = []
     found = _named(directory, which, asked, passed_over.append, hash_files=False)
     if found is None:
+        _refuse_deepspeeds(run, asked)
         faults = "; ".join(passed_over) or "there is none yet"
         raise CheckpointError(f"{asked}: no complete checkpoint ({faults}); expected {WEIGHTS_SPELLINGS}")
     return found
+
+
+def _refuse_deepspeeds(path: Path, asked: str) -> None:
+    """Raise CheckpointError for a file that DeepSpeed's engine saved, or a directory with such files."""
+    files = [path, *path.glob("*"), *path.glob("*/*_states.pt")] if path.is_dir() else [path]
+    found = next((file.name for file in sorted(files) if DEEPSPEEDS_FILE.fullmatch(file.name)), "")
+    if found:
+        raise CheckpointError(
+            f"{asked}: {found}: a checkpoint in DeepSpeed's own format, of pickled objects, which is not "
+            "opened; expected one of this program (docs/deepspeed.md has the steps for its weights)"
+        )
 
 
 def _is_word(word: str) -> bool:

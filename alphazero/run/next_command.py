@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from alphazero.machine.environment import CHECKOUT
+
 # Set by our launcher for the ranks: what the user typed, as a JSON list.
 COMMAND_VARIABLE = "ALPHAZERO_COMMAND"
-SCRIPT = Path(__file__).resolve().parents[2] / "launch_distributed_training.sh"
+SCRIPT = CHECKOUT / "launch_distributed_training.sh"
 OUTER_LAUNCHERS = ("torchrun", "torch.distributed.run")
 LAUNCHED_VARIABLES = ("TORCHELASTIC_RUN_ID", "CROSS_SIZE")  # by torchrun, by DeepSpeed's launcher
 UNKNOWN_COMMAND = "the command that started this job"

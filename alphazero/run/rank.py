@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
+from alphazero.base.files import read_text
 from alphazero.base.records import from_json, to_json
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ def read_heartbeats(directory: Path) -> list[Heartbeat]:
 
 def _read(path: Path) -> Heartbeat | None:
     try:
-        return from_json(Heartbeat, path.read_text(encoding="utf-8"))
+        return from_json(Heartbeat, read_text(path))
     except (OSError, ValueError):  # removed at this moment, or older than phases
         return None
 
@@ -162,6 +163,7 @@ OUT_OF_MEMORY = "out of memory"
 SIGNAL = "signal"  # killed by the system or by a person
 TERMINATED = "terminated"  # by SIGTERM, or by NCCL's watchdog with SIGABRT: something else came before
 HANG = "hang"
+STOPPED = "stopped"  # by a signal to some rank of the job, after a checkpoint: no failure, but not the end
 UNKNOWN = ""  # no account: of another program, or from before accounts
 # What an exit status means where a rank left no account.
 KINDS_BY_STATUS = {AlphaZeroError.exit_code: AlphaZeroError.kind, TrainingError.exit_code: TrainingError.kind}
@@ -224,22 +226,33 @@ def order_of_blame(kind: str) -> int:
     """What was killed or hung, what knew why it ended, what crashed, then those that missed one of these."""
     if kind in (SIGNAL, HANG):
         return 0
-    if kind in (LostConnectionError.kind, TERMINATED):
+    if kind in (LostConnectionError.kind, TERMINATED, STOPPED):
         return 3
     return 1 if kind in ERRORS_BY_KIND or kind == OUT_OF_MEMORY else 2
 
 
 def note_failure(error: BaseException, status: int, environment: Mapping[str, str] = os.environ) -> None:
     """Called in a rank that is about to end with `status`: leave an account where an agent looks for one."""
-    directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
-    if not directory or local_rank is None or isinstance(error, SystemExit):
+    if isinstance(error, SystemExit):
         return
     ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
     text = str(error) if isinstance(error, (AlphaZeroError, OSError)) else f"{type(error).__name__}: {error}"
-    account = RankFailure(kind_of(error), ranks, _line(text), status, time.monotonic())
+    _note(RankFailure(kind_of(error), ranks, _line(text), status, time.monotonic()), environment)
+
+
+def note_stop(status: int, environment: Mapping[str, str] = os.environ) -> bool:
+    """Called in a rank that ends before the last step: False where no agent looks for its account."""
+    return _note(RankFailure(STOPPED, (), "", status, time.monotonic()), environment)
+
+
+def _note(account: RankFailure, environment: Mapping[str, str]) -> bool:
+    directory, local_rank = environment.get(OUTPUT_VARIABLE), environment.get("LOCAL_RANK")
+    if not directory or local_rank is None:
+        return False
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
         _write(_path(Path(directory), local_rank), account)
+    return True
 
 
 def kind_of(error: BaseException) -> str:
@@ -330,6 +343,6 @@ def _write(path: Path, account: RankFailure | FirstFailure) -> None:
 
 def _read_account(kind: type[T], path: Path) -> T | None:
     try:
-        return from_json(kind, path.read_text(encoding="utf-8"))
+        return from_json(kind, read_text(path))
     except (OSError, ValueError):
         return None

@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any
 
-from alphazero.base.files import complete_lines, cut_unfinished_line, write_json
+from alphazero.base.files import complete_lines, cut_unfinished_line, read_text, write_json
 from alphazero.run.directory import RunDirectory
 
 RECORDS = "validation.jsonl"
@@ -161,7 +161,7 @@ def read_games(run: RunDirectory) -> SeenGames | None:
     if not path.exists():
         return None
     try:
-        body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        body = json.loads(read_text(path))
         seen: SeenGames = _read(SeenGames, {**body, "games": body["games"][:MOST_GAMES]})
         return seen
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):

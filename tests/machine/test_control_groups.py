@@ -4,7 +4,9 @@ import os
 
 import pytest
 
+from alphazero.machine.machine import THREADS_VARIABLE
 from alphazero.machine.memory import count_cores, count_processors, memory_limits, processor_quota
+from alphazero.run.rank import OUTPUT_VARIABLE
 from alphazero.training.ranks.runtime import default_threads
 
 
@@ -75,5 +77,17 @@ def test_version_2_beside_version_1_is_found_at_its_own_mount(root):
 
 
 def test_threads_are_the_processors_shared_by_the_ranks_of_a_host():
-    assert default_threads(1) == count_processors()
-    assert default_threads(10_000) == 1
+    assert default_threads(1, {}) == count_processors()
+    assert default_threads(10_000, {}) == 1
+
+
+def test_omp_num_threads_of_the_user_counts_whoever_starts_the_ranks():
+    most = count_processors()
+    assert default_threads(2, {"OMP_NUM_THREADS": "3"}) == 3
+    assert default_threads(1, {"OMP_NUM_THREADS": "x"}) == most
+    torchrun = {"TORCHELASTIC_RUN_ID": "job"}
+    assert default_threads(2, {"OMP_NUM_THREADS": "3", **torchrun}) == 3
+    assert default_threads(2, {"OMP_NUM_THREADS": "1", **torchrun}) == max(1, most // 2)  # torchrun's own
+    launched = {OUTPUT_VARIABLE: "/tmp", **torchrun}
+    assert default_threads(1, {"OMP_NUM_THREADS": "3", **launched}) == most  # the launcher's choice
+    assert default_threads(2, {"OMP_NUM_THREADS": "1", THREADS_VARIABLE: "1", **launched}) == 1

@@ -38,6 +38,11 @@ def judged(num_gpus: int = 0, **changes: object):
     return judge_host(reading, load_thresholds().host, "node1", num_gpus)
 
 
+def test_shared_memory_is_not_missed_where_there_is_no_gpu():
+    assert exit_status(judged(num_gpus=0, shm_free=0)) == 0
+    assert exit_status(judged(num_gpus=1, shm_free=0)) != 0
+
+
 def test_a_good_host_is_healthy():
     assert exit_status(judged(num_gpus=8)) == 0
     assert all(finding.advice == "" for finding in judged(num_gpus=8))
@@ -60,7 +65,7 @@ def test_a_good_host_is_healthy():
     ],
 )
 def test_a_fault_of_the_host_is_found(changes, name, value, severity):
-    faults = [finding for finding in judged(**changes) if finding.severity is not Severity.OK]
+    faults = [finding for finding in judged(1, **changes) if finding.severity is not Severity.OK]
     assert [(fault.name, fault.value, fault.severity) for fault in faults] == [(name, value, severity)]
     assert faults[0].host == "node1"
     assert faults[0].device == ""
@@ -76,7 +81,7 @@ def test_a_fault_of_the_host_is_found(changes, name, value, severity):
     ],
 )
 def test_what_the_system_does_not_tell_is_unknown(changes, name):
-    unknown = [finding.name for finding in judged(**changes) if finding.severity is Severity.UNKNOWN]
+    unknown = [finding.name for finding in judged(1, **changes) if finding.severity is Severity.UNKNOWN]
     assert unknown == [name]
 
 

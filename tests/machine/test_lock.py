@@ -25,6 +25,7 @@ from alphazero.machine.lock import (
     process_started,
     this_process,
 )
+from alphazero.run.directory import RunDirectory, require_free
 from tests.support.paths import REPOSITORY
 
 HOLD = """
@@ -160,7 +161,16 @@ def test_without_locks_what_a_dead_process_of_this_host_left_is_taken_away(tmp_p
 def test_without_locks_a_process_that_cannot_be_seen_from_here_counts_as_alive(tmp_path, no_locks, change):
     record = {**vars(this_process("training")), "pid": 2**22 - 3, **change}
     (tmp_path / HELD_FILE).write_text(json.dumps(record))
-    with pytest.raises(BusyError, match="process 4194301 on"):
+    named = f"process 4194301 on .*; if that process has died, remove {tmp_path / HELD_FILE}$"
+    with pytest.raises(BusyError, match=named):
+        DirectoryLock.acquire(tmp_path, "training", lambda text: None)
+    with pytest.raises(BusyError, match=named):
+        require_free(RunDirectory(tmp_path))
+
+
+def test_without_locks_a_file_that_names_nobody_is_named_itself(tmp_path, no_locks):
+    (tmp_path / HELD_FILE).write_text("")  # its host died between making and signing it
+    with pytest.raises(BusyError, match=f"another process.*has died, remove {tmp_path / HELD_FILE}$"):
         DirectoryLock.acquire(tmp_path, "training", lambda text: None)
 
 

@@ -27,17 +27,34 @@ def losses(directory):
     return [line["loss"] for line in step_lines(directory)]
 
 
-def test_torchrun_typed_on_each_host(network, tmp_path, random_store, one_host):
-    hosts = network(2)
+def start_torchrun(hosts, directory, store, *more: str) -> list[Job]:
     jobs = []
     for rank, host in enumerate(hosts.hosts):
         torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--nnodes=2")
         place = (f"--node_rank={rank}", "--master_addr=10.213.57.1", "--master_port=12355")
-        jobs.append(Job(host, tmp_path, random_store, program=(*torchrun, *place, SCRIPT)))
-    for job in jobs:
+        jobs.append(Job(host, directory, store, *more, program=(*torchrun, *place, SCRIPT)))
+    return jobs
+
+
+def test_torchrun_typed_on_each_host(network, tmp_path, random_store, one_host):
+    hosts = network(2)
+    for job in start_torchrun(hosts, tmp_path, random_store):
         status, said = job.end()
         assert status == 0, said
     assert losses(tmp_path) == pytest.approx(one_host, rel=1e-3)
+    assert_idle(hosts)
+
+
+def test_a_signal_to_one_torchrun_is_no_success_on_the_other(network, tmp_path, random_store):
+    hosts = network(2)
+    jobs = start_torchrun(hosts, tmp_path, random_store, "--steps", "5000")
+    jobs[0].wait_for("step 5/")
+    jobs[1].signal("INT", "torch.distributed.run")
+    for job in jobs:
+        status, said = job.end()
+        assert status == 1, said  # torchrun's own, for whatever its ranks return
+        assert "continue with: " in said
+    assert "stopping: a signal came during step" in jobs[0].output.read_text()
     assert_idle(hosts)
 
 

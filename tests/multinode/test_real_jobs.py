@@ -96,10 +96,42 @@ def test_by_hand_the_death_of_one_host_ends_the_other(network, tmp_path, random_
     status, said = first.end()
     assert time.monotonic() - begun < 30, said
     # The connections of a killed host are reset or fall silent, as the kernel has it.
-    assert status in ((1, 124) if is_powered_off else (124,)), said
-    assert re.search("error: rank [01] on host1", error_line(said))
+    assert status == (1 if is_powered_off else 143), said
+    if is_powered_off:
+        assert re.search("error: (host1 has lost node 1|rank [01] on host1)", error_line(said))
     hosts.hosts[0].wait_until_idle(limit_s=15)
     second.process.wait(15)
+
+
+def test_by_hand_closed_ports_are_named_on_both_nodes_before_ranks_start(network, tmp_path, random_store):
+    hosts = network(2)
+    for host in hosts.hosts:
+        host.close_ports(22, 12355)
+    begun = time.monotonic()
+    jobs = start_by_hand(hosts, tmp_path, random_store)
+    for job in jobs:
+        status, said = job.end()
+        assert status == 2, said
+        for here, there, address in ((0, 1, "10.213.57.2"), (1, 0, "10.213.57.1")):
+            names = rf"node {here} \(host{here + 1}\) cannot reach node {there} \(host{there + 1}\)"
+            assert re.search(rf"{names} at {address}:\d+: no answer \(a firewall", error_line(said))
+    assert time.monotonic() - begun < 60  # most of it loads Python
+    assert_idle(hosts)
+
+
+def test_by_hand_a_signal_at_one_node_is_the_end_before_the_last_step_on_both(
+    network, tmp_path, random_store
+):
+    hosts = network(2)
+    jobs = start_by_hand(hosts, tmp_path, random_store, "--steps", "5000")
+    jobs[0].wait_for("step 5/")
+    jobs[1].signal("INT", "-m alphazero launch")
+    for job, expected in zip(jobs, (143, 130), strict=True):  # agents pass any signal on as SIGTERM
+        status, said = job.end()
+        assert status == expected, said
+        assert re.search(r"alphazero: continue with: .* --run-name job$", said.rstrip()), said
+    assert "alphazero: the job was stopped by a signal to another node" in jobs[0].output.read_text()
+    assert_idle(hosts)
 
 
 def test_without_a_shared_file_system_the_run_goes_on_when_the_heads_host_is_lost(

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.hosts.hosts import Network
 from tests.support.hosts.real_job import LAUNCH, STEPS, Job, rank_names
 from tests.support.hosts.slurm_cluster import Installation, SlurmCluster
 from tests.support.jobs.jobs import run_job, step_lines
+from tests.support.paths import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -21,6 +23,7 @@ SALLOC = ("salloc", "--nodes=2")
 SRUN = ("srun", "--nodes=2", "--ntasks-per-node=1", "--export=ALL")
 SBATCH = ("sbatch", "--nodes=2", "--wait", "--output=batch.log")
 MANY_STEPS = 100000
+SCRIPT = str(REPOSITORY / "train_distributed.py")
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,19 @@ def test_a_job_on_two_nodes_has_the_losses_of_one_host(
     assert lines[0]["loss"] == pytest.approx(one_host[0]["loss"], rel=1e-6)
     logs = tmp_path / "runs" / "job" / "logs"
     assert sorted(path.name for path in logs.iterdir() if "-rank" in path.name) == rank_names(2)
+    slurm.wait_until_free()
+
+
+def test_tasks_of_srun_are_the_ranks_of_one_job(slurm, tmp_path: Path, random_store, one_host):
+    """The trainer itself behind srun, a task for each rank."""
+    tasks = ("srun", "--nodes=2", "--ntasks-per-node=2", "--export=ALL", sys.executable, SCRIPT)
+    job = Job(slurm.login, tmp_path, random_store, program=tasks)
+    status, said = job.end()
+    assert status == 0, said + slurm.logs()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["job"]
+    losses = [line["loss"] for line in step_lines(tmp_path)]
+    assert losses == pytest.approx([line["loss"] for line in one_host], rel=1e-3)
+    assert re.search(r"srun --nodes=2 --ntasks=4 \S+ \S+train_distributed\.py", said), said
     slurm.wait_until_free()
 
 

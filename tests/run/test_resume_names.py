@@ -5,7 +5,7 @@ import pytest
 from alphazero.base.errors import AlphaZeroError, CheckpointError, ConfigError
 from alphazero.network.weights.checkpoint import save
 from alphazero.run import checkpoint_files as files
-from alphazero.run.find import check_spelling, find_resumed
+from alphazero.run.find import check_spelling, find_resumed, find_weights
 from tests.support.jobs.saving import checkpoint_of
 
 
@@ -84,3 +84,18 @@ def test_a_pointer_that_leads_elsewhere_is_not_followed(directory):
     (directory / "latest").write_text("../../../other\n")
     with pytest.raises(CheckpointError, match="expected a checkpoint's name"):
         find_resumed(directory, f"{directory}/latest", print)
+
+
+@pytest.mark.parametrize("stage", ["mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"])
+def test_a_checkpoint_of_deepspeeds_engine_is_refused_by_name(tmp_path, stage):
+    # As engine.save_checkpoint of 0.19.8 lays it out.
+    file = tmp_path / "ck" / "global_step1" / stage
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"PK\x03\x04")
+    (tmp_path / "ck" / "latest").write_text("global_step1")
+    message = rf": {stage}: a checkpoint in DeepSpeed's own format, .* \(docs/deepspeed.md"
+    for path in (tmp_path / "ck", tmp_path / "ck" / "latest", file.parent, file):
+        with pytest.raises(CheckpointError, match=f"^--weights {path}{message}"):
+            find_weights(str(path))
+        with pytest.raises(CheckpointError, match=f"^--resume {path}{message}"):
+            find_resumed(tmp_path / "runs", str(path), pytest.fail)

@@ -9,7 +9,13 @@ import pytest
 
 from alphazero.base.errors import BusyError, ConfigError
 from alphazero.machine.lock import LOCK_FILE
-from alphazero.run.directory import RunDirectory, choose_run_directory, claim, require_free
+from alphazero.run.directory import (
+    RunDirectory,
+    choose_run_directory,
+    claim,
+    describe_environment,
+    require_free,
+)
 from tests.support.paths import REPOSITORY
 
 CLAIM = """
@@ -114,3 +120,30 @@ def test_checkpoints_behind_a_link_are_refused_and_left_alone(tmp_path):
     with pytest.raises(ConfigError, match="job/checkpoints: is a link; expected a directory"):
         claim(RunDirectory(tmp_path / "job"), print)
     assert (elsewhere / ".latest.12.tmp").exists()
+
+
+def test_a_start_records_changes_of_files_that_git_tracks_alone_or_none(tmp_path: Path):
+    def git(*words: str) -> None:
+        names = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", "-C", str(tmp_path), *names, *words], check=True, capture_output=True)
+
+    (tmp_path / "code.py").write_text("one = 1\n")
+    git("init")
+    git("add", "code.py")
+    git("commit", "--message", "one")
+    (tmp_path / "code.py").write_text("one = 2\n")
+    (tmp_path / "secret.txt").write_text("password\n")
+    recorded = describe_environment([], checkout=tmp_path)
+    assert "+one = 2" in str(recorded["diff"]) and "password" not in str(recorded)
+    assert recorded["diff_of"] == "files that git tracks"
+    left_out = describe_environment([], git_diff=False, checkout=tmp_path)
+    assert (left_out["diff"], left_out["diff_of"]) == ("", "no files (--no-git-diff)")
+    assert left_out["commit"] == recorded["commit"]
+    (tmp_path / "installed").mkdir()  # below a repository that is not this program's
+    below = describe_environment([], checkout=tmp_path / "installed")
+    assert (below["commit"], below["diff"]) == ("unknown", "unknown")
+
+
+def test_a_run_name_that_is_not_utf_8_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"--run-name a\\xff: is not UTF-8; expected a name that is"):
+        choose_run_directory(str(tmp_path), "a\udcff", fresh_start=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
-from alphazero.settings.filters import GameFilters, SampleFilters, chosen_filters
+from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters
 from alphazero.settings.flags import threads, whole
 
 if TYPE_CHECKING:

@@ -18,13 +18,14 @@ from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import LaunchPlan, SshOptions
+from alphazero.machine.environment import CHECKOUT
 from alphazero.run.checkpoint_files import LATEST, checkpoints_in
-from alphazero.run.find import find_resumed, find_weights
+from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.cluster import MOST_NODES, PORT_MAX, ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
-from alphazero.settings.load import Config, places
+from alphazero.settings.load import Config, decided, places
 from alphazero.show.weights_and_biases import require_package
 from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
 
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
 # Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
 PASSES_ON_UNKNOWN_FLAGS = True
 
-TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train_distributed.py"
+TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
-ELASTIC_IS_GONE = (
-    "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
-    "--min-nodes and --max-restarts, which continue without lost hosts and take them back at a restart"
-)
+# What --precision auto becomes, by the plan's device.
+AUTO_PRECISION = {
+    "cpu": ": bf16 or fp32, whichever is faster when timed at the start",
+    "cuda": ": bf16 where all GPUs of the job have it, else fp16",
+    "auto": ": chosen when the hosts have counted their devices",
+}
+UNREAD_VARIABLES = ("NCCL_TIMEOUT", "DEEPSPEED_TIMEOUT")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +78,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
     )
-    group.add_argument("--elastic", nargs="?", const="", help=argparse.SUPPRESS)  # gone: see run
     group.add_argument(
         "--no-preflight",
         action="store_true",
@@ -141,18 +144,27 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatc
 
 
 def check_batches(
-    plan: LaunchPlan, config: Config, places: Mapping[str, str], *, fresh_start: bool
-) -> tuple[str, ...]:
-    """Batch arithmetic: a mistake is one line here, not one per rank; a line about idle ranks."""
+    plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, *, fresh_start: bool
+) -> tuple[list[str], list[str]]:
+    """Batch arithmetic: a mistake is one line here, not one per rank.
+
+    Lines about idle ranks, and lines that the banner of the run will have.
+    """
     from alphazero.training.ranks.batch import idle_notice, plan_batches
 
-    if not all(plan.ranks):
-        return ()  # known when the hosts have counted their devices
     named = config.training.micro_batch_size
     config, saved = _as_resumed(config, fresh_start=fresh_start)
+    precision = config.training.precision
+    shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
+    shown += decided(config, settings)
+    if not all(plan.ranks):  # known when the hosts have counted their devices
+        return [], [
+            f"batch {config.training.batch_size} over as many ranks as the hosts have devices",
+            *shown,
+        ]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
-    config, _ = fix_batch(config, len(weights), saved, places)
+    config, _ = fix_batch(config, len(weights), saved, places(settings))
     training = config.training
     batches = plan_batches(
         training.batch_size,
@@ -162,11 +174,12 @@ def check_batches(
         equal_passes=training.zero_stage >= 2,
     )
     notice = idle_notice(batches, device, max(named, 0))
-    return (notice,) if notice else ()
+    return [notice] if notice else [], [f"batch {batches}", *shown]
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
+    from alphazero.cli.training import train
     from alphazero.cluster.launch import dry_run as launch
     from alphazero.cluster.plan import resolve
     from alphazero.machine.machine import (
@@ -177,11 +190,10 @@ def run(args: argparse.Namespace) -> int:
         port_is_free,
     )
 
-    if args.elastic is not None:
-        raise LaunchError(ELASTIC_IS_GONE)
     request = _request(args)
     ssh = _ssh_options(args)
     trainer_arguments, config, settings, source = _trainer_arguments(args)
+    fresh_start = "--fresh-start" in trainer_arguments
     machine = look_at_this_machine(device=args.device)
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
@@ -195,29 +207,42 @@ def run(args: argparse.Namespace) -> int:
         read_cluster(source),
         # --dry-run asks no name server.
         (lambda name: ()) if args.dry_run else addresses_of,
-        lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start="--fresh-start" in trainer_arguments),
+        lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
         lambda interface: outward_address(machine.addresses, interface),
         ssh,
     )
     if plan.device == "cuda":
         config, settings = _settings(trainer_arguments, "cuda")
-    idle = check_batches(plan, config, places(settings), fresh_start="--fresh-start" in trainer_arguments)
+    if plan.node_rank == 0:
+        train.check_resumed(config, _parsed(trainer_arguments).resume, fresh_start=fresh_start)
+    idle, settled = check_batches(plan, config, settings, fresh_start=fresh_start)
     _check_interface(plan, machine)
     if plan.node_rank == 0:
         require_package(config.run)
     if args.dry_run:
         from alphazero.cluster.launch.dry_run import dry_run_lines
 
-        words = (*_port_notices(plan, port_is_free), *_commands_of_others(args, plan))
-        for notice in (*plan.notices, *idle, *words):  # the trainer itself reports idle ranks
+        words = (*settled, *_port_notices(plan, port_is_free), *_commands_of_others(args, plan))
+        # The trainer itself reports idle ranks.
+        for notice in (*plan.notices, *idle, *unread_variables(os.environ), *words):
             launch.say(notice)
         job = (sys.executable, _trainer(), trainer_arguments)
         for line in dry_run_lines(plan, os.environ, *job):
             print(line)
         return 0
-    for line in _commands_of_others(args, plan):
+    for line in (*unread_variables(os.environ), *_commands_of_others(args, plan)):
         launch.say_of_job(line)
     return _start(args, plan, trainer_arguments, config)
+
+
+def unread_variables(environment: Mapping[str, str]) -> list[str]:
+    """A line about each variable of the environment that has no effect on a job of this program."""
+    return [
+        f"{name}={environment[name]}: has no effect; --hang-timeout, --start-timeout and --pause-timeout "
+        "set how long ranks may stand still"
+        for name in UNREAD_VARIABLES
+        if name in environment
+    ]
 
 
 def _port_notices(plan: LaunchPlan, port_is_free: Callable[[int], bool]) -> list[str]:
@@ -312,7 +337,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 def _choose_run(arguments: list[str], device: str, plan: LaunchPlan) -> ChosenRun:
     """The run's directory by name, so that a restart continues what a fresh start began.
 
-    A run that is in use and a checkpoint that cannot be resumed are errors here, before ranks start.
+    A run that is in use and --init-weights that are not there are errors here, before ranks start.
     """
     from alphazero.cluster.launch.supervisor import ChosenRun
     from alphazero.run.directory import choose_run_directory, require_free
@@ -324,12 +349,9 @@ def _choose_run(arguments: list[str], device: str, plan: LaunchPlan) -> ChosenRu
     name = settings.run.run_name or settings.preset or "run"
     run = choose_run_directory(settings.run.runs_dir, name, fresh_start=fresh_start, reserve=reserve)
     require_free(run)
-    resume, is_alone = _parsed(arguments).resume, not plan.is_head and plan.num_nodes == 1
     has_rank_0 = not plan.is_head and plan.node_rank == 0
     if has_rank_0 and settings.training.init_weights and not checkpoints_in(run.checkpoints):
         find_weights(settings.training.init_weights, "--init-weights")
-    if resume and is_alone:
-        find_resumed(run.checkpoints, resume, lambda text: None, hash_files=False)
     named = [argument for argument in arguments if argument != "--fresh-start"]
     if fresh_start:
         named += ["--run-name", run.path.name]
@@ -369,4 +391,6 @@ def _config_files(arguments: list[str]) -> tuple[str, ...]:
 def _require_modules() -> None:
     missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
     if missing:
-        raise LaunchError(f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` once")
+        raise LaunchError(
+            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
+        )

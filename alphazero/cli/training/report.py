@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".svg", ".pdf")
 SUFFIXES = (".html", *PICTURES, ".json")
+LONGEST_NAME = 200  # bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, as runs/connect4")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="runs, as runs/connect4, or a directory of runs"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"file to write, by its ending: {', '.join(SUFFIXES)} (default: report.html in the first run)",
+        help=f"file to write, by its ending: {', '.join(SUFFIXES)} (default: report.html in RUN; "
+        "of several, report-ONE-TWO.html beside the first)",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--png", action="store_true", help="a picture instead of a page (report.png)")
@@ -51,13 +56,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out}: --{'json' if args.json else 'watch'} writes no file")
     if args.port and not args.watch:
         raise ConfigError(f"--port {args.port}: only with --watch")
-    out = args.out or args.runs[0] / ("report.png" if args.png else "report.html")
+    out = args.out or _default_out(args.runs, ".png" if args.png else ".html")
     if out.suffix not in SUFFIXES:
         raise ConfigError(f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}")
     if args.png and out.suffix not in PICTURES:
         raise ConfigError(
             f"--out {out}: --png makes a picture; expected a name that ends in {', '.join(PICTURES)}"
         )
+    args.runs = _runs_of(args.runs)
     if args.watch:
         return _watch(args)
 
@@ -73,15 +79,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _default_out(given: list[Path], suffix: str) -> Path:
+    """Each set of runs has a file of its own: a comparison does not replace the page of one run."""
+    if len(given) == 1:
+        return given[0] / f"report{suffix}"
+    names = "-".join(path.resolve().name for path in given)
+    beside = given[0].parent if given[0].name not in ("", "..") else given[0].resolve().parent
+    return beside / (os.fsdecode(os.fsencode(f"report-{names}")[:LONGEST_NAME]) + suffix)
+
+
+def _runs_of(given: list[Path]) -> list[Path]:
+    """The runs behind paths: a directory stands for the runs in it that have figures."""
+    from alphazero.run.directory import RunDirectory
+
+    runs = []
+    for path in given:
+        inside: list[Path] = []
+        if path.is_dir() and not RunDirectory(path).metrics.exists():
+            with contextlib.suppress(OSError):  # the report names what it cannot read
+                inside = sorted(below for below in path.iterdir() if RunDirectory(below).metrics.exists())
+        runs += inside or [path]
+    return list({path.resolve(): path for path in runs}.values())
+
+
 def _write(report: RunReport, out: Path) -> None:
     from alphazero.base.files import replacing
 
     if out.suffix in PICTURES:
-        from alphazero.show.report.picture import draw
+        from alphazero.show.report.picture import save
 
-        figure = draw(report)
         with _naming(out), replacing(out) as file:
-            figure.savefig(file, format=out.suffix[1:], dpi=110)
+            save(report, file, out.suffix[1:])
         return
     from alphazero.show.report.page import json_of, page_of
 

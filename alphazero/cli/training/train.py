@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
-from alphazero.base.files import given_path
+from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import HiddenHelp, add_flags
+from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.machine.machine import names_loopback
-from alphazero.run.directory import RESTART_VARIABLE
-from alphazero.run.find import check_spelling
+from alphazero.run.checkpoint_files import STATE, read_json
+from alphazero.run.directory import RESTART_VARIABLE, choose_run_directory
+from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
 from alphazero.settings.flags import Parser, whole
@@ -31,6 +33,7 @@ from alphazero.settings.load import (
     shipped_deepspeed_config,
     with_named_rate,
 )
+from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
 from alphazero.show.weights_and_biases import require_package
 
 MOST_RANKS = 2**20
@@ -70,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--accept-new-data", action="store_true", help="continue a run on other games than before"
     )
     start.add_argument(
-        "--no-preflight", action="store_true", help="warn, and go on, where nodes were told unlike things"
+        "--no-preflight", action="store_true", help="warn, and continue, where nodes have different settings"
     )
     start.add_argument("--mixed-precision", action="store_true", help="the same as --precision auto")
     start.add_argument(
@@ -130,9 +133,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train as one rank, or start the ranks."""
-    if args.world_size and args.rank is None and "RANK" not in os.environ and args.world_size > 1:
+    if args.rank is not None or "RANK" in os.environ:
+        return _train(args)
+    task = read_task(os.environ)
+    is_of_task = task is not None and args.world_size == task.world_size
+    if args.world_size and args.world_size > 1 and not is_of_task:
         return _launch_here(args.world_size)
-    return _train(args)
+    return _train(args, task)
 
 
 def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config, DeepSpeedSettings]:
@@ -156,7 +163,25 @@ def read_settings(args: argparse.Namespace, default_preset: str) -> tuple[Config
             raise DataError(
                 f"{path}: no such file or directory; expected a game store, PGN file or directory"
             )
+        refuse_positions(Path(path))
     return with_named_rate(merge(config, settings)), settings
+
+
+def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
+    """Raise CheckpointError where the checkpoint to continue from is of another run; needs no torch.
+
+    The batch is left to those who know the number of ranks, and what is damaged to those who read it all.
+    """
+    name = config.run.run_name or config.preset or "run"
+    run = choose_run_directory(config.run.runs_dir, name, fresh_start=False)
+    if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
+        return
+    state = read_json(path / STATE)
+    saved, step, in_use = state.get("config"), state.get("step"), state.get("micro_batch_size")
+    if isinstance(saved, dict) and isinstance(step, int) and isinstance(in_use, int):
+        changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
+        others = [change for change in changes if change.name != "batch_size"]
+        require_same_run(run.path, step, saved, others)
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:
@@ -182,18 +207,21 @@ def _launch_here(world_size: int) -> int:
     return run_command(["launch", "--gpus", str(world_size), *typed])
 
 
-def _train(args: argparse.Namespace) -> int:
-    if args.rank is not None:
+def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
+    meets = args.rank is not None or task is not None  # nothing above the ranks brings them together
+    if meets:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
     from alphazero.machine.nvml import device_files_present
     from alphazero.run import rank as rank_side
-    from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
+    from alphazero.training.ranks.meeting import lone_process_environment
 
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
         write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
     if args.rank is not None:
         os.environ.update(_by_hand(args, os.environ))
+    elif task is not None:
+        os.environ.update(_of_task(task, args, os.environ))
     elif "RANK" not in os.environ:
         os.environ.update(lone_process_environment())
     else:
@@ -201,6 +229,8 @@ def _train(args: argparse.Namespace) -> int:
     on_cpu = args.device == "cpu" or not device_files_present()
     try:
         config, settings = read_settings(args, CPU_PRESET if on_cpu else GPU_PRESET)
+        if os.environ["RANK"] == "0" or task is not None:  # other hosts may have other files of that name
+            check_resumed(config, args.resume, fresh_start=args.fresh_start)
     except AlphaZeroError as error:
         error.found_by_all_ranks = True
         raise
@@ -213,11 +243,12 @@ def _train(args: argparse.Namespace) -> int:
 
     if config.run.log_format == JSON:
         write_json_lines(f"rank {os.environ['RANK']}")
-    if args.rank is not None:
+    if meets:
         _meet(os.environ)
     elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
     with _loading(config, os.environ):
+        from alphazero.training.ranks.runtime import read_runtime
         from alphazero.training.start.run_start import Request
         from alphazero.training.start.train import train
 
@@ -229,7 +260,7 @@ def _train(args: argparse.Namespace) -> int:
         accept_new_data=args.accept_new_data,
         is_restart=RESTART_VARIABLE in os.environ or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0",
         check=not args.no_preflight,
-        command=tuple(typed_command(sys.argv, os.environ)),
+        command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
         notices=tuple(notices),
     )
@@ -238,7 +269,7 @@ def _train(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
-    """Imports that take long are told of, where no launcher does so."""
+    """Report imports that take long, where no launcher does so."""
     from alphazero.run.rank import OUTPUT_VARIABLE
     from alphazero.show.console import Console, ConsoleStyle
 
@@ -260,9 +291,8 @@ def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
     if not address and world_size > 1:
         raise ConfigError("--rank: expected --master-addr beside it (or MASTER_ADDR)")
     port = args.master_port or _number(environment, "MASTER_PORT") or DEFAULT_PORT
-    local = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
     return {
-        **(local if names_loopback(address or LOOPBACK) else {}),
+        **_interfaces(address or LOOPBACK, environment),
         "RANK": str(args.rank),
         "LOCAL_RANK": str(args.local_rank or 0),
         "WORLD_SIZE": str(world_size),
@@ -270,6 +300,40 @@ def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
         "MASTER_ADDR": address or LOOPBACK,
         "MASTER_PORT": str(port),
     }
+
+
+def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """Rendezvous variables of a task of srun or mpirun; LaunchError where the master is not known."""
+    from alphazero.cluster.plan.role import refuse_loopback
+    from alphazero.machine.machine import addresses_of, look_at_this_machine
+
+    address = args.master_addr or environment.get("MASTER_ADDR") or task.master_addr
+    port = args.master_port or _number(environment, "MASTER_PORT") or task.master_port or DEFAULT_PORT
+    if not address:
+        raise LaunchError(
+            f"{task.source}: the tasks are on several machines; expected --master-addr ADDRESS (or "
+            "MASTER_ADDR), the address of the machine of rank 0"
+        )
+    if task.local_world_size < task.world_size and task.rank == 0:
+        refuse_loopback(address, look_at_this_machine(device="cpu"), addresses_of)
+    return {**_interfaces(address, environment), **task.variables(address, port)}
+
+
+def _interfaces(master_addr: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """What gloo and NCCL talk over: the interface on the route to the master."""
+    from alphazero.machine.machine import interface_towards, list_addresses
+
+    interface = "lo" if names_loopback(master_addr) else interface_towards(master_addr, list_addresses())
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    return {name: environment.get(name, interface) for name in names if interface}
+
+
+def _command(task: TaskRank | None) -> tuple[str, ...]:
+    """What the user typed, as far as it is known."""
+    words = typed_command(sys.argv, os.environ)
+    if task is None:
+        return tuple(words)
+    return (*task.starter, *words) if task.starter else ()
 
 
 def _given_by_environment(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
@@ -298,7 +362,8 @@ def _meet(environment: Mapping[str, str]) -> None:
     if count == 1 or rank >= count:
         return
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    place = MeetingPlace(address, port, "rank", one_machine=True)
+    interface = environment.get("GLOO_SOCKET_IFNAME", "")
+    place = MeetingPlace(address, port, "rank", one_machine=True, interface=interface)
     own = Participant(rank, count, socket.gethostname())
     with listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
         meet(own, place, MEETING_LIMIT_S, _say, listener)

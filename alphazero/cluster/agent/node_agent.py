@@ -38,6 +38,7 @@ from alphazero.run.rank import (
     JOB_VARIABLE,
     OUTPUT_VARIABLE,
     STACKS_SIGNAL,
+    STOPPED,
     UNKNOWN,
     FirstFailure,
     RankFailure,
@@ -287,7 +288,9 @@ class NodeAgent:
         failure = read_first_failure(self._failure_file)
         if status and failure is None and self._stopping and self._watch.all_have_ended():
             status = 0  # the launcher died of the same signal, but it let its ranks finish first
-        account = failure or (self._first_account() if 0 < status < 128 else None)
+        first = self._first_account()
+        stopped = first.status - 128 if first and first.kind == STOPPED and status == 0 else 0
+        account = failure or (first if 0 < status < 128 else None)
         self._close()
         stream = self._launcher_output
         if failure:
@@ -309,6 +312,7 @@ class NodeAgent:
             num_left=self._num_left,
             newest_checkpoint=self._watch.newest_checkpoint(),
             asked=int(self._inbox.received[0]) if self._inbox.received else 0,
+            stopped=stopped,
         )
 
     def _first_account(self) -> RankFailure | None:

@@ -14,7 +14,7 @@ from alphazero.base.records import from_table, to_json
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.run.rank import Phase
 
-VERSION = 3
+VERSION = 4
 # Head to agent, after the plan: a beat a second, and three wishes.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
@@ -74,6 +74,7 @@ class Ended:
     others.
     log: path of its output on that host. num_left: processes that outlived the launcher and were ended.
     asked: the signal by which something other than the head (a batch system) requested the end, 0 for none.
+    stopped: the signal to a rank, here or elsewhere, for which all saved and ended early, 0 for none.
     """
 
     status: int
@@ -87,6 +88,7 @@ class Ended:
     asked: int = 0
     kind: str = ""
     ranks: tuple[int, ...] = ()
+    stopped: int = 0
 
 
 Message = Output | Beat | Ended

@@ -27,22 +27,24 @@ STOPPED = "T"
 SUSPICION = {STOPPED: 0, "D": 1}
 # How long a phase may last, or, where it reports progress, stand still. Steps and the end have rules of
 # their own below.
-LIMITS: dict[Phase, Callable[[Limits], float]] = {
-    Phase.START: lambda limits: limits.start_s,
-    Phase.PLAN: lambda limits: limits.start_s,
-    Phase.DATA: lambda limits: limits.pause_s,
-    Phase.VALIDATE: lambda limits: limits.pause_s,
-    Phase.CHECKPOINT: lambda limits: limits.pause_s,
-    Phase.SELF_PLAY: lambda limits: limits.games_s,
-    Phase.GATE: lambda limits: limits.games_s,
+LIMITS: dict[Phase, tuple[str, Callable[[Limits], float]]] = {
+    Phase.START: ("--start-timeout", lambda limits: limits.start_s),
+    Phase.PLAN: ("--start-timeout", lambda limits: limits.start_s),
+    Phase.DATA: ("--pause-timeout", lambda limits: limits.pause_s),
+    Phase.VALIDATE: ("--pause-timeout", lambda limits: limits.pause_s),
+    Phase.CHECKPOINT: ("--pause-timeout", lambda limits: limits.pause_s),
+    Phase.SELF_PLAY: ("--games-timeout", lambda limits: limits.games_s),
+    Phase.GATE: ("--games-timeout", lambda limits: limits.games_s),
 }
+IMPORT_ADVICE = ", or `alphazero data import` before the job"
 
 
 @dataclass(frozen=True)
 class Hang:
-    """The rank that holds the others up."""
+    """The rank that holds the others up. flag: of the limit that it went beyond."""
 
     state: RankState
+    flag: str
 
     @property
     def fate(self) -> str:
@@ -51,10 +53,13 @@ class Hang:
         if state.phase is Phase.END and not state.pid:
             return f"has ended, but its launcher still waits for other hosts after {state.age_s:.0f} s"
         how_far = f", progress {state.progress}" if state.progress else ""
-        where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else "start"
+        where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else f"start{how_far}"
         process = {STOPPED: ", its process is stopped", "D": ", its process hangs in the system"}
         how = process.get(state.state, "")
-        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}"
+        advice = IMPORT_ADVICE if state.phase is Phase.START else ""
+        expected = f"; expected a sign of progress, or a larger {self.flag}{advice}"
+        end = "" if state.state == STOPPED else expected
+        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}{end}"
 
 
 def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
@@ -66,26 +71,28 @@ def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
     """
     median_s = max((state.median_step_s for state in states), default=0.0)
     limit_of = {state.rank: _limit(state, median_s, limits) for state in states}
-    exceeded = [state for state in states if state.age_s > limit_of[state.rank]]
+    exceeded = [state for state in states if state.age_s > limit_of[state.rank][1]]
     is_stopped = any(state.state == STOPPED for state in exceeded)
     if not exceeded or (len(exceeded) < len(states) and not is_stopped):
         return None
     culprit = min(exceeded, key=lambda state: (SUSPICION.get(state.state, 2), state.step, -state.age_s))
-    return Hang(culprit)
+    return Hang(culprit, limit_of[culprit.rank][0])
 
 
-def _limit(state: RankState, median_s: float, limits: Limits) -> float:
+def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, float]:
+    """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        limit = limits.shutdown_s if state.pid else limits.exit_s
+        found = "--shutdown-timeout", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
-        limit = limits.start_s + limits.shutdown_s
+        found = "--start-timeout", limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
-        limit = step_s if median_s else limits.start_s
+        found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
     else:
-        limit = LIMITS[state.phase](limits)
-    return min(limit, step_s) if state.state == STOPPED else limit
+        flag, limit_of = LIMITS[state.phase]
+        found = flag, limit_of(limits)
+    return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
 
 
 TICK_S = 0.1
@@ -97,6 +104,7 @@ STACKS_S = 2.0
 HANG_STATUS = 124  # as timeout(1)
 LOST_STATUS = 1
 
+LONGEST_SILENCE_S = 600.0  # of a node whose ranks print nothing
 STARTING = "ranks are loading PyTorch and DeepSpeed"
 
 Say = Callable[[str], None]
@@ -132,8 +140,9 @@ class StartOutcome:
     """How a start ended.
 
     status: 0, or that of the first failure. lost: hosts that could no longer be reached. advanced: some
-    rank finished a step. saved: there is a newer checkpoint than before. asked: the signals by which a batch
-    system asked agents for the end of the job.
+    rank finished a step. saved: there is a newer checkpoint than before. begun: some rank opened its run.
+    newest_checkpoint: the step of the newest one, -1 for none. asked: the signals by which a batch
+    system asked agents for the end of the job. stopped: that to a rank for which all ended early, if any.
     """
 
     status: int
@@ -142,6 +151,9 @@ class StartOutcome:
     advanced: bool
     saved: bool
     asked: tuple[signal.Signals, ...] = ()
+    stopped: signal.Signals | None = None
+    begun: bool = True
+    newest_checkpoint: int = -1
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,8 @@ class Attempt:
     """Watches over the agents of one start.
 
     take_output: gets what the job prints, in the place of the terminal. shows_start: print now and then how
-    long the ranks have been starting, until the first of them prints something.
+    long the ranks have been starting, until the first of them prints something; then, where rank 0 is on
+    another host, how far they are.
     """
 
     def __init__(
@@ -179,8 +192,9 @@ class Attempt:
         self._limits = limits
         self._say = say
         self._take_output = take_output
-        has_rank_0 = any(link.node_rank == 0 for link in links)
-        self._starting = Work(STARTING) if shows_start and has_rank_0 else None
+        self._has_rank_0 = any(link.node_rank == 0 for link in links)
+        self._is_by_hand = any(link.plan.is_by_hand for link in links)
+        self._starting = Work(STARTING) if shows_start else None
         self._next_word_s = FIRST_SILENCE_S
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
@@ -189,8 +203,10 @@ class Attempt:
         self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
+        self._newest_checkpoint = -1
         self._advanced = False
         self._asked: list[signal.Signals] = []
+        self._stopped: signal.Signals | None = None
         self._stop_sent = False
         self._end_at: float | None = None  # when the wish to end goes out
         self._end_sent_at: float | None = None
@@ -231,13 +247,25 @@ class Attempt:
             self._advanced,
             self._saved,
             tuple(self._asked),
+            self._stopped,
+            bool(self._first_steps),
+            self._newest_checkpoint,
         )
 
     def _show_start(self) -> None:
         """Ranks load for seconds, on a loaded machine for a minute, before they print anything."""
-        if self._starting is not None and self._starting.seconds >= self._next_word_s:
-            self._next_word_s *= 2
-            self._say(self._starting.line())
+        if self._starting is None:
+            return
+        states = [state for states in self._states.values() for state in states]
+        if self._is_by_hand and not any(state.pid for state in states):
+            self._starting = Work(STARTING)  # nodes meet first, and report who is missing
+        if self._starting.seconds >= self._next_word_s:
+            self._next_word_s = min(2 * self._next_word_s, self._next_word_s + LONGEST_SILENCE_S)
+            first = min(states, key=lambda state: state.step, default=None)
+            if first is None or first.step < 0:
+                self._say(self._starting.line())
+            else:
+                self._say(f"rank {first.rank}: step {first.step} ({first.phase.value}); see node 0 for more")
 
     def _beat(self, over: threading.Event) -> None:
         """Runs in a separate thread: a terminal that is held (Ctrl-S, a pager) must not silence the head."""
@@ -259,7 +287,8 @@ class Attempt:
 
     def _take(self, link: AgentLink, message: Message) -> None:
         if isinstance(message, Output):
-            self._starting = None
+            if self._has_rank_0 and (message.rank is not None or not self._is_by_hand):
+                self._starting = None
             if self._take_output is not None:
                 self._take_output(message)
             else:
@@ -292,12 +321,15 @@ class Attempt:
     def _note_checkpoint(self, link: AgentLink, step: int) -> None:
         before = self._checkpoints_before.setdefault(link.remote.name, step)
         self._saved = self._saved or step > before
+        self._newest_checkpoint = max(self._newest_checkpoint, step)
 
     def _host_ended(self, link: AgentLink, ended: Ended) -> None:
         self._open.remove(link)
         self._note_checkpoint(link, ended.newest_checkpoint)
         if ended.asked:
             self._host_was_asked(link, ended)
+        if ended.stopped:
+            self._stopped = signal.Signals(ended.stopped)
         if ended.num_left:
             self._say(f"{link.remote.name}: ended {ended.num_left} processes that outlived their launcher")
         now = time.monotonic()

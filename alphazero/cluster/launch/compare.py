@@ -13,7 +13,6 @@ from alphazero.base.text import table as aligned
 from alphazero.cluster.launch import probe as probes
 from alphazero.cluster.launch.probe import Probe, Question
 from alphazero.cluster.launch.remote import (
-    CHECKOUT,
     NO_CHECKOUT,
     NO_INTERPRETER,
     SSH_FAILED,
@@ -23,6 +22,7 @@ from alphazero.cluster.launch.remote import (
 )
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import HostPlan
+from alphazero.machine.environment import CHECKOUT
 
 PROBE_TIMEOUT_S = 25.0
 GIB = 1 << 30
@@ -75,7 +75,7 @@ def examine(
 ) -> HostComparison:
     """Probe all hosts at once and compare; where the master is among them, it is the first one."""
     asked = [host for host in hosts if host.remote.target]
-    questions = [_asked(question, host is hosts[0]) for host in asked]
+    questions = [replace(_asked(question, host is hosts[0]), checkout=str(checkout)) for host in asked]
     inputs = [to_json(one) + "\n" for one in questions]
     remotes = [host.remote for host in asked]
     began = time.time()

@@ -17,7 +17,7 @@ from pathlib import Path
 from alphazero.base.errors import AlphaZeroError
 from alphazero.base.records import from_json, to_json
 from alphazero.cluster.launch.sync_data import data_digest
-from alphazero.machine.environment import commit_of, version_of
+from alphazero.machine.environment import CHECKOUT, commit_of, version_of
 from alphazero.machine.findings import Severity, load_thresholds
 from alphazero.machine.health import check_this_host
 from alphazero.machine.machine import (
@@ -44,7 +44,7 @@ class Question:
     no other host is to be reached. data: the digest on the head of each path that hosts need. is_master:
     whether the port must be free here (as `examine` is asked, on the first host); port_is_chosen: by the
     user, so that another will not do. device: auto, cuda or cpu. interface: of the network, where the user
-    chose it.
+    chose it. checkout: whose code is to answer, "" for any.
     """
 
     directory: str
@@ -56,6 +56,7 @@ class Question:
     port_is_chosen: bool = False
     interface: str = ""
     data: dict[str, str] = field(default_factory=dict)
+    checkout: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ def look(question: Question) -> Probe:
     except AlphaZeroError as error:  # a broken driver, a wrong CUDA_VISIBLE_DEVICES
         fault = str(error)
         machine, visible = look_at_this_machine("cpu"), ()
+    if question.checkout and Path(question.checkout).resolve() != CHECKOUT:
+        fault = f"runs the code of {CHECKOUT}; expected {question.checkout}: `make clean setup` there"
     has_directory = Path(question.directory).is_dir()
     if has_directory:
         os.chdir(question.directory)  # paths of stores and of the run may be relative to it

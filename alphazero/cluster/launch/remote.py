@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import selectors
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.protocol import Message, Output
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Remote, SshOptions
+from alphazero.machine.environment import CHECKOUT
 
 # Known hosts only, never a question, a dead connection noticed within 9 s.
 SSH = (
@@ -68,9 +70,10 @@ def srun_argv(host: str, command: Sequence[str]) -> list[str]:
     return ["env", *without, *SRUN, f"--nodelist={host}", "--export=ALL", "--", *command]
 
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
+# Of one host: an answer that names 100,000 files fits, and no host fills the head's memory.
+MOST_OUTPUT_BYTES = 16 << 20
 # Runs on the host: $1 checkout, $2 interpreter, the rest its arguments. A constant: what comes from a user
 # is quoted arguments only. The interpreter is checked after the checkout, it may lie within.
 REMOTE_SCRIPT = (
@@ -118,12 +121,10 @@ def run_everywhere(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             start_new_session=True,
         )
         try:
-            output, errors = process.communicate(text, timeout=timeout_s)
+            output, errors = _converse(process, text.encode(), timeout_s)
             return Answer(remote, process.returncode, output, errors)
         except subprocess.TimeoutExpired:
             return Answer(remote, None, "", "")
@@ -134,6 +135,63 @@ def run_everywhere(
         return []
     with ThreadPoolExecutor(min(len(remotes), MAX_PARALLEL)) as pool:
         return list(pool.map(ask, remotes, inputs))
+
+
+def _converse(process: subprocess.Popen[bytes], text: bytes, timeout_s: float) -> tuple[str, str]:
+    """As Popen.communicate, but of each output only the end is kept: a host may send without end."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    deadline = time.monotonic() + timeout_s
+    taken = {process.stdout.fileno(): Tail(), process.stderr.fileno(): Tail()}
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_WRITE if pipe is process.stdin else selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(deadline - time.monotonic())
+            if time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
+            for key, _ in ready:
+                if key.fileobj is process.stdin:
+                    with contextlib.suppress(BlockingIOError):
+                        text = _written(key.fd, text)
+                    is_over = not text
+                else:
+                    data = os.read(key.fd, CHUNK_BYTES)
+                    taken[key.fd].add(data)
+                    is_over = not data
+                if is_over:
+                    selector.unregister(key.fileobj)
+                    if key.fileobj is process.stdin:
+                        process.stdin.close()
+    process.wait(max(0.0, deadline - time.monotonic()))
+    return taken[process.stdout.fileno()].text(), taken[process.stderr.fileno()].text()
+
+
+def _written(descriptor: int, text: bytes) -> bytes:
+    """What is left to write; nothing where the other side reads no more."""
+    try:
+        return text[os.write(descriptor, text[:CHUNK_BYTES]) :]
+    except BrokenPipeError:
+        return b""
+
+
+class Tail:
+    """The last MOST_OUTPUT_BYTES of what a process prints, whatever it prints."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take more; the oldest goes in large pieces."""
+        self._data += data
+        if len(self._data) > 2 * MOST_OUTPUT_BYTES:
+            del self._data[:-MOST_OUTPUT_BYTES]
+
+    def text(self) -> str:
+        """What is left of it."""
+        return self._data[-MOST_OUTPUT_BYTES:].decode(errors="replace")
 
 
 def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
@@ -228,6 +286,8 @@ class AgentLink:
             self.errors = (self.errors + data.decode(errors="replace"))[-CHUNK_BYTES:]
             return True
         *lines, self._received = (self._received + data).split(b"\n")
+        if len(self._received) > MOST_OUTPUT_BYTES:  # no message of ours is as long
+            self._received = b""
         for line in lines:
             message = protocol.decode(line)
             if message is None:  # a login script of the host speaks

@@ -124,13 +124,20 @@ class Supervisor:
         return self._inbox.received + self._asked
 
     def _last_word(self, outcome: StartOutcome) -> int:
+        if not self._signals and outcome.stopped:
+            self._say("the job was stopped by a signal to another node or to one of its ranks")
+            return 128 + int(outcome.stopped)
         if not self._signals:
             return 0
         if not self._inbox.received:
             self._say(f"the job was ended by {self._asked[0].name} to its processes")
-        if outcome.failure is not None:
+        if outcome.failure is not None and outcome.begun:
             self._say(f"the job did not end well: {outcome.failure.line}")
-            self._say("the newest complete checkpoint remains")
+        elif outcome.failure is not None:
+            self._say("stopped before the ranks had begun")
+        if outcome.failure is not None:
+            is_left = outcome.newest_checkpoint >= 0
+            self._say("the newest complete checkpoint remains" if is_left else "no checkpoint was saved")
         return 128 + int(self._signals[0])
 
     def _takes_another_port(self, outcome: StartOutcome, is_restart: bool) -> bool:

@@ -22,9 +22,10 @@ from typing import IO, Any
 
 from alphazero.base.errors import AlphaZeroError, LaunchError
 from alphazero.base.files import CHUNK_BYTES, fsync_directory, sha256_of
-from alphazero.cluster.launch.remote import CHECKOUT, kill_group, remote_argv, run_everywhere
+from alphazero.cluster.launch.remote import Tail, kill_group, remote_argv, run_everywhere
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import Remote
+from alphazero.machine.environment import CHECKOUT
 
 MARK = "alphazero-sync "
 MANIFEST = "manifest.json"
@@ -99,16 +100,24 @@ def _stream(entries: Sequence[FileEntry], remote: Remote, python: str, checkout:
         # The other side closes when it cannot continue: its output has the reason.
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write((json.dumps([asdict(entry) for entry in entries]) + "\n").encode())
-            with tarfile.open(fileobj=stream, mode="w|") as archive:
-                for number, entry in enumerate(entries):
-                    archive.add(entry.path, arcname=str(number), recursive=False)
-        output = process.stdout.read().decode(errors="replace")
+            write_archive(entries, stream)
+        tail = Tail()
+        while data := os.read(process.stdout.fileno(), CHUNK_BYTES):
+            tail.add(data)
+        output = tail.text()
         process.wait()
     finally:
         kill_group(process)
     received = _marked(output, f"{remote.name}: {_last(output)}")
     if len(received) != len(entries):
         raise LaunchError(f"{remote.name}: took {len(received)} of {len(entries)} files; expected all")
+
+
+def write_archive(entries: Sequence[FileEntry], stream: IO[bytes]) -> None:
+    """The files as 0, 1, ...; of links the content, also of hard ones to a file before."""
+    with tarfile.open(fileobj=stream, mode="w|", dereference=True) as archive:
+        for number, entry in enumerate(entries):
+            archive.add(entry.path, arcname=str(number), recursive=False)
 
 
 def _marked(output: str, fault: str) -> list[str]:

@@ -91,8 +91,9 @@ def read_sources(
     if not hosts and (include is not None or exclude is not None):
         flag = f"--include {include}" if include is not None else f"--exclude {exclude}"
         raise LaunchError(f"{flag}: expected --hostfile beside it")
-    hosts = _weighted(hosts, origin, file)
     chosen = choose_hosts(hosts, include, exclude, origin) if hosts else ()
+    if include is None and exclude is None:
+        chosen = chosen[: request.nodes]  # the first ones, as DeepSpeed's launcher takes them
     return Sources(request, file, chosen, origin, slurm, outer, machine)
 
 
@@ -129,33 +130,6 @@ def _hosts_of(file: ClusterFile, key: str) -> tuple[Host, ...]:
     return parse_hostfile("\n".join(file.config.hosts), place)
 
 
-def _weighted(hosts: tuple[Host, ...], origin: str, file: ClusterFile) -> tuple[Host, ...]:
-    """The hosts with the weights of [cluster] host_weights."""
-    if not file.config.host_weights:
-        return hosts
-    place = file.shown("host_weights")
-    weights = {}
-    for entry in file.config.host_weights:
-        name, _, number = entry.rpartition("=")
-        if name in weights:
-            raise LaunchError(f"{place}: names {name} twice; expected each host once")
-        weights[name] = float(number)
-    known = {host.address for host in hosts}
-    if absent := sorted(weights.keys() - known):
-        where = f"{origin} has no such host" if hosts else "there is no list of hosts"
-        raise LaunchError(f"{place}: {absent[0]}: {where}; expected a hostfile that names it")
-    weighted = []
-    for host in hosts:
-        weight = weights.get(host.address, host.weight)
-        if host.weight not in (1.0, weight):
-            raise LaunchError(
-                f"{place} contradicts weight={host.weight:g} of {origin}, line {host.line}: "
-                "expected one of them, or the same"
-            )
-        weighted.append(replace(host, weight=weight))
-    return tuple(weighted)
-
-
 def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
     """The first claim, None where there is none; LaunchError where another one differs from it."""
     for other in claims[1:]:
@@ -169,8 +143,6 @@ TIMEOUTS = {
     "hang_timeout": "step_s",
     "start_timeout": "start_s",
     "pause_timeout": "pause_s",
-    "games_timeout": "games_s",
-    "shutdown_timeout": "shutdown_s",
     "silence_timeout": "silence_s",
 }
 

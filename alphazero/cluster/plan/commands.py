@@ -12,7 +12,7 @@ from alphazero.base.errors import LaunchError
 from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import Command, HostPlan, LaunchPlan, Variable
 from alphazero.cluster.plan.programs import TORCHRUN
-from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
+from alphazero.machine.machine import HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, omp_threads
 
 # What an outer launcher (srun, torchrun, mpirun) left in the environment must not reach our ranks.
 RANK_VARIABLES = (
@@ -80,6 +80,7 @@ def _torchrun_command(plan: LaunchPlan, node_rank: int, python: str, program: Se
     )
     if plan.num_nodes > 1:
         options += (f"--start_timeout={plan.limits.start_s:g}",)
+        options += (f"--silence_timeout={plan.limits.silence_s:g}",) if plan.is_by_hand else ()
     elif not plan.port_is_chosen:
         options += ("--any_port",)
     return Command((python, "-m", TORCHRUN, *options, *program))
@@ -136,6 +137,8 @@ def choose_environment(
     cores = host.machine.num_cores
     threads = str(max(1, cores // host.num_ranks))
     chosen = [Variable("OMP_NUM_THREADS", threads, f"{cores} cores, processes: {host.num_ranks}")]
+    if omp_threads(environment):
+        chosen.append(Variable(THREADS_VARIABLE, environment["OMP_NUM_THREADS"], "OMP_NUM_THREADS is set"))
     if plan.device == "cpu":
         chosen.append(Variable("DS_ACCELERATOR", "cpu", "no GPU in this job"))
     if plan.has_weights:
@@ -149,7 +152,7 @@ def choose_environment(
         chosen += interface_variables(plan.device, interface, route)
     if plan.device == "cuda" and plan.num_nodes > 1 and not host.machine.has_infiniband:
         chosen.append(Variable("NCCL_IB_DISABLE", "1", "no InfiniBand device here"))
-    ours = (HOST_WEIGHT_VARIABLE, "CUDA_VISIBLE_DEVICES")
+    ours = (HOST_WEIGHT_VARIABLE, THREADS_VARIABLE, "CUDA_VISIBLE_DEVICES")
     return tuple(one for one in chosen if one.name in ours or one.name not in environment)
 
 

@@ -27,9 +27,10 @@ class Limits:
 
     step_s: between steps, or step_medians median step times where that is more. start_s: until steps have
     been timed (imports, compilation, another plan). pause_s: validation, checkpoint, data made or brought
-    together. games_s: between two batches of self-play or of the gate's games. shutdown_s: from a rank's last
-    message to the end of its process. exit_s: from there to the end of the launcher above it, which waits for
-    other hosts. silence_s: until a silent host or head counts as lost.
+    together. games_s: between two batches of self-play or of the gate's games, which take seconds on the
+    slowest CPU. shutdown_s: from a rank's last message to the end of its process, which waits for uploads.
+    exit_s: from there to the end of the launcher above it, which waits for other hosts. silence_s: until a
+    silent host or head counts as lost.
     """
 
     step_s: float = 10.0

@@ -73,9 +73,26 @@ def choose_cpu_ranks(
 
 def rank_bytes(network: NetworkConfig, micro_batch_size: int) -> int:
     """A bound of the memory that a CPU rank holds while it trains."""
-    per_position = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters * SQUARES * FLOAT_BYTES
-    weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    if network.body == "attention":
+        per_square, weights = attention_numbers(network)
+    else:
+        per_square = KEPT_TENSORS * (2 * network.blocks + 1) * network.filters
+        weights = 9 * network.filters * (2 * network.blocks * network.filters + PLANES + network.filters)
+    per_position = per_square * SQUARES * FLOAT_BYTES
     return BASE_BYTES + per_position * micro_batch_size + WEIGHT_COPIES * weights * FLOAT_BYTES
+
+
+def attention_numbers(network: NetworkConfig) -> tuple[int, int]:
+    """Of an attention body: numbers kept per square for the backward pass, and a bound of its weights."""
+    width, scores = network.attention_width or network.filters, network.heads * SQUARES
+    kept = network.blocks * (6 * network.filters + 4 * width + 2 * network.ffn_width + 3 * scores)
+    encoder = network.filters * (4 * width + 2 * network.ffn_width + 16)
+    if network.smolgen_channels:
+        hidden, generated = network.smolgen_hidden, network.heads * network.smolgen_size
+        encoder += hidden * (SQUARES * network.smolgen_channels + generated)
+    embedding = SQUARES**2 * (12 * network.embedding_width + network.smolgen_size) + encoder
+    heads = 4 * network.filters**2 + SQUARES * network.value_hidden * network.value_channels
+    return kept, network.blocks * encoder + embedding + 2 * heads
 
 
 def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_bytes: int) -> bool:

@@ -6,6 +6,8 @@ node's part.
 
 Another launcher starts ours once per machine; its rank is then the node rank. Where it starts ours several
 times per machine, it is an error: the ranks would start ranks.
+
+Where srun or mpirun starts the trainer itself, each task is a rank.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from alphazero.base.errors import LaunchError
+from alphazero.run.rank import ONE_HEAD_VARIABLE
 
 MAX_HOSTS = 65536
 # Step numbers from here on are SLURM's own (batch script, interactive shell), no step of srun.
@@ -55,11 +58,11 @@ class SlurmJob:
         return FIRST_PORT + self.job_id % NUM_PORTS
 
 
-def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
+def read_slurm(environment: Mapping[str, str], *, tasks_are_ranks: bool = False) -> SlurmJob | None:
     """The SLURM job this process runs in, None where there is none.
 
     Raises LaunchError naming the variable for values that SLURM does not write, that contradict each other,
-    or a step with several tasks per node.
+    or a step with several tasks per node, unless its tasks are ranks.
     """
     if "SLURM_JOB_ID" not in environment and "SLURM_JOBID" not in environment:
         return None
@@ -92,7 +95,7 @@ def read_slurm(environment: Mapping[str, str]) -> SlurmJob | None:
         )
     if job.node_rank is not None and job.node_rank >= len(hosts):
         raise LaunchError(f"SLURM_NODEID={job.node_rank}: expected less than {len(hosts)} ({job.source})")
-    if in_step and max(job.tasks_per_node) > 1:
+    if in_step and max(job.tasks_per_node) > 1 and not tasks_are_ranks:
         raise LaunchError(
             f"SLURM_STEP_TASKS_PER_NODE={environment['SLURM_STEP_TASKS_PER_NODE']}: the launcher starts the "
             "processes of a node itself; expected one task per node (srun --ntasks-per-node=1), or no srun"
@@ -202,12 +205,14 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-# (size, rank, processes on this machine) of Open MPI, MVAPICH2 and the Hydra family (MPICH, Intel MPI).
+# (size, rank, processes on this machine) of Open MPI, MVAPICH2 and the Hydra family (MPICH, Intel MPI), and
+# the number of a process among those on this machine.
 MPI_VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
 )
+MPI_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 # torchrun's own defaults (Kubeflow's trainer sets them), then what it gives its ranks. PyTorchJob and other
 # controllers write WORLD_SIZE and RANK in pods, one per machine, without LOCAL_WORLD_SIZE.
 TORCH_VARIABLES = (("PET_NNODES", "PET_NODE_RANK", ""), ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"))
@@ -275,3 +280,89 @@ def _outer_launcher_number(environment: Mapping[str, str], name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", environment[name]):
         raise LaunchError(f"{name}={environment[name]!r}: expected a whole number")
     return int(environment[name])
+
+
+# Steps of one allocation that run side by side meet at ports that lie apart.
+PORTS_BETWEEN_STEPS = 1009
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class TaskRank:
+    """This process as one rank of a job that srun or mpirun started, a task for each rank.
+
+    master_addr: "" where it is not known here. master_port: None where any will do that all know. starter:
+    the words that start such a job again, () where they are not known.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    master_addr: str
+    master_port: int | None
+    starter: tuple[str, ...]
+    source: str
+
+    def variables(self, master_addr: str, master_port: int) -> dict[str, str]:
+        """As torchrun sets them. One terminal shows what all print."""
+        return {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_RANK": str(self.local_rank),
+            "LOCAL_WORLD_SIZE": str(self.local_world_size),
+            "MASTER_ADDR": master_addr,
+            "MASTER_PORT": str(master_port),
+            ONE_HEAD_VARIABLE: "1",
+        }
+
+
+def read_task(environment: Mapping[str, str]) -> TaskRank | None:
+    """The rank that this process is by srun's or mpirun's variables; None where it is the only task.
+
+    Raises LaunchError naming the variable for values that these do not write.
+    """
+    for names, local_rank in zip(MPI_VARIABLES, MPI_LOCAL_RANKS, strict=True):
+        # srun --mpi=pmi2 writes PMI_SIZE and PMI_RANK as well, and not the others.
+        if all(environment.get(name) for name in (*names, local_rank)):
+            size, rank, local_size, local = (_number(environment, name) for name in (*names, local_rank))
+            if size > 1:
+                is_here = local_size == size
+                starter = ("mpirun", "-n", str(size)) if is_here else ()
+                address = LOOPBACK if is_here else ""
+                return _checked_task(
+                    TaskRank(rank, size, local, local_size, address, None, starter, f"{names[0]}={size}")
+                )
+    if not _is_task(environment) or (size := _number(environment, "SLURM_STEP_NUM_TASKS")) < 2:
+        for (size_name, *_), local_rank in zip(MPI_VARIABLES, MPI_LOCAL_RANKS, strict=True):
+            if environment.get(size_name) and _number(environment, size_name) > 1:
+                raise LaunchError(
+                    f"{size_name}={environment[size_name]}, but no {local_rank}: expected both, or "
+                    f"the launcher once per machine (or unset {size_name} if it is a leftover)"
+                )
+        return None
+    job = read_slurm(environment, tasks_are_ranks=True)
+    if job is None or job.node_rank is None:
+        return None
+    num_nodes, step = len(job.hosts), _number(environment, "SLURM_STEP_ID")
+    return _checked_task(
+        TaskRank(
+            rank=_number(environment, "SLURM_PROCID"),
+            world_size=size,
+            local_rank=_number(environment, "SLURM_LOCALID"),
+            local_world_size=job.tasks_per_node[job.node_rank],
+            master_addr=job.hosts[0] if num_nodes > 1 else LOOPBACK,
+            master_port=FIRST_PORT + (job.job_id + PORTS_BETWEEN_STEPS * step) % NUM_PORTS,
+            starter=("srun", f"--nodes={num_nodes}", f"--ntasks={size}"),
+            source=f"SLURM_STEP_NUM_TASKS={size}",
+        )
+    )
+
+
+def _checked_task(task: TaskRank) -> TaskRank:
+    if task.rank >= task.world_size or task.local_rank >= task.local_world_size:
+        raise LaunchError(
+            f"{task.source}: rank {task.rank}, number {task.local_rank} of {task.local_world_size} on this "
+            f"machine; expected numbers below {task.world_size} and {task.local_world_size}"
+        )
+    return task

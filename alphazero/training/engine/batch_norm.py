@@ -53,7 +53,8 @@ class RunningStatistics:
 
     def add_micro_batch(self) -> None:
         """Count the statistics that the forward pass just made (not for padding passes)."""
-        torch._foreach_add_(self._sums, self._buffers)
+        if self._buffers:  # an attention body has no BatchNorm
+            torch._foreach_add_(self._sums, self._buffers)
 
     def step(self, num_micro_batches: int, is_bad: torch.Tensor | None = None) -> None:
         """Move the running statistics by the mean over the step's `num_micro_batches` of all ranks.
@@ -85,7 +86,8 @@ class RunningStatistics:
 
     def publish(self) -> None:
         """Put the running statistics into the network's buffers."""
-        torch._foreach_copy_(self._buffers, self._running)
+        if self._buffers:
+            torch._foreach_copy_(self._buffers, self._running)
 
     def counters(self) -> dict[str, torch.Tensor]:
         """How many updates were made, by the name of each BatchNorm's counter; in training it has none."""

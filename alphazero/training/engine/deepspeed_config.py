@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
-from alphazero.settings.deepspeed_keys import key_at
 from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
 from alphazero.training.engine.gradients import Reduction
 from alphazero.training.ranks.batch import BatchPlan
@@ -35,7 +34,7 @@ def engine_config(recipe: Recipe, plan: BatchPlan, num_parameters: int = 0) -> d
     Optimizer and schedule are not in it either: they are torch's and ours, with the settings of the file.
     """
     settings, stage = recipe.deepspeed, recipe.training.zero_stage
-    zero = {key: value for key, value in settings.zero_options.items() if stage in _stages(key)}
+    zero = settings.zero_options_at(stage)
     if stage < 2:
         # DeepSpeed 0.19.8 asserts no overlap with our own accumulation: gradients are reduced in step(),
         # when no backward pass is left to overlap with.
@@ -77,10 +76,3 @@ def reduction(settings: DeepSpeedSettings) -> Reduction:
         prescale=bool(given.get("prescale_gradients", False)),
         predivide=float(given.get("gradient_predivide_factor", 1.0)),
     )
-
-
-def _stages(name: str) -> tuple[int, ...]:
-    path = f"zero_optimization.{name}"
-    key = key_at(f"{path}.device", "") or key_at(path, "")
-    assert key is not None, path
-    return key.stages

@@ -18,6 +18,7 @@ from datetime import timedelta
 
 import torch
 
+from alphazero.base.errors import LostConnectionError
 from alphazero.games.batch import MicroBatch
 from alphazero.network.model.loss import LossTerms
 from alphazero.network.model.planes import to_device
@@ -74,9 +75,18 @@ def start_process_group(runtime: Runtime) -> Exchange:
     )
     if runtime.device.type == "cuda":
         torch.cuda.set_device(runtime.device)
-    with served_store(os.environ):
-        deepspeed.init_distributed(dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False)
-    return Exchange()
+    try:
+        with served_store(os.environ):
+            deepspeed.init_distributed(
+                dist_backend=runtime.backend, timeout=COLLECTIVE_TIMEOUT, verbose=False
+            )
+        return Exchange()
+    except RuntimeError as error:  # of gloo or NCCL
+        reason = str(error).splitlines()[0]
+        raise LostConnectionError(
+            f"rank {runtime.rank} on {runtime.host}: the ranks could not connect: {reason}; expected all "
+            "to be started and to reach each other at all TCP ports"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -144,7 +154,7 @@ class Engine:
             logging.getLogger("DeepSpeed").setLevel(logging.INFO)
         self._optimizer = optimizer
         self._torch_optimizer = torch_optimizer
-        if training.channels_last and training.zero_stage == 0:
+        if training.zero_stage == 0:
             # Not before: initialize cannot take such weights (0.19.8); above stage 0 they are flat.
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         parameters, num_statistics = network.parameters(), count_statistics(network)

@@ -91,16 +91,19 @@ def runs_fused(network: nn.Module) -> bool:
 
 
 def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
-    """The optimizer of the settings; no decay on biases and BatchNorm (all vectors).
+    """The optimizer of the settings; no decay on biases and norms (all vectors), nor on the gates.
 
     On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.
     """
     fused = runs_fused(network)
-    matrices = [parameter for parameter in network.parameters() if parameter.ndim > 1]
-    vectors = [parameter for parameter in network.parameters() if parameter.ndim <= 1]
+    decaying: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        decays = parameter.ndim > 1 and ".gate." not in name
+        (decaying if decays else others).append(parameter)
     groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+        {"params": decaying, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
     if config.optimizer == "sgd":
         nesterov = config.nesterov and config.momentum > 0  # torch refuses the one without the other

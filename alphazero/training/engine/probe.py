@@ -145,7 +145,7 @@ def training_copy(
 ) -> TrainingModule:
     """A copy of the network in training on `device`, not compiled."""
     twin = copy.deepcopy(network).to(device).train()
-    if training.channels_last and training.zero_stage == 0:
+    if training.zero_stage == 0:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return TrainingModule(twin, loss, dataclasses.replace(training, compile=False))
 

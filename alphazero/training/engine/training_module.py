@@ -29,7 +29,6 @@ class TrainingModule(nn.Module):
         self.network = network
         self._loss = AlphaZeroLoss(loss)
         self._precision = config.precision
-        self._memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
         # A function, not the module: validation keeps the plain network, names stay as they are.
         self._run = torch.compile(self._run_network) if config.compile else self._run_network
         self._graphed: GraphedNetwork | None = None
@@ -54,7 +53,7 @@ class TrainingModule(nn.Module):
         return self._last_terms
 
     def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
-        planes_BCHW = expand_planes(packed_BN, self.network.spec, self._memory_format)
+        planes_BCHW = expand_planes(packed_BN, self.network.spec, torch.channels_last)
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
             return self._run(planes_BCHW)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from alphazero.base.text import counted
 from alphazero.settings.sections import (
     DEEPSPEED_SCHEDULES,
     ONE_CYCLE,
@@ -20,6 +21,17 @@ from alphazero.settings.sections import (
 )
 
 LEAST_WARMUP = 2  # its logarithm divides
+
+
+def warmup_notices(config: OptimizerConfig, num_steps: int) -> list[str]:
+    """A line where the run ends before its warm-up, or none."""
+    if config.lr_schedule == ONE_CYCLE or config.warmup_steps <= num_steps:
+        return []
+    return [
+        f"warning: the warm-up ({counted(config.warmup_steps, 'step')}) is longer than the run "
+        f"({counted(num_steps, 'step')}): the learning rate never reaches its peak; expected fewer "
+        "--warmup-steps"
+    ]
 
 
 def deepspeed_rate(config: OptimizerConfig, peak: float, step: int, total_steps: int) -> float:

@@ -10,6 +10,7 @@ import signal
 from enum import IntFlag, auto
 from types import FrameType
 
+from alphazero.run.rank import note_stop
 from alphazero.training.ranks.exchange import Exchange
 
 
@@ -27,11 +28,13 @@ class StopRequest:
         return self.signal != 0
 
     def exit_status(self, exchange: Exchange) -> int:
-        """After a stop with a checkpoint: 128 + signal, but 0 under a launcher (it reports the reason)."""
-        number = max(exchange.numbers(self.signal))
-        # Set by torchrun and by deepspeed's launch.py; another status than 0 they take for a failure.
-        launched = "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_SIZE" in os.environ
-        return 0 if launched else 128 + number
+        """After a stop with a checkpoint, the same on all ranks: 128 + signal. Collective.
+
+        0 where our agent reads the reason, and where torchrun would start the job again for any other.
+        """
+        status = 128 + max(exchange.numbers(self.signal))
+        restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
+        return 0 if note_stop(status) or restarts else status
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.signal and number == signal.SIGINT:

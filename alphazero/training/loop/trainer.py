@@ -84,6 +84,7 @@ class Trainer:
         if position.step == 0 and training.init_weights and training.validation_interval:
             self.validate()  # of the weights given: what fine-tuning is measured against
         wishes = Wish.NOTHING
+        until: int | None = 0
         try:
             while position.step < num_steps and not wishes & LAST_WISHES:
                 until = self._prepare_data()
@@ -95,7 +96,7 @@ class Trainer:
                     return TrainingOutcome.DIVERGED
         finally:
             self._console.end_bar()
-        if position.step < num_steps and wishes & Wish.STOP:
+        if position.step < num_steps and wishes & Wish.STOP and until is not None:  # else its source said so
             self._console.say(f"stopping: a signal came during step {position.step}", Topic.END)
         if position.saved_step != position.step and not wishes & Wish.FAULT:
             self.save({})

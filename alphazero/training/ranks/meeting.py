@@ -2,8 +2,9 @@
 
 Before torch's rendezvous, nodes (or ranks that a person started) meet at node 0: each connects to the master
 port and sends one line of JSON with its name and number; node 0 answers all of them when all are there, and
-sends those that wait the numbers of the missing ones. torch's own rendezvous follows on the same port. It
-would wait in silence, or with traces of C++, and takes two nodes for one.
+sends those that wait the numbers of the missing ones. Before the last answer all try each other's ports
+(reach.py). torch's own rendezvous follows on the same port. It would wait in silence, or with traces of C++,
+and takes two nodes for one.
 
 The store of that rendezvous is served on the master's address alone, where torch's own listens on all
 interfaces. The meeting is not in the store: torch's client waits for ever for a server that does not answer.
@@ -12,24 +13,36 @@ interfaces. The meeting is not in the store: torch's client waits for ever for a
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
+import os
 import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import LaunchError, PortInUseError
-from alphazero.base.records import from_json, to_json
-from alphazero.machine.machine import ANY_PORT, is_everywhere, listen_on
+from alphazero.base.records import from_json, from_table, to_json
+from alphazero.machine.machine import ANY_PORT, EVERYWHERE, find_free_port, is_everywhere, listen_on
+from alphazero.training.ranks.reach import (
+    MOST_SHOWN,
+    REACH_S,
+    Door,
+    address_on,
+    closed_doors,
+    closed_text,
+    explain,
+)
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
-VERSION = 1
+VERSION = 2
 MAX_LINE_BYTES = 4096
+MAX_ANSWER_BYTES = 16 << 20  # of number 0: it names all nodes
 REPORT_S = 10.0  # between two lines on who is missing
 TICK_S = 0.2
 RETRY_S = 0.5
@@ -44,29 +57,42 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Participant:
-    """A node as it introduces itself. machine: which boot and network it runs in, "" where unknown."""
+    """A node as it introduces itself. machine: which boot and network it runs in, "" where unknown.
+
+    address, port: of its door (reach.py).
+    """
 
     rank: int
     count: int
     host: str
     machine: str = ""
+    address: str = ""
+    port: int = 0
     alphazero: int = VERSION
 
     @property
     def is_sound(self) -> bool:
         """False for what no node of this version sends."""
         is_shown = self.host.isprintable() and len(self.host) <= MAX_HOST
+        try:
+            ipaddress.ip_address(self.address.partition("%")[0] or EVERYWHERE[0])
+        except ValueError:
+            return False
         return self.alphazero == VERSION and 0 <= self.rank < self.count and is_shown
 
 
 @dataclass(frozen=True)
 class MeetingPlace:
-    """Where the nodes meet, what messages call one of them, and whether all may be on one machine."""
+    """Where the nodes meet, what messages call one of them, and whether all may be on one machine.
+
+    interface: which the job will use; "" for that on the route to node 0.
+    """
 
     address: str
     port: int
     noun: str = "node"
     one_machine: bool = False
+    interface: str = ""
 
     @property
     def shown(self) -> str:
@@ -88,24 +114,24 @@ class _Connection:
     since: float
     received: bytes = b""
     member: Participant | None = None
+    closed: list[str] | None = None  # doors that its node cannot reach, once it has tried
 
 
 def meet(
     own: Participant, place: MeetingPlace, limit_s: float, say: Say, listener: socket.socket | None = None
-) -> None:
-    """Return when all are there.
+) -> dict[str, socket.socket]:
+    """Return when all are there and reach each other: the connections, by the names of the nodes.
 
     listener: of number 0, to which the others connect; it stays open for later connections. Raises
     LaunchError, on all that have connected, for those that do not within limit_s, a rank given twice,
-    different numbers of nodes, and a machine that appears as two nodes; on the others also where number 0
-    cannot be reached, with the reason.
+    different numbers of nodes, a machine that appears as two nodes, and closed ports; on the others also
+    where number 0 cannot be reached, with the reason.
     """
     if own.count == 1:
-        return
+        return {}
     if listener is not None:
-        _Reception(own, place, limit_s, say).run(listener)
-    else:
-        _Caller(own, place, limit_s, say).run()
+        return _Reception(own, place, limit_s, say).run(listener)
+    return _Caller(own, place, limit_s, say).run()
 
 
 class _Meeting:
@@ -131,6 +157,16 @@ class _Meeting:
         self._next_report = time.monotonic() + REPORT_S
         return True
 
+    def _open_door(self, near: socket.socket) -> socket.socket:
+        """Where the others try to reach this node; near: a socket on the route to them."""
+        address = address_on(self._place.interface, near.family, near.getsockname()[0])
+        door = listen_on(address, ANY_PORT)
+        self._own = replace(self._own, address=address, port=door.getsockname()[1])
+        return door
+
+    def _named_host(self, member: Participant) -> str:
+        return f"{self._place.noun} {member.rank} ({member.host})"
+
     def _report(self, missing: Sequence[int], trouble: str = "") -> None:
         named, waited_s = self._place.named(missing, self._own.count), time.monotonic() - self._began
         text = f"waiting for {named} at {self._place.shown}, {waited_s:.0f} s"
@@ -140,36 +176,65 @@ class _Meeting:
 class _Reception(_Meeting):
     """Number 0's side."""
 
-    def run(self, listener: socket.socket) -> None:
-        """Until all are there."""
+    def run(self, listener: socket.socket) -> dict[str, socket.socket]:
+        """Until all are there and reach each other."""
         self._selector = selectors.DefaultSelector()
         self._connections: list[_Connection] = []
         listener.setblocking(False)
         self._selector.register(listener, selectors.EVENT_READ, None)
+        met: dict[str, socket.socket] = {}
         try:
-            while missing := self._missing():
-                for key, _ in self._selector.select(TICK_S):
-                    self._accept(listener) if key.data is None else self._read(key.data)
-                self._drop_strangers()
-                if self._is_over:
-                    raise LaunchError(
-                        f"{self._place.named(missing, self._own.count)} did not connect to "
-                        f"{self._place.shown} within {self._limit_s:.0f} s: expected each to be started "
-                        f"with --master-addr {self._place.address} --master-port "
-                        f"{self._place.port}, and that port to be open"
-                    )
-                if (missing := self._missing()) and self._is_report_due:
-                    self._report(missing)
-                    self._answer({"missing": missing})
+            with self._open_door(listener):
+                self._gather(listener)
+                self._try_doors(listener)
             self._answer({"go": True})
+            met = {self._named_host(one.member): one.socket for one in self._connections if one.member}
         except LaunchError as error:
             self._answer({"error": str(error)})
             raise
         finally:
             for connection in self._connections:
-                connection.socket.close()
+                if connection.socket not in met.values():
+                    connection.socket.close()
             self._selector.close()
             listener.setblocking(True)
+        return met
+
+    def _gather(self, listener: socket.socket) -> None:
+        while missing := self._missing():
+            self._turn(listener)
+            if self._is_over:
+                raise LaunchError(
+                    f"{self._place.named(missing, self._own.count)} did not connect to "
+                    f"{self._place.shown} within {self._limit_s:.0f} s: expected each to be started "
+                    f"with --master-addr {self._place.address} --master-port "
+                    f"{self._place.port}, and that port to be open"
+                )
+            if (missing := self._missing()) and self._is_report_due:
+                self._report(missing)
+                self._answer({"missing": missing})
+
+    def _turn(self, listener: socket.socket) -> None:
+        for key, _ in self._selector.select(TICK_S):
+            self._accept(listener) if key.data is None else self._read(key.data)
+        self._drop_strangers()
+
+    def _try_doors(self, listener: socket.socket) -> None:
+        """All try the doors of all others; LaunchError where one is closed."""
+        members = [self._own, *(one.member for one in self._connections if one.member)]
+        doors = [Door(one.rank, self._named_host(one), one.address, one.port) for one in members]
+        self._answer({"doors": [asdict(door) for door in doors]})
+        closed = closed_doors(doors, 0)
+        deadline = time.monotonic() + REACH_S + CONNECT_S
+        while waited := [one.member for one in self._connections if one.member and one.closed is None]:
+            self._turn(listener)
+            if (missing := self._missing()) or time.monotonic() > deadline:
+                ranks = missing or [member.rank for member in waited]
+                named = self._place.named(ranks, self._own.count)
+                raise LaunchError(f"{named} left while all tried to reach each other; expected all to stay")
+        closed += [line for one in self._connections for line in one.closed or ()]
+        if closed:
+            raise LaunchError(closed_text(closed))
 
     def _missing(self) -> list[int]:
         there = {one.member.rank for one in self._connections if one.member}
@@ -198,8 +263,12 @@ class _Reception(_Meeting):
         connection.received += data
         if not data or len(connection.received) > MAX_LINE_BYTES:
             self._drop(connection)
-        elif connection.member is None and b"\n" in connection.received:
-            connection.member = decode_participant(connection.received.partition(b"\n")[0])
+        elif b"\n" in connection.received:
+            line, _, connection.received = connection.received.partition(b"\n")
+            if connection.member is not None:
+                connection.closed = connection.closed or decode_closed(line)
+                return
+            connection.member = decode_participant(line)
             if connection.member is None:
                 self._drop(connection)
             else:
@@ -244,7 +313,9 @@ class _Reception(_Meeting):
         for connection in self._connections:
             if connection.member is not None:
                 with contextlib.suppress(OSError):  # its end is seen when it is read
-                    connection.socket.send(line)
+                    connection.socket.settimeout(CONNECT_S)
+                    connection.socket.sendall(line)
+                    connection.socket.setblocking(False)
 
 
 def decode_participant(line: bytes) -> Participant | None:
@@ -254,6 +325,16 @@ def decode_participant(line: bytes) -> Participant | None:
     except ValueError:
         return None
     return member if member.is_sound else None
+
+
+def decode_closed(line: bytes) -> list[str] | None:
+    """What a node reports of the others' doors; None for anything else."""
+    try:
+        lines = json.loads(line)["closed"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_sound = isinstance(lines, list) and all(isinstance(one, str) and one.isprintable() for one in lines)
+    return lines if is_sound else None
 
 
 def encode_participant(member: Participant) -> bytes:
@@ -266,16 +347,17 @@ class _Caller(_Meeting):
 
     _trouble = "not tried"
 
-    def run(self) -> None:
-        """Until number 0 answers that all are there."""
+    def run(self) -> dict[str, socket.socket]:
+        """Until number 0 answers that all are there and reach each other."""
         noun, shown = self._place.noun, self._place.shown
-        while not self._call():
+        while (connected := self._call()) is None:
             if self._is_over:
                 raise LaunchError(
                     f"{noun} {self._own.rank}: {noun} 0 did not answer at {shown} within "
                     f"{self._limit_s:.0f} s: {self._trouble}; expected it to be started there"
                 )
             time.sleep(RETRY_S)
+        return {f"{noun} 0": connected}
 
     def _failed(self, trouble: str) -> bool:
         self._trouble = trouble
@@ -283,20 +365,25 @@ class _Caller(_Meeting):
             self._report([0], trouble)
         return False
 
-    def _call(self) -> bool:
-        """One connection: True when number 0 answers go, False where it came to nothing."""
+    def _call(self) -> socket.socket | None:
+        """One connection, open when number 0 answers go; None where it came to nothing."""
         left_s = max(0.1, self._began + self._limit_s - time.monotonic())
         address = (self._place.address, self._place.port)
-        try:
-            with socket.create_connection(address, min(CONNECT_S, left_s)) as connected:
+        with contextlib.ExitStack() as opened:
+            try:
+                connected = opened.enter_context(socket.create_connection(address, min(CONNECT_S, left_s)))
                 if connected.getsockname() == connected.getpeername():
                     # TCP's simultaneous open: while nothing listens, a port of the range for clients may be
                     # given to this very connection.
                     raise ConnectionRefusedError
-                connected.sendall(encode_participant(self._own))
-                return self._listen(connected)
-        except (OSError, UnicodeError) as error:
-            return self._failed(explain(error))
+                with self._open_door(connected):
+                    connected.sendall(encode_participant(self._own))
+                    if self._listen(connected):
+                        opened.pop_all()
+                        return connected
+            except (OSError, UnicodeError) as error:
+                self._failed(explain(error))
+        return None
 
     def _listen(self, connected: socket.socket) -> bool:
         connected.settimeout(TICK_S)
@@ -311,15 +398,15 @@ class _Caller(_Meeting):
                 if time.monotonic() - heard > 2 * REPORT_S:
                     self._failed("it accepts the connection and does not answer")
                 continue
-            heard = time.monotonic()
             *lines, received = (received + data).split(b"\n")
-            if any(map(self._obey, lines)):
+            if any(self._obey(line, connected) for line in lines):
                 return True
-            if not data or len(received) > MAX_LINE_BYTES:
+            heard = time.monotonic()
+            if not data or len(received) > MAX_ANSWER_BYTES:
                 return self._failed("it answers and closes the connection")
         return False
 
-    def _obey(self, line: bytes) -> bool:
+    def _obey(self, line: bytes, connected: socket.socket) -> bool:
         """True for go. Raises LaunchError with the fault that number 0 found."""
         try:
             message = json.loads(line)
@@ -327,22 +414,18 @@ class _Caller(_Meeting):
                 raise LaunchError(str(fault)[:MAX_LINE_BYTES])
             if missing := [int(rank) for rank in message.get("missing", ())]:
                 self._report(missing)
+            if doors := [from_table(Door, table) for table in message.get("doors", ())]:
+                at_0 = connected.getpeername()[0]  # where it listens on all interfaces
+                doors = [
+                    replace(door, address=at_0) if door.address in EVERYWHERE else door for door in doors
+                ]
+                closed = closed_doors(doors, self._own.rank)[:MOST_SHOWN]
+                connected.settimeout(CONNECT_S)
+                connected.sendall((json.dumps({"closed": closed}) + "\n").encode())
+                connected.settimeout(TICK_S)
             return message.get("go") is True
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
             return False  # no message of ours
-
-
-def explain(error: Exception) -> str:
-    """Why a connection failed, in words."""
-    if isinstance(error, ConnectionRefusedError):
-        return "the connection is refused (nothing listens there yet, or another port)"
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return "its name is not known here"
-    if isinstance(error, TimeoutError):
-        return "no answer (a firewall, or a host that is down)"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error)
 
 
 def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> TCPStore:
@@ -408,3 +491,10 @@ def served_store(environment: MutableMapping[str, str]) -> Iterator[None]:
     store = serve_store(listener)
     yield
     del store  # the process group has another one by now, with the same server
+
+
+def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Rendezvous variables for one process that no launcher started, which talks to no other machine."""
+    lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port())}

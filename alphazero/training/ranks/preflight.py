@@ -103,8 +103,8 @@ def _run(
     describe: Callable[[Runtime, Sequence[Path]], RankRecord],
     work: Callable[[torch.device], LocalWork] | None,
 ) -> int:
-    from alphazero.training.ranks.meeting import open_store, served_store
-    from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
+    from alphazero.training.ranks.meeting import lone_process_environment, open_store, served_store
+    from alphazero.training.ranks.runtime import read_runtime
 
     thresholds = load_thresholds(args.thresholds).collective
     place_of = _places(args.hosts)

@@ -17,6 +17,7 @@ from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.machine import machine
 from alphazero.machine.memory import count_processors
 from alphazero.network.model.precision import choose_device
+from alphazero.run.rank import OUTPUT_VARIABLE
 from alphazero.settings.sections import TrainingConfig
 from alphazero.training.ranks.exchange import Exchange
 
@@ -73,19 +74,16 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
     )
 
 
-def lone_process_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Rendezvous variables for one process that no launcher started, which talks to no other machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    own = {name: environment.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
-    return {**lone, **own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-
-
-def default_threads(local_world_size: int) -> int:
-    """CPU threads per rank: the processors this process may use, shared by the ranks of the host."""
-    return max(1, count_processors() // local_world_size)
+def default_threads(local_world_size: int, environment: Mapping[str, str] = os.environ) -> int:
+    """CPU threads per rank: the user's OMP_NUM_THREADS, else the processors this process may use, shared by
+    the ranks of the host. Those that a launcher bound it to, as SLURM does, are its own.
+    """
+    is_launched = OUTPUT_VARIABLE in environment
+    asked = machine.omp_threads(environment, *[machine.THREADS_VARIABLE] if is_launched else [])
+    by_torchrun = not is_launched and local_world_size > 1 and "TORCHELASTIC_RUN_ID" in environment
+    if asked > (1 if by_torchrun else 0):  # torchrun sets 1 where the user set nothing
+        return asked
+    return max(1, count_processors() // (1 if machine.is_bound_by_launcher() else local_world_size))
 
 
 # The two workspaces with which cuBLAS gives the same bits every time (cuBLAS manual, "Results
@@ -142,12 +140,12 @@ def _set_deterministic(device: torch.device) -> str:
     return f"deterministic: operations that could give other bits are refused, cuBLAS workspace {workspace}"
 
 
-def pin_ranks(runtime: Runtime, exchange: Exchange, *, enabled: bool) -> list[str]:
+def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     """Bind this rank to processors near its GPU, within what it was given; a line per host. Collective.
 
     Compute threads are cut to the processors that are left. Ranks on CPUs stay as they are.
     """
-    own = _pin(runtime, enabled=enabled) if runtime.device.type == "cuda" else ""
+    own = _pin(runtime) if runtime.device.type == "cuda" else ""
     pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
     for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
@@ -158,10 +156,8 @@ def pin_ranks(runtime: Runtime, exchange: Exchange, *, enabled: bool) -> list[st
     return lines
 
 
-def _pin(runtime: Runtime, *, enabled: bool) -> str:
+def _pin(runtime: Runtime) -> str:
     """What was done with this rank."""
-    if not enabled:
-        return "ranks are not pinned, as configured"
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
     count = torch.cuda.device_count()

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import LaunchError, PortInUseError
+from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.machine.machine import (
     ANY_PORT,
     is_everywhere,
@@ -36,6 +36,7 @@ from alphazero.run.rank import (
 )
 from alphazero.training.ranks.meeting import MeetingPlace, Participant, serve_store
 from alphazero.training.ranks.meeting import meet as meet_nodes
+from alphazero.training.ranks.reach import Bond, Loss
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -76,6 +77,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--master_addr", default="127.0.0.1")
     parser.add_argument("--master_port", type=int, default=12355)
     parser.add_argument("--start_timeout", type=float, default=START_TIMEOUT_S)
+    parser.add_argument("--silence_timeout", type=float, default=0.0)
     parser.add_argument("--any_port", action="store_true")
     parser.add_argument("--module", action="store_true")
     parser.add_argument("job", nargs=argparse.REMAINDER)
@@ -91,14 +93,26 @@ def for_torchrun(args: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job; returns 0, or the exit status of the rank that failed first."""
+    """Run the job; returns 0, or the exit status of the rank that failed first (128 + N for signal N)."""
     args = read_arguments(arguments)
     # torch reads it when it is imported: hide its retries and their C++ stacks.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        listener = meet(args)
+        listener, others = meet(args)
     except LaunchError as error:
         return refuse(error)
+    # One head watches all hosts; nodes that were started by hand watch each other.
+    bond = Bond(others if args.silence_timeout else {}, args.silence_timeout, end_with)
+    status, fate = 1, "its launcher failed"
+    try:
+        status, fate = run(args, listener)
+    finally:
+        bond.end(status, fate)
+    return status
+
+
+def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, str]:
+    """torchrun; the exit status of this node's part, and how it ended."""
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -109,26 +123,41 @@ def main(arguments: Sequence[str]) -> int:
     try:
         torchrun.main(for_torchrun(args))
     except ChildFailedError as error:
-        return report(error.failures)
+        end = report(error.failures)
+        return end.status, f"rank {end.rank} {end.fate}"
     except SignalException as error:
         print(f"alphazero: ended by {error.sigval.name}", file=sys.stderr)
-        return 128 + int(error.sigval)
+        return 128 + int(error.sigval), f"ended by {error.sigval.name}"
     finally:
         del store
-    return 0
+    return 0, ""
 
 
-def meet(args: argparse.Namespace) -> socket.socket | None:
-    """Return when all nodes are there; on node 0 with the socket for the store, its port in `args`.
+def end_with(loss: Loss, environment: Mapping[str, str] = os.environ) -> None:
+    """End this node's part at once, as another node is gone: the agent ends the ranks."""
+    fate = f"has lost {loss.name}"
+    if file := environment.get(FAILURE_VARIABLE):
+        at_s = time.monotonic()
+        failure = FirstFailure(None, fate, LostConnectionError.kind, (), loss.fate, at_s)
+        write_first_failure(failure, Path(file))
+    else:
+        print(f"alphazero: error: this node {fate}: {loss.fate}", file=sys.stderr, flush=True)
+    os._exit(loss.status)
+
+
+def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, socket.socket]]:
+    """Return when all nodes are there, with the connections to them (meeting.py).
+
+    On node 0 also with the socket for the store, its port in `args`.
 
     Raises LaunchError where nodes do not come or do not fit, PortInUseError where the port is taken.
     """
     listener = _listen(args) if args.node_rank == 0 else None
     own = Participant(args.node_rank, args.nnodes, socket.gethostname(), machine_identity())
     is_local = names_loopback(args.master_addr)
-    place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local)
-    meet_nodes(own, place, args.start_timeout, _say, listener)
-    return listener
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    place = MeetingPlace(args.master_addr, args.master_port, one_machine=is_local, interface=interface)
+    return listener, meet_nodes(own, place, args.start_timeout, _say, listener)
 
 
 def _listen(args: argparse.Namespace) -> socket.socket:
@@ -162,8 +191,8 @@ def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> i
     return error.exit_code
 
 
-def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> int:
-    """Say which rank failed first and how; returns its exit status (128 + N for signal N)."""
+def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str] = os.environ) -> RankEnd:
+    """Say which rank failed first and how; returns its end."""
     ends = [
         RankEnd(rank, failure.local_rank, failure.pid, failure.exitcode)
         for rank, failure in sorted(failures.items())
@@ -177,7 +206,7 @@ def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str
     others = [f"rank {other.rank} {other.fate}" for other in ends if other is not end]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)
-    return end.status
+    return end
 
 
 if __name__ == "__main__":

@@ -267,7 +267,9 @@ class Generations:
         self._evaluator = evaluator_for_self_play(
             network_of(config.network, tensors),
             device,
-            evaluation_precision(self._own.evaluation_precision, config.training.precision, device),
+            evaluation_precision(
+                self._own.evaluation_precision, config.training.precision, device, config.network.body
+            ),
             self._own.evaluation_batch,
         )
 
@@ -300,7 +302,6 @@ class Generations:
                 own.moves_per_round,
                 self._evaluator,
                 cache=self._cache,
-                fill=self._job.config.data.history_fill,
                 num_threads=torch.get_num_threads(),
                 on_progress=on_progress,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from alphazero.base.errors import ConfigError
+from alphazero.data.formats.importer import silent
 from alphazero.data.open import EMBEDDED_GAMES, open_or_import
 from alphazero.data.sampling.filters import for_training, with_filters
 from alphazero.data.sampling.loader import Loader
@@ -18,8 +19,7 @@ from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec, get_game
 from alphazero.network.weights.checkpoint import Checkpoint
-from alphazero.settings.filters import chosen_filters, filter_text
-from alphazero.settings.sections import DataConfig
+from alphazero.settings.data import DataConfig, chosen_filters, filter_text
 from alphazero.training.loop.job import Job, SourceState, Weights
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
@@ -47,7 +47,6 @@ def make_loader(
         micro_batch_size=plan.micro_batch_size,
         passes=plan.passes_of(runtime.rank),
         num_threads=loader_threads(data, runtime),
-        history_fill=data.history_fill,
         symmetries=spec.name != "chess" or data.mirror,
         value_q_ratio=value_q_ratio,
         curve=curve,
@@ -123,18 +122,25 @@ def choose_value_curve(
 
 
 def open_data(
-    data: DataConfig, mode: str, game_name: str, exchange: Exchange, *, seed: int = 0, num_threads: int = 1
+    data: DataConfig,
+    mode: str,
+    game_name: str,
+    exchange: Exchange,
+    *,
+    seed: int = 0,
+    num_threads: int = 1,
+    beat: Callable[[], None] = silent,
 ) -> tuple[Window | None, Window | None]:
     """The given games to train on and those to validate on. Collective.
 
     mode: of SelfPlayConfig. Without games of one's own chess has embedded ones; self-play alone has none to
     train on. Filters hold for the share that is held out as well, but for those of training alone (drawn from
-    `seed`), and leave validation data of one's own as it is. Raises ConfigError and DataError on all ranks
-    alike.
+    `seed`), and leave validation data of one's own as it is. beat: called again and again during an import.
+    Raises ConfigError and DataError on all ranks alike.
     """
     filters = exchange.on_each(lambda: chosen_filters(data))
     cache = Path(data.cache_dir)
-    held_out = _open_stores(data.validation_data, cache, exchange) if data.validation_data else None
+    held_out = _open_stores(data.validation_data, cache, exchange, beat) if data.validation_data else None
     if mode == "selfplay":
         if data.data:
             raise ConfigError(
@@ -153,7 +159,7 @@ def open_data(
             f"--mode {mode}: no games of {game_name}; expected --data, or --mode selfplay",
             found_by_all_ranks=True,
         )
-    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange)
+    window = _open_stores(data.data or (str(EMBEDDED_GAMES),), cache, exchange, beat)
     window = exchange.on_each(lambda: with_filters(window, data))
     if held_out is None:
         window, held_out = window.split(data.validation_share)
@@ -164,12 +170,14 @@ def open_data(
     )
 
 
-def _open_stores(names: Sequence[str], cache: Path, exchange: Exchange) -> Window:
+def _open_stores(names: Sequence[str], cache: Path, exchange: Exchange, beat: Callable[[], None]) -> Window:
     """All games of the stores; raw files are imported once, by rank 0, before the others look."""
     paths = [Path(name) for name in names]
 
     def import_raw() -> None:
-        open_or_import(paths, cache)
+        open_or_import(paths, cache, beat=beat)
 
     exchange.on_main(import_raw)
-    return exchange.on_each(lambda: Window.of_stores(open_or_import(paths, cache)))
+    return exchange.on_each(
+        lambda: Window.of_stores(open_or_import(paths, cache, beat=beat, compare_content=False))
+    )

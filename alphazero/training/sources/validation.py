@@ -221,7 +221,7 @@ class HeldOut:
         if not len(ids):
             return None
         threads = loader_threads(config.data, job.runtime)
-        encoder = WindowEncoder(window, spec, num_threads=threads, fill=config.data.history_fill)
+        encoder = WindowEncoder(window, spec, num_threads=threads)
         return cls(job, window, spec, exchange, encoder, ids, tuple(games_to_show(window)))
 
     def measure(self, network: AlphaZeroNet, step: int) -> Mapping[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from alphazero.base.log import duration
@@ -40,6 +41,8 @@ def banner(
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
     squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
+    if shape.body == "attention":
+        squeeze = f" attention body, {counted(shape.heads, 'head')}"
     reason = f" ({precision_reason})" if precision_reason else ""
     lines = [
         RULE,
@@ -74,7 +77,9 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
     games, search = job.config.self_play, job.config.search
     if games.mode != "supervised":
         training = job.config.training.precision
-        precision = evaluation_precision(games.evaluation_precision, training, job.runtime.device)
+        precision = evaluation_precision(
+            games.evaluation_precision, training, job.runtime.device, job.config.network.body
+        )
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
@@ -105,6 +110,7 @@ def _extras(training: TrainingConfig) -> str:
 def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     """Where the result is, how good it is, what to do next. command: what the user typed."""
     weights = job.run.path / weights_file_name(job.config.network)
+    quoted = shlex.quote(str(weights))
     validations = read_metrics(job.run, "validation")
     lines = [
         RULE,
@@ -120,11 +126,11 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     lines += [
         f"weights           {weights}",
         "next, play against it or have a look at it:",
-        f"  .venv/bin/alphazero play --weights {weights}",
-        f"  .venv/bin/alphazero analyse --weights {weights}",
-        f"  .venv/bin/alphazero eval --weights {weights} {get_game(job.config.network.game).eval_flags}",
-        f"  .venv/bin/alphazero report {job.run.path}",
-        f"  .venv/bin/tensorboard --logdir {job.run.path.parent}",
+        f"  .venv/bin/alphazero play --weights {quoted}",
+        f"  .venv/bin/alphazero analyse --weights {quoted}",
+        f"  .venv/bin/alphazero eval --weights {quoted} {get_game(job.config.network.game).eval_flags}",
+        f"  .venv/bin/alphazero report {shlex.quote(str(job.run.path))}",
+        f"  .venv/bin/tensorboard --logdir {shlex.quote(str(job.run.path.parent))}",
         f"continue with: {continuing(command, job.run.path.name, '--steps', str(2 * job.num_steps))}",
         RULE,
     ]

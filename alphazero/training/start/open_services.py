@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,8 +13,9 @@ import torch
 from alphazero.machine.findings import Finding, load_thresholds
 from alphazero.machine.memory import HostMemory
 from alphazero.machine.watcher import Figures, HealthWatcher, UsageMeter
+from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
-from alphazero.run.rank import HeartbeatWriter, Phase
+from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
 from alphazero.show.console import Console
 from alphazero.show.viewers import open_writers
 from alphazero.training.loop.alarm_rules import HEALTH, health_alarm
@@ -25,6 +27,23 @@ from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.start.run_start import RunStart, write_best, write_newest
+
+
+def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
+    """For long work before the services are open: each call shows an agent that this rank moves.
+
+    Without an agent it does nothing: a start that fails leaves no directory behind.
+    """
+    numbers = itertools.count(1)
+    writers: list[HeartbeatWriter] = []
+
+    def beat() -> None:
+        if JOB_VARIABLE in os.environ:
+            if not writers:
+                writers.append(HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host))
+            writers[0].beat(Phase.START, -1, next(numbers))
+
+    return beat
 
 
 def open_services(

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 
-from alphazero.base.errors import CheckpointError, ConfigError
-from alphazero.base.section import Scope
+from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
-from alphazero.settings.flags import other_values
+from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import Config
-from alphazero.settings.scope import changed_settings, listed
+from alphazero.settings.scope import changed_settings, listed, require_same, require_same_run, shown
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
 from alphazero.training.start.run_start import Request, RunStart
-
-_NAMES = {"batch_size": "batch size", "init_weights": "--init-weights"}
-WAYS_ON = "the same, or --fresh-start"
-WAYS_FROM_OTHERS = "the same (a run continues from its own weights), or --fresh-start"
 
 
 def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> list[str]:
@@ -34,19 +30,13 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
     if config.training.precision == "auto":  # chosen and reported after this
         training = dataclasses.replace(config.training, precision=saved.precision)
         config = dataclasses.replace(config, training=training)
-    for name, old, fixed in other_values(saved.config):
-        _require_same(run, saved.step, name, old, fixed, "--fresh-start (it is a constant)")
     changes = changed_settings(saved.config, config)
-    for change in changes:
-        if change.scope is Scope.RUN:
-            name = (
-                f"network {change.name}"
-                if change.section == "network"
-                else _NAMES.get(change.name, change.name)
-            )
-            ways_on = WAYS_FROM_OTHERS if change.name == "init_weights" else WAYS_ON
-            _require_same(run, saved.step, name, change.before, change.now, ways_on)
-    return [f"changed: {change}" for change in listed(changes)]
+    require_same_run(run.path, saved.step, saved.config, changes)
+    lines = [
+        f"changed: {name} {shown(old)} -> {shown(RETIRED[name].value)} (it is a constant)"
+        for name, old in other_values(saved.config).items()
+    ]
+    return lines + [f"changed: {change}" for change in listed(changes)]
 
 
 def check_same_data(
@@ -63,7 +53,7 @@ def check_same_data(
     mode: of SelfPlayConfig. filters: those that are not as they were, 'min_elo 1500 -> 1600'.
     """
     before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
-    _require_same(run, saved.step, "--mode", before, mode)
+    require_same(run.path, saved.step, "--mode", before, mode)
     # In mixed mode the given games are one part of the data; the games of the run itself are its own affair.
     old = (saved.window_id if before == "supervised" else saved.self_play.get("given_id", ""))[:12]
     if not old:  # no given games, or none recorded
@@ -75,7 +65,7 @@ def check_same_data(
     if not accept:
         ways_on = "the same games, --accept-new-data to continue with others, or --fresh-start"
         name = f"data ({', '.join(filters)})" if filters else "data"
-        _require_same(run, saved.step, name, old, new, ways_on)
+        require_same(run.path, saved.step, name, old, new, ways_on)
     return [f"changed: data {old} -> {new}"]
 
 
@@ -114,17 +104,6 @@ def complete(job: Job, saved: TrainingState, request: Request) -> str:
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
             f"  start a new run beside it:  {afresh(request.command, name)}",
-            f"  play against it:  .venv/bin/alphazero play --weights {weights}",
+            f"  play against it:  .venv/bin/alphazero play --weights {shlex.quote(str(weights))}",
         )
     )
-
-
-def _require_same(
-    run: RunDirectory, step: int, name: str, before: object, now: object, ways_on: str = WAYS_ON
-) -> None:
-    """Every rank finds the same: all have the same settings and checkpoint."""
-    if before != now:
-        raise CheckpointError(
-            f"{run.path}: {name} was {before!r} at step {step}, is {now!r}; expected {ways_on}",
-            found_by_all_ranks=True,
-        )

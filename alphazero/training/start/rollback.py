@@ -19,6 +19,9 @@ from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.starting_network import StartingNetwork
 
+# A run that diverges twice more, each time on other positions, does so again after that.
+MOST_RETURNS = 2
+
 
 @dataclass(frozen=True)
 class PersistentTraining:
@@ -36,14 +39,14 @@ class PersistentTraining:
     services: RankServices
 
     def run(self, plan: BatchPlan, network: AlphaZeroNet, resumed: Checkpoint | None) -> TrainingOutcome:
-        """Train to the end or a signal. Raises TrainingError where max_rollbacks returns do not help."""
+        """Train to the end or a signal. Raises TrainingError where MOST_RETURNS do not help."""
         training, console = self.job.config.training, self.services.console
         position = _position_of(resumed)
         if resumed:
             console.say(
                 f"resumed from step {position.step}, saved by {counted(resumed.state.world_size, 'rank')}"
             )
-        for rollbacks in range(training.max_rollbacks + 1):
+        for rollbacks in range(MOST_RETURNS + 1):
             self.source.restore(resumed)
             engine = self._engine(plan, network)
             if resumed:
@@ -57,7 +60,7 @@ class PersistentTraining:
                 return outcome
             plan, reached = trainer.plan, trainer.position
             engine.close()
-            if rollbacks == training.max_rollbacks:
+            if rollbacks == MOST_RETURNS:
                 break
             self.services.heartbeat.beat(Phase.PLAN, reached.step)
             resumed = self._last_checkpoint()
@@ -67,12 +70,12 @@ class PersistentTraining:
             console.warn(
                 f"step {reached.step}: no finite gradients in {counted(training.max_skipped_steps, 'step')}: "
                 f"back to step {position.step} with other positions ahead "
-                f"({rollbacks + 1} of {training.max_rollbacks} times)"
+                f"({rollbacks + 1} of {MOST_RETURNS} times)"
             )
         steps = counted(training.max_skipped_steps, "step")
         raise TrainingError(
             f"training diverges: no finite gradients in {steps} in a row, "
-            f"after {counted(training.max_rollbacks, 'return')} to the last checkpoint; "
+            f"after {counted(MOST_RETURNS, 'return')} to the last checkpoint; "
             "expected a lower --learning-rate or --clip-gradients, or another --precision",
             found_by_all_ranks=True,
         )

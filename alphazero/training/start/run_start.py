@@ -152,19 +152,27 @@ def make_directory(
     exchange: Exchange,
     alarm: Say,
     init_weights: Mapping[str, Json] | None = None,
+    *,
+    is_complete: bool = False,
 ) -> None:
     """Make the run directory where this rank writes; newer checkpoints than the one resumed step aside.
 
     Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a run begins
-    with, written down with its checksum.
+    with, written down with its checksum. is_complete: only finish what a killed start left undone.
     """
 
     def make() -> None:
         if not start.writes:
             return
-        create(start.run, to_table(job.config), list(argv), init_weights, start.step)
-        checkpoint_files.settle(start.run.checkpoints, job.config.training.keep_checkpoints)
-        if start.resumed:
+        keep = job.config.training.keep_checkpoints
+        if is_complete:
+            assert start.resumed is not None
+            keep = max(keep, start.resumed.state.config["training"]["keep_checkpoints"])  # as many as it kept
+        else:
+            git_diff = job.config.run.git_diff
+            create(start.run, to_table(job.config), list(argv), init_weights, start.step, git_diff)
+        checkpoint_files.settle(start.run.checkpoints, keep)
+        if start.resumed and not is_complete:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):
                 alarm(f"set aside: {path}: this run continues from step {start.step}")
 

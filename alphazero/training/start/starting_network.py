@@ -15,6 +15,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors
 from alphazero.network.weights.open_network import open_weights
+from alphazero.network.weights.weights import without_other_heads
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
 from alphazero.settings.sections import NetworkConfig, TrainingConfig
@@ -74,7 +75,7 @@ def starting_network(
 
     def read() -> Json:
         path = find_weights(name, FLAG)
-        weights = open_weights(name, FLAG)
+        weights = without_other_heads(open_weights(name, FLAG))
         check_shape(weights.config, network, asked, name)
         tensors.update(weights.state_dict)
         digest = sha256_of(path / MANIFEST if is_checkpoint(path) else path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
+from alphazero.run.rank import shows_common_errors
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, changed_filters, kept_settings
@@ -28,6 +30,7 @@ from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import PrecisionChoice, choose_plan, choose_precision, saved_batch
 from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
+from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
@@ -38,7 +41,7 @@ from alphazero.training.sources.shown_texts import with_opening_shown
 from alphazero.training.sources.validation import make_validation
 from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
 from alphazero.training.start.banner import banner, summary
-from alphazero.training.start.open_services import in_service, open_services
+from alphazero.training.start.open_services import beat_of_start, in_service, open_services
 from alphazero.training.start.resume_checks import (
     check_nothing_else_is_asked,
     check_same_data,
@@ -161,11 +164,13 @@ def prepare(
             exchange,
             seed=config.training.seed,
             num_threads=loader_threads(config.data, runtime),
+            beat=beat_of_start(start.run, runtime),
         )
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
-    notices += pin_ranks(runtime, exchange, enabled=config.training.pin_ranks)
+    notices += pin_ranks(runtime, exchange)
     job = make_job(config, runtime, start.run, window)
+    notices += warmup_notices(config.optimizer, job.num_steps)
     if saved:
         accept, mode = request.accept_new_data, config.self_play.mode
         filters = changed_filters(saved.config, config)
@@ -224,7 +229,9 @@ def settle_precision(
     )
     if config.self_play.mode != "supervised":
         asked = config.self_play.evaluation_precision
-        rank.exchange.on_each(lambda: evaluation_precision(asked, precision.training.precision, device))
+        rank.exchange.on_each(
+            lambda: evaluation_precision(asked, precision.training.precision, device, config.network.body)
+        )
     return precision
 
 
@@ -248,9 +255,20 @@ def start_data_check(found: Found, rank: Rank) -> DataCheck:
 
 
 def write_directory(found: Found, request: Request, rank: Rank) -> None:
-    """Make the run directory, with this start's settings and the checkpoint's weights. Collective."""
+    """Make the run directory, with this start's settings and the checkpoint's weights. Collective.
+
+    Of a complete run only weights files that are missing are made again.
+    """
     start, job = found.start, found.job
-    make_directory(start, job, request.argv, rank.exchange, rank.console.alarm, found.starting.source)
+    make_directory(
+        start,
+        job,
+        request.argv,
+        rank.exchange,
+        rank.console.alarm,
+        found.starting.source,
+        is_complete=found.is_complete,
+    )
     rank.exchange.on_each(lambda: keep_weights(job, start))
 
 
@@ -292,6 +310,11 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
 
 
 def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
-    """The command that continues from the last checkpoint; our launcher prints it itself."""
-    if not request.is_launched and (job.run.checkpoints / LATEST).exists():
-        console.say(f"continue with: {continuing(request.command, job.run.path.name)}", Topic.END)
+    """The command that continues, on each terminal; our launcher prints it itself."""
+    if not (job.run.checkpoints / LATEST).exists():
+        console.say("there is no checkpoint yet: the same command starts from the beginning", Topic.END)
+    elif not request.is_launched:
+        text = f"continue with: {continuing(request.command, job.run.path.name)}"
+        if not job.runtime.is_main and shows_common_errors(os.environ):
+            console.alarm(text)
+        console.say(text, Topic.END)

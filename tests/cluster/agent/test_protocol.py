@@ -6,6 +6,7 @@ import pytest
 
 from alphazero.base.errors import LaunchError
 from alphazero.cluster.agent.protocol import (
+    VERSION,
     Beat,
     Ended,
     Output,
@@ -26,6 +27,7 @@ MESSAGES = [
     Beat((RankState(0, 5, Phase.SELF_PLAY, 12, 0.1, 0.2, 77, "S"),), -1),
     Ended(137, 3, 0.5, "(pid 7) was killed by SIGKILL", "", "/runs/x/logs/b-rank3.log", 0, 100),
     Ended(2, 1, 0.5, "(pid 7) ended", "rank 2 is missing", "/log", 0, -1, 0, "launch", (2, 4)),
+    Ended(0, None, 0.0, "ended", "", "/log", 0, 100, stopped=2),
 ]
 
 
@@ -59,7 +61,7 @@ def test_a_plan_arrives_as_it_was_and_another_version_is_refused():
     line = encode_plan(plan, 1)
     assert decode_plan(line) == (plan, 1)
     assert decode_plan(encode_plan(plan, 0))[0].hosts[1].command is None  # what is another host's
-    with pytest.raises(LaunchError, match="protocol 1; expected 3"):
-        decode_plan(line.replace(b'"version": 3', b'"version": 1'))
+    with pytest.raises(LaunchError, match=f"protocol 1; expected {VERSION}"):
+        decode_plan(line.replace(f'"version": {VERSION}'.encode(), b'"version": 1'))
     with pytest.raises(LaunchError, match="first line is no plan"):
         decode_plan(b"hello\n")

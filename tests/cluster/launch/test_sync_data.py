@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.launch.sync_data import FileEntry, data_digest, describe, files_of, lacking, receive
+from alphazero.cluster.launch.sync_data import (
+    FileEntry,
+    data_digest,
+    describe,
+    files_of,
+    lacking,
+    receive,
+    write_archive,
+)
 
 
 @pytest.fixture
@@ -55,6 +63,24 @@ def test_what_arrives_is_what_was_sent(store: Path, tmp_path: Path):
         "manifest.json": b"{}",
     }
     assert data_digest(there) == data_digest(store) != ""
+
+
+def test_linked_data_arrives_as_files(store: Path, tmp_path: Path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "shard-1.arrow").symlink_to(store / "shard-1.arrow")
+    (linked / "shard-2.arrow").hardlink_to(store / "shard-2.arrow")
+    (linked / "shard-3.arrow").hardlink_to(store / "shard-2.arrow")
+    (linked / "manifest.json").symlink_to(store / "manifest.json")
+    (tmp_path / "data").symlink_to(linked)
+    entries = describe([tmp_path / "data"])
+    stream = io.BytesIO()
+    write_archive(entries, stream)
+    stream.seek(0)
+    there = moved(entries, tmp_path / "data", tmp_path / "there")
+    assert receive(there, stream) == [entry.path for entry in there]
+    assert (tmp_path / "there" / "shard-1.arrow").read_bytes() == b"one"
+    assert (tmp_path / "there" / "shard-3.arrow").read_bytes() == b"two"
 
 
 def test_only_files_that_differ_are_lacking(store: Path):

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from alphazero.cluster.launch.remote import (
     SRUN_REMOVED,
     SSH,
     remote_argv,
+    run_everywhere,
     srun_argv,
     ssh_argv,
 )
@@ -92,3 +95,35 @@ def test_a_host_is_reached_by_ssh_or_srun_or_not_at_all():
     assert local[0] == "/bin/sh"
     assert remote_argv(Remote("gpu1", "gpu1", by_srun=True), "/py", words) == srun_argv("gpu1", local)
     assert remote_argv(Remote("gpu1", "me@gpu1"), "/py", words) == ssh_argv("me@gpu1", local, SshOptions())
+
+
+FLOOD = "import os; text = b'x' * (1 << 20)\nfor _ in range(%d): os.write(%d, text)\nprint('\\nthe end')"
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_a_host_that_sends_without_measure_does_not_fill_the_heads_memory(descriptor: int):
+    tracemalloc.start()
+    try:
+        (answer,) = run_everywhere(
+            [Remote("here")], sys.executable, ["-c", FLOOD % (300, descriptor)], [""], 60
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status == 0 and answer.output.endswith("the end\n")
+    assert peak < 150 << 20
+
+
+def test_a_host_that_sends_for_ever_has_no_answer():
+    begin = time.monotonic()
+    (answer,) = run_everywhere([Remote("here")], sys.executable, ["-c", FLOOD % (10**9, 1)], [""], 2)
+    assert answer.status is None and time.monotonic() - begin < 20
+
+
+def test_a_long_question_and_a_long_answer_do_not_wait_for_each_other():
+    echo = "import sys\nfor line in sys.stdin: print(line, end='')"
+    text = "word\n" * (1 << 19)
+    closed = "import sys; sys.stdin.close(); print('enough')"
+    for program, output in ((echo, text), (closed, "enough\n")):
+        (answer,) = run_everywhere([Remote("here")], sys.executable, ["-c", program], [text], 60)
+        assert (answer.status, answer.output) == (0, output)

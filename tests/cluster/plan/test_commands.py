@@ -58,6 +58,7 @@ def test_torchrun_by_hand_has_the_arguments_of_the_manual():
         "--master_addr=192.168.1.100",
         "--master_port=12355",
         "--start_timeout=1800",
+        "--silence_timeout=10",
         "/repo/train_distributed.py",
         "--batch-size",
         "2048",
@@ -95,6 +96,15 @@ def test_the_environment_of_cpu_ranks_on_one_node():
         "GLOO_SOCKET_IFNAME": "lo",
     }
     assert variables(build(one(CPU, num_ranks=16)))["OMP_NUM_THREADS"] == "1"
+
+
+def test_threads_that_the_user_set_reach_the_ranks_as_such():
+    assert "ALPHAZERO_THREADS" not in variables(build(CPU, ALPHAZERO_THREADS="9"))
+    assert variables(build(CPU, OMP_NUM_THREADS="2")) == {
+        "ALPHAZERO_THREADS": "2",
+        "DS_ACCELERATOR": "cpu",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
 
 
 def test_one_machine_stays_on_the_loopback_and_takes_another_port_unless_the_user_chose_it():
@@ -170,8 +180,8 @@ def test_what_the_user_has_set_stays():
         "NCCL_IB_DISABLE": "0",
     }
     command = build(plan, **own)
-    assert variables(command) == {}
-    assert command.environment(own) == own
+    assert variables(command) == {"ALPHAZERO_THREADS": "7"}
+    assert command.environment(own) == own | variables(command)
 
 
 def test_ranks_of_an_outer_launcher_do_not_reach_ours():

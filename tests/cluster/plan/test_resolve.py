@@ -202,6 +202,15 @@ def test_flags_that_say_the_same_as_the_hostfile_do_no_harm(hostfile):
     assert same == cluster(LaunchRequest(hostfile=path))
 
 
+def test_fewer_nodes_than_hosts_are_the_first_ones_as_in_deepspeeds_launcher(hostfile):
+    path = hostfile("a slots=2\nb slots=2\nc slots=1\n")
+    assert [host.address for host in cluster(LaunchRequest(hostfile=path, nodes=2)).hosts] == ["a", "b"]
+    alone = cluster(LaunchRequest(hostfile=path, nodes=1))
+    assert ([host.address for host in alone.hosts], alone.ranks) == (["a"], (2,))
+    with pytest.raises(LaunchError, match=r"--nodes 1 contradicts --hostfile .* \(2 hosts\)"):
+        cluster(LaunchRequest(hostfile=path, nodes=1, exclude="a"))
+
+
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
 def test_localhost_among_several_hosts_is_an_error_with_advice(hostfile, name: str):
     with pytest.raises(LaunchError, match=r"line 2: .* is another machine on every host; expected the name"):

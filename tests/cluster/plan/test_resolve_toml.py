@@ -24,9 +24,10 @@ def toml(tmp_path: Path):
 
 def test_a_cluster_is_described_once_in_the_toml(toml):
     config = toml(
-        'hosts = ["box slots=2", "me@other slots=4"]\nmaster_addr = "10.0.0.5"\nmaster_port = 6000\n'
+        'hosts = ["box slots=2", "me@other slots=4 weight=0.5"]\nmaster_addr = "10.0.0.5"\n'
+        "master_port = 6000\n"
         'interface = "eth0"\nlauncher = "deepspeed"\nmax_restarts = 3\nmin_nodes = 1\n'
-        'host_weights = ["other=0.5"]\nexclude = "other:0"'
+        'exclude = "other:0"'
     )
     found = cluster(LaunchRequest(), config=config)
     assert [(part.address, part.num_ranks, part.weight, part.slots) for part in found.hosts] == [
@@ -39,9 +40,9 @@ def test_a_cluster_is_described_once_in_the_toml(toml):
 
 
 def test_limits_come_from_flags_then_the_toml_then_the_defaults(toml):
-    config = toml("hang_timeout = 20\nsilence_timeout = 30\nshutdown_timeout = 40\npause_timeout = 50")
+    config = toml("hang_timeout = 20\nsilence_timeout = 30\npause_timeout = 50")
     limits = cluster(LaunchRequest(hang_timeout=7.0, start_timeout=60.0), config=config).limits
-    assert limits == Limits(step_s=7.0, start_s=60.0, pause_s=50.0, shutdown_s=40.0, silence_s=30.0)
+    assert limits == Limits(step_s=7.0, start_s=60.0, pause_s=50.0, silence_s=30.0)
     assert cluster(LaunchRequest()).limits == Limits()
 
 
@@ -67,24 +68,13 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
         ('hosts = ["a slots=0"]', {}, {}, "{path}:5: [cluster] hosts:1: 'a slots=0': expected"),
         ('hosts = ["a slots=1\\nb slots=1"]', {}, {}, "{path}:5: [cluster] hosts: 'a slots=1\\nb slots=1'"),
         ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): expected a number of processes from 1"),
-        (
-            'host_weights = ["a=2"]',
-            {},
-            {},
-            "[cluster] host_weights=a=2 ({path}:5): a: there is no list",
-        ),
-        (
-            'hosts = ["a slots=1 weight=3"]\nhost_weights = ["a=2"]',
-            {},
-            {},
-            "[cluster] host_weights=a=2 ({path}:6) contradicts weight=3",
-        ),
+        ('host_weights = ["a=2"]', {}, {}, "{path}:5: host_weights: expected weight=N in the lines of hosts"),
+        ("games_timeout = 9", {}, {}, "{path}:5: games_timeout: not a setting; fixed at 300: far above"),
         ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; did you mean nodes? Expected"),
         ("nodes = 0", {}, {}, "{path}:5: nodes: 0: expected a whole number from 1 to 65536"),
         ('nodes = "x"', {}, {}, "{path}:5: nodes: 'x': expected a whole number"),
         ("master_port = 65536", {}, {}, "{path}:5: master_port: 65536: expected a whole number from 1 to"),
         ('launcher = "mpi"', {}, {}, "{path}:5: launcher: 'mpi': expected one of auto, torchrun"),
-        ('host_weights = ["a=0.0"]', {}, {}, "{path}:5: host_weights: 'a=0.0': expected HOST=WEIGHT with"),
     ],
 )
 def test_a_section_that_cannot_be_is_an_error_with_its_line(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from alphazero.base.errors import LaunchError
-from alphazero.cluster.plan.outer import expand_counts, expand_hosts, read_slurm
+from alphazero.cluster.plan.outer import expand_counts, expand_hosts, read_slurm, read_task
 
 # A batch script's environment on a cluster (4 nodes, --ntasks-per-node=4), as a user published it.
 BATCH = {
@@ -159,14 +159,76 @@ def test_what_slurm_would_not_write_is_an_error(environment: dict[str, str], mes
     assert str(caught.value).startswith(message)
 
 
+TASKS = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}
+
+
+def test_tasks_of_srun_are_ranks():
+    task = read_task({**TASKS, "SLURM_LOCALID": "1"})
+    assert task is not None
+    assert (task.rank, task.world_size, task.local_rank, task.local_world_size) == (3, 4, 1, 2)
+    assert (task.master_addr, task.master_port) == ("gnode20", 15000 + 200505 % 15000)
+    assert task.starter == ("srun", "--nodes=2", "--ntasks=4")
+    another = read_task({**TASKS, "SLURM_STEP_ID": "1"})
+    assert another is not None
+    assert another.master_port != task.master_port
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        BATCH,
+        {**TASKS, "SLURM_PTY_PORT": "40123"},  # srun --pty bash
+        {**TASKS, "SLURM_STEP_ID": "4294967290"},  # an interactive step
+        {**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"},
+        {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
+    ],
+)
+def test_a_shell_and_a_single_task_are_no_ranks(environment: dict[str, str]):
+    assert read_task(environment) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "local_size", "local_rank"),
+    [
+        (*(f"OMPI_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
+        (*(f"MV2_COMM_WORLD_{end}" for end in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")),),
+        ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+    ],
+)
+def test_processes_of_mpirun_are_ranks(size: str, rank: str, local_size: str, local_rank: str):
+    here = {size: "2", rank: "1", local_size: "2", local_rank: "1"}
+    # mpirun inside an allocation is itself a step of one task per node.
+    for environment in (here, {**STEP, **here}):
+        task = read_task(environment)
+        assert task is not None
+        assert (task.rank, task.world_size, task.local_rank, task.master_addr) == (1, 2, 1, "127.0.0.1")
+    apart = read_task({**here, local_size: "1", local_rank: "0"})
+    assert apart is not None
+    assert apart.master_addr == ""
+    with pytest.raises(LaunchError, match=f"{size}=2, but no {local_rank}: expected both"):
+        read_task({size: "2", rank: "1"})
+    with pytest.raises(LaunchError, match=f"{rank}='x': expected a whole number"):
+        read_task({**here, rank: "x"})
+    with pytest.raises(LaunchError, match=f"{size}=2: rank 2, .*; expected numbers below 2 and 2"):
+        read_task({**here, rank: "2"})
+
+
+def test_srun_with_pmi2_counts_as_srun():
+    task = read_task({**TASKS, "SLURM_LOCALID": "1", "PMI_SIZE": "4", "PMI_RANK": "3"})
+    assert task is not None
+    assert (task.rank, task.local_rank, task.master_addr) == (3, 1, "gnode20")
+
+
 def test_no_value_of_these_variables_makes_a_traceback():
     rng = random.Random(3)
     letters = "gpu0123[]-,()x \x00\n$;"
     for _ in range(3000):
-        environment = dict(rng.choice([BATCH, STEP]))
+        environment = dict(rng.choice([BATCH, STEP, TASKS]))
         name = rng.choice(sorted(environment))
         environment[name] = "".join(rng.choice(letters) for _ in range(rng.randint(0, 12)))
-        try:
-            read_slurm(environment)
-        except LaunchError as error:
-            assert "\n" not in str(error)
+        for read in (read_slurm, read_task):
+            try:
+                read(environment)
+            except LaunchError as error:
+                assert "\n" not in str(error)

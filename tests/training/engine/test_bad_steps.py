@@ -85,7 +85,7 @@ def test_both_ways_train_the_same_but_for_rounding(lone_engine, monkeypatch):
 
 
 def test_the_loss_scale_of_fp16_moves_at_the_same_steps(lone_engine, is_later):
-    engine = lone_engine.make(precision="fp16", loss_scale="1024", loss_scale_window=2)
+    engine = lone_engine.make(precision="fp16", loss_scale=1024.0, loss_scale_window=2)
     scales = []
     for number, is_bad in enumerate([False, True, False, False, False]):
         step(engine, number, is_bad=is_bad)

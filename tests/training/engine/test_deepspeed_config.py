@@ -154,7 +154,7 @@ def test_with_every_option_that_is_let_through_a_checkpoint_is_that_of_a_plain_j
 
 OF_A_JOB = ("--config", "chess_cpu", "--blocks", "2", "--filters", "16", "--se-ratio", "4", "--steps", "20")
 OF_A_JOB += ("--validation-interval", "0", "--no-tensorboard", "--run-name", "job")
-ADAM = {"lr": 0.01, "betas": [0.8, 0.95], "weight_decay": 0.05}
+ADAM = {"lr": 0.01, "weight_decay": 0.05}
 WARMUP = {"warmup_max_lr": 0.02, "warmup_num_steps": 5, "total_num_steps": "auto"}
 COSINE = {"warmup_num_steps": 4, "cos_min_ratio": 0.01, "total_num_steps": "auto"}
 PAIRS = {
@@ -168,7 +168,7 @@ PAIRS = {
             "gradient_clipping": 0.5,
             "zero_optimization": {"stage": 1},
         },
-        "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 --adam-beta1 0.8 --adam-beta2 0.95 "
+        "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 "
         "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --clip-gradients 0.5 "
         "--zero-stage 1",
     ),
@@ -176,13 +176,13 @@ PAIRS = {
         {
             "train_micro_batch_size_per_gpu": 16,
             "gradient_accumulation_steps": 2,
-            "optimizer": {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.8, "nesterov": True}},
+            "optimizer": {"type": "SGD", "params": {"lr": 0.05, "momentum": 0.9, "nesterov": True}},
             "scheduler": {"type": "WarmupCosineLR", "params": COSINE},
             "bf16": {"enabled": True},
             "prescale_gradients": True,
             "communication_data_type": "fp32",
         },
-        "--batch-size 64 --micro-batch-size 16 --optimizer sgd --lr 0.05 --momentum 0.8 "
+        "--batch-size 64 --micro-batch-size 16 --optimizer sgd --lr 0.05 "
         "--weight-decay 0 --lr-schedule warmup_cosine_lr --warmup-steps 4 --precision bf16",
     ),
 }

@@ -8,7 +8,7 @@ import torch
 from torch import multiprocessing, nn
 
 from alphazero.training.engine.gradients import FlatGradients, Reduction, StepVerdict, VerdictReader
-from alphazero.training.ranks.runtime import lone_process_environment
+from alphazero.training.ranks.meeting import lone_process_environment
 
 NUM_STATISTICS = 6
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from alphazero.network.weights.open_network import read_weights
 from tests.support.jobs.jobs import run_job, state_of, step_lines
 
-HUGE = str(2.0**24)
+HUGE = '{"fp16": {"enabled": true, "initial_scale_power": 24, "hysteresis": 1}}'
 # fp16 convolutions are slow on a CPU.
 SMALL = ("--batch-size", "16", "--micro-batch-size", "8")
 
@@ -19,7 +19,9 @@ SMALL = ("--batch-size", "16", "--micro-batch-size", "8")
 def test_a_forced_overflow_in_fp16_lowers_the_scale_skips_the_step_and_a_resume_keeps_it(
     zygote, tmp_path, random_store, ranks, stage
 ):
-    fp16 = ("--precision", "fp16", "--loss-scale", HUGE, "--zero-stage", str(stage), *SMALL)
+    (tmp_path / "ds.json").write_text(HUGE)
+    fp16 = ("--precision", "fp16", "--deepspeed-config", str(tmp_path / "ds.json"))
+    fp16 += ("--zero-stage", str(stage), *SMALL)
     output = zygote.run_job(tmp_path, random_store, ranks, "--steps", "16", *fp16)
     assert "step 1 skipped: fp16 overflow on rank 0" in output
     state = state_of(tmp_path, ".", 16)

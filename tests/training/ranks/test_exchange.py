@@ -132,12 +132,8 @@ def test_no_module_sends_python_objects():
         for path in package.rglob("*.py")
         for found in pickling.finditer(path.read_text())
     }
-    # One names the error of torch.load(weights_only=True), which executes nothing; the other looks through
-    # the pickle of a .pt with an unpickler that looks up no name.
-    assert named == {
-        "network/weights/checks.py: import pickle",
-        "network/weights/weights.py: import pickle",
-    }
+    # It names the error of torch.load(weights_only=True), which executes nothing.
+    assert named == {"network/weights/weights.py: import pickle"}
 
 
 def test_a_rank_waits_in_a_message_for_as_long_as_another_may_be_busy(monkeypatch):

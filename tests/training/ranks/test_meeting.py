@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +21,7 @@ from alphazero.training.ranks.meeting import (
     encode_participant,
     meet,
 )
+from alphazero.training.ranks.reach import Door, closed_doors
 from tests.support.jobs.jobs import free_port
 
 
@@ -76,6 +79,28 @@ def test_all_nodes_go_when_the_last_one_has_come(meeting):
     assert all(node.is_alive() for node in nodes)
     nodes.append(other(meeting, 1, 3))
     assert [node.end() for node in nodes] == ["", "", ""]
+
+
+def test_a_port_that_cannot_be_reached_is_named_on_all_nodes(meeting, monkeypatch: pytest.MonkeyPatch):
+    """A firewall on host2 that lets nobody in but at the master's port."""
+
+    def closed(doors: list[Door], own_rank: int) -> list[str]:
+        assert [(door.name, door.address) for door in sorted(doors, key=lambda door: door.rank)] == [
+            (f"node {rank} (host{rank})", "127.0.0.1") for rank in range(3)
+        ]
+        assert closed_doors(doors, own_rank) == []
+        shut = [door if door.rank != 2 else replace(door, port=free_port()) for door in doors]
+        return closed_doors(shut, own_rank)
+
+    monkeypatch.setattr(meetings, "closed_doors", closed)
+    nodes = [first(meeting, 3), other(meeting, 1, 3), other(meeting, 2, 3)]
+    for node in nodes:
+        assert re.fullmatch(
+            r"node 0 \(host0\) cannot reach node 2 \(host2\) at 127.0.0.1:\d+: the connection is refused .*; "
+            r"node 1 \(host1\) cannot reach node 2 \(host2\) at 127.0.0.1:\d+: the connection is refused .*; "
+            r"expected machines that reach each other at all TCP ports .*",
+            node.end(),
+        )
 
 
 def test_who_waits_says_for_whom_and_where(meeting, monkeypatch: pytest.MonkeyPatch):
@@ -192,12 +217,12 @@ def test_strangers_are_not_answered_and_do_no_harm(meeting, junk: bytes):
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"alphazero": 2, "rank": 1, "count": 2, "host": "a", "machine": ""}',
-        b'{"alphazero": 1, "rank": 2, "count": 2, "host": "a", "machine": ""}',
-        b'{"alphazero": 1, "rank": true, "count": 2, "host": "a", "machine": ""}',
-        b'{"alphazero": 1, "rank": 1, "count": 2, "host": "a\\u001b[2J", "machine": ""}',
-        b'{"alphazero": 1, "rank": 1, "count": 2, "host": 3, "machine": ""}',
-        b'{"alphazero": 1, "rank": 1, "count": 2, "host": "a", "machine": "", "more": 1}',
+        b'{"alphazero": 1, "rank": 1, "count": 2, "host": "a", "machine": ""}',
+        b'{"alphazero": 2, "rank": 2, "count": 2, "host": "a", "machine": ""}',
+        b'{"alphazero": 2, "rank": true, "count": 2, "host": "a", "machine": ""}',
+        b'{"alphazero": 2, "rank": 1, "count": 2, "host": "a\\u001b[2J", "machine": ""}',
+        b'{"alphazero": 2, "rank": 1, "count": 2, "host": 3, "machine": ""}',
+        b'{"alphazero": 2, "rank": 1, "count": 2, "host": "a", "machine": "", "more": 1}',
         b"[1]",
         b"\xff",
     ],

@@ -44,7 +44,7 @@ def gpus(monkeypatch):
 
 
 def test_a_rank_is_bound_near_its_gpu_with_as_many_threads_as_processors_at_most(gpus):
-    lines = pin_ranks(runtime("cuda"), Ranks("0 (NUMA node 0)"), enabled=True)
+    lines = pin_ranks(runtime("cuda"), Ranks("0 (NUMA node 0)"))
     assert lines == ["processors on here: rank 0 0 (NUMA node 0); rank 1 1-2 (NUMA node 1)"]
     assert gpus == {"bound": {1, 2}, "threads": 2}
 
@@ -52,7 +52,7 @@ def test_a_rank_is_bound_near_its_gpu_with_as_many_threads_as_processors_at_most
 def test_a_rank_that_its_launcher_bound_stays_there(gpus, monkeypatch):
     monkeypatch.setattr(machine, "is_bound_by_launcher", lambda: True)
     text = "0-3, as the launcher bound it"
-    assert pin_ranks(runtime("cuda"), Ranks(text), enabled=True) == [f"processors on here: {text}"]
+    assert pin_ranks(runtime("cuda"), Ranks(text)) == [f"processors on here: {text}"]
     assert gpus == {}
 
 
@@ -67,16 +67,10 @@ def test_where_it_cannot_be_done_the_reason_is_said(gpus, monkeypatch, change, r
     for name, replacement in change.items():
         monkeypatch.setattr(machine, name, replacement)
     text = f"ranks are not pinned: {reason}"
-    assert pin_ranks(runtime("cuda"), Ranks(text), enabled=True) == [f"processors on here: {text}"]
-    assert gpus == {}
-
-
-def test_it_can_be_switched_off(gpus):
-    text = "ranks are not pinned, as configured"
-    assert pin_ranks(runtime("cuda"), Ranks(text), enabled=False) == [f"processors on here: {text}"]
+    assert pin_ranks(runtime("cuda"), Ranks(text)) == [f"processors on here: {text}"]
     assert gpus == {}
 
 
 def test_ranks_on_cpus_stay_as_they_are_without_a_word(gpus):
-    assert pin_ranks(runtime("cpu"), Ranks(""), enabled=True) == []
+    assert pin_ranks(runtime("cpu"), Ranks("")) == []
     assert gpus == {}

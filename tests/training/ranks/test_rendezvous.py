@@ -12,7 +12,8 @@ from tests.support.jobs.jobs import environment
 ALONE = """
 import json, os, psutil
 from alphazero.training.engine.engine import end_process_group, start_process_group
-from alphazero.training.ranks.runtime import lone_process_environment, read_runtime
+from alphazero.training.ranks.meeting import lone_process_environment
+from alphazero.training.ranks.runtime import read_runtime
 os.environ.update(lone_process_environment())
 start_process_group(read_runtime(os.environ, "cpu"))
 here = psutil.Process()

@@ -41,7 +41,7 @@ def accounts(tmp_path: Path) -> Callable[..., dict[str, str]]:
 
 def test_the_first_failure_gives_the_exit_status_and_is_named(capsys, accounts):
     environment = accounts(rank0=("crash", 105.0), rank1=("config", 100.0))
-    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment) == 2
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment).status == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("alphazero: error: rank 1 on ")
     assert lines[0].endswith("(pid 1001) ended with exit status 2")
@@ -53,25 +53,25 @@ def test_the_moment_is_not_that_of_the_wall_clock(accounts, monkeypatch: pytest.
     environment = accounts(rank0=("crash", 100.0), rank1=("config", 103.0))
     found = {0: failure(0, 1), 1: failure(1, 2)}
     found[1].timestamp = found[0].timestamp - 20
-    assert report(found, environment) == 1
+    assert report(found, environment).status == 1
 
 
 def test_a_killed_rank_comes_before_those_that_missed_it(capsys, accounts):
     found = {0: failure(0, 1), 1: failure(1, -9), 2: failure(2, -15)}
-    assert report(found, accounts(rank0=("lost connection", 100.0))) == 137
+    assert report(found, accounts(rank0=("lost connection", 100.0))).status == 137
     assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
 
 
 def test_a_rank_that_knew_why_comes_before_those_that_missed_it(capsys, accounts):
     environment = accounts(rank0=("lost connection", 100.0), rank1=("data", 100.5))
-    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment) == 2
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, environment).status == 2
     assert "rank 1 on" in capsys.readouterr().err.splitlines()[0]
-    assert report({0: failure(0, 1), 1: failure(1, 2)}, {}) == 2  # by exit status, without accounts
+    assert report({0: failure(0, 1), 1: failure(1, 2)}, {}).status == 2  # by exit status, without accounts
 
 
 def test_the_agent_is_told_instead_of_people(tmp_path: Path, capsys, accounts):
     environment = {**accounts(rank1=("data", 100.0)), FAILURE_VARIABLE: str(tmp_path / "first.json")}
-    assert report({1: failure(1, 2)}, environment) == 2
+    assert report({1: failure(1, 2)}, environment).status == 2
     assert capsys.readouterr().err == ""
     found = read_first_failure(tmp_path / "first.json")
     assert found == FirstFailure(1, "(pid 1001) ended with exit status 2", "data", (), "why", 100.0)

@@ -6,7 +6,7 @@ from alphazero.data.formats.importer import import_games
 from alphazero.data.sampling.value_curve import STANDARD_CURVE
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.settings.sections import DataConfig
+from alphazero.settings.data import DataConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import choose_value_curve
 

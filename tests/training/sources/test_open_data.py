@@ -7,7 +7,7 @@ import pytest
 
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.window import Window
-from alphazero.settings.sections import DataConfig
+from alphazero.settings.data import DataConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
 from tests.support.data.made_up_games import game, write_games

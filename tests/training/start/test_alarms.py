@@ -29,7 +29,7 @@ TINY = (
     *("--checkpoint-interval", "1000000", "--validation-interval", "0", "--health-interval", "0"),
 )
 TINY_GAMES = (
-    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--value-hidden", "8", "--run-name", "job"),
+    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--steps-per-generation", "5", "--reuse", "1", "--lanes", "16", "--moves-per-round", "7"),
     *("--simulations", "8", "--evaluation-batch", "8", "--batch-size", "32", "--micro-batch-size", "16"),
     *("--precision", "fp32", "--window-minimum", "100", "--validation-interval", "0", "--no-tensorboard"),

@@ -12,7 +12,7 @@ import zstandard
 from alphazero.cli.main import main
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
-from alphazero.settings.sections import DataConfig
+from alphazero.settings.data import DataConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
 from tests.support.data.lichess_games import lichess_games

@@ -19,7 +19,7 @@ from tests.support.jobs.kill_chain import sleep_while_running
 GENERATIONS, STEPS = 4, 5
 LIFE_S = 3.0  # about as long as a run lives
 ARGUMENTS = (
-    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--value-hidden", "8", "--run-name", "job"),
+    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--generations", str(GENERATIONS), "--steps-per-generation", str(STEPS), "--reuse", "1"),
     *("--lanes", "10", "--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8"),
     *("--batch-size", "32", "--micro-batch-size", "16", "--precision", "fp32", "--window-minimum", "100"),
@@ -128,6 +128,19 @@ def test_a_signal_amid_the_games_ends_with_a_checkpoint_and_the_run_goes_on(
     assert "a signal came during the games of generation" in job.output()
     assert "resumed from step" in run(zygote, tmp_path, 2)
     assert_same(tmp_path, undisturbed)
+
+
+def test_a_signal_before_the_first_step_names_no_step_and_no_checkpoint(zygote, tmp_path) -> None:
+    job = zygote.start(tmp_path, 1, [*ARGUMENTS, "--lanes", "400", "--simulations", "400"])
+    beat = tmp_path / RUN / "heartbeat" / "rank-00000.json"
+    while not (beat.exists() and json.loads(beat.read_text())["phase"].startswith("self-play")):
+        sleep_while_running(job, 0.01)
+    job.send(signal.SIGINT)
+    assert job.wait() == [128 + signal.SIGINT]
+    said = job.output()
+    assert "a signal came during the games of generation 1" in said and "during step" not in said
+    assert "there is no checkpoint yet: the same command starts from the beginning" in said
+    assert "saved" not in said and "continue with" not in said
 
 
 def test_going_on_from_an_older_checkpoint_sets_the_newer_games_aside(zygote, tmp_path, undisturbed) -> None:

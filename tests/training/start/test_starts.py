@@ -155,6 +155,22 @@ def test_a_finished_command_typed_again_says_so_and_makes_its_weights_again(zygo
     assert all(torch.equal(tensor, content.state_dict[name]) for name, tensor in again.state_dict.items())
 
 
+def test_a_start_of_a_finished_run_changes_none_of_its_files(zygote, copied, random_store):
+    def files():
+        paths = sorted(path for path in (copied / RUN).rglob("*") if path.is_file())
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths if path.name[0] != "."}
+
+    before = files()
+    said = zygote.run_job(
+        copied, random_store, 1, *ARGUMENTS, "--keep-checkpoints", "1", "--log-interval", "3"
+    )
+    assert "is complete at 4 steps: nothing to do" in said
+    assert files() == before
+    (copied / RUN).rename(copied / RUN.parent / "a b")
+    said = zygote.run_job(copied, random_store, 1, *ARGUMENTS, "--run-name", "a b")
+    assert re.search(r"play --weights 'runs/a b/\S+\.pt'$", said, re.MULTILINE)
+
+
 def test_a_precision_that_was_chosen_for_the_run_is_no_change(zygote, tmp_path, random_store):
     zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
     said = zygote.run_job(tmp_path, random_store, 1, *ARGUMENTS, "--precision", "auto")
