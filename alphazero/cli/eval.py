@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from alphazero.measure.known_games import PositionMetrics
     from alphazero.network.model.resnet import AlphaZeroNet
 
+MOST_POSITIONS = 8192  # unless --positions is given
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
@@ -49,9 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--positions",
         type=count,
-        default=8192,
         metavar="N",
-        help="most positions to use (default: 8192)",
+        help=f"most positions to use (default: {MOST_POSITIONS})",
     )
     parser.add_argument(
         "--seed",
@@ -70,7 +71,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--num-workers",
         type=threads,
-        default=1,
         metavar="N",
         help="threads that encode positions (default: 1)",
     )
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.solved:
         return eval_solved.run(args, device)
     eval_solved.refuse_flags(args)
+    args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
         raise ConfigError("--precision int8: only with --solved; expected one of fp32, bf16, fp16")
     if not args.data:
@@ -169,7 +170,7 @@ def measure(
     """One network on the positions."""
     from alphazero.measure.known_games import metrics_of, sum_over_positions
 
-    device = network.input.conv.weight.device
+    device = next(network.parameters()).device
     if network.spec.name != window.game_name:
         raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
     batches = progress(Path(name).name, args, window, network.spec, positions)

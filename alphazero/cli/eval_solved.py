@@ -265,6 +265,9 @@ def check(args: argparse.Namespace) -> None:
     """Raises ConfigError for flags that contradict each other."""
     if args.data or args.not_in:
         raise ConfigError("--solved: uses its own positions; expected neither --data nor --not-in")
+    for name in ("positions", "seed", "num_workers"):
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')}: only with --data")
     if args.simulations is None and (args.proofs is not None or args.config):
         raise ConfigError("--proofs, --config: only with --simulations N")
 
@@ -310,7 +313,8 @@ def network_players(
     search = load_config(args.config or "", {}).search
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for proofs in proof_modes(args):
-        settings = search_settings(dataclasses.replace(search, simulations=args.simulations, proofs=proofs))
+        settings = search_settings(dataclasses.replace(search, simulations=args.simulations))
+        settings.proofs = proofs
         title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
         players[title] = watched_search(evaluator, settings, cache, work)
     return players

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import WeightsError
 from alphazero.cli.flags import WEIGHTS_HELP
+from alphazero.run.find import AT, BEST, find_weights, is_checkpoint
 
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import WeightsFile
@@ -20,9 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("weights", metavar="W", help=WEIGHTS_HELP)
     parser.add_argument("--to", choices=tuple(SUFFIXES), required=True, help="format to write")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="file to write (default: the network's name, here)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: named as W, here)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--license",
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.network.weights.open_network import open_weights
 
     weights = open_weights(args.weights, "weights")
-    path: Path = args.out or Path(default_name(weights) + SUFFIXES[args.to])
+    path: Path = args.out or Path(default_name(args.weights, weights) + SUFFIXES[args.to])
     if path.exists() and not args.force:
         raise WeightsError(f"{path}: already exists (--force replaces it)")
     if args.license and args.to != "lc0":
@@ -71,9 +70,12 @@ def training_steps(weights: WeightsFile) -> int:
     return steps if isinstance(steps, int) and 0 <= steps < 2**32 else 0
 
 
-def default_name(weights: WeightsFile) -> str:
-    """A name of its run and step, as `chess_cpu-1030`, or of its shape, as `chess-6x64`."""
-    run, step = weights.metadata.get("run"), weights.metadata.get("step")
-    if run and step is not None:
-        return f"{run}-{step}"
-    return f"{weights.config.game}-{weights.config.blocks}x{weights.config.filters}"
+def default_name(asked: str, weights: WeightsFile) -> str:
+    """As what was asked for: a file's name, or a run's with its step (`chess_cpu-1030`) or `best-METRIC`."""
+    path = find_weights(asked, "weights")
+    if not is_checkpoint(path):
+        ending = next((one for one in SUFFIXES.values() if path.name.endswith(one)), "")
+        return path.name.removesuffix(ending)
+    _, at, which = asked.rpartition(AT)
+    step = which if at and which.startswith(BEST) else weights.metadata["step"]
+    return f"{weights.metadata['run']}-{step}"

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from alphazero.base.errors import AlphaZeroError
@@ -32,7 +33,8 @@ CRASH_STATUS = 1  # of an interpreter that ends with a traceback
 
 # How often a CPU thread that waits looks for work before it sleeps. GNU's OpenMP looks for milliseconds by
 # default, on a busy machine on the very core that the others need (docs/performance.md).
-SPIN_COUNT = "20000"
+SPIN_COUNT, BUSY_SPIN_COUNT = "20000", "0"
+BUSY_SHARE = 0.25  # of the processors, which other programs use
 
 
 def main(argv: Sequence[str]) -> int:
@@ -102,7 +104,8 @@ def internal_error(error: Exception) -> str:
 def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
     """The process `alphazero ARGV`, by default of the command line; never returns."""
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # before torch is imported, which reads it
+        # Before torch is imported, which reads it; the processes of a job inherit it.
+        os.environ.setdefault("GOMP_SPINCOUNT", BUSY_SPIN_COUNT if is_busy() else SPIN_COUNT)
     try:
         end_process(main(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:  # once more, while the process was ending
@@ -111,6 +114,16 @@ def entry_point(argv: Sequence[str] | None = None) -> NoReturn:
         # As Python would, but without unloading libraries, where NCCL waits for the other ranks.
         traceback.print_exc()
         end_process(CRASH_STATUS)
+
+
+def is_busy(figures: Path = Path("/proc/loadavg"), processors: int | None = None) -> bool:
+    """Whether other programs use this machine now and have for a while. False where that is unknown."""
+    try:
+        load, _, _, running, *_ = figures.read_text(encoding="ascii").split()
+        others = min(float(load), int(running.split("/")[0]) - 1)  # this process runs
+    except (OSError, ValueError):
+        return False
+    return others >= BUSY_SHARE * (processors or os.cpu_count() or 1)
 
 
 def end_process(status: int) -> NoReturn:

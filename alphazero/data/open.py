@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alphazero.base.errors import ConfigError, DataError
+from alphazero.base.text import quoted
 from alphazero.data.formats.files import Source, ignore
 from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
-from alphazero.data.formats.importer import import_games
+from alphazero.data.formats.importer import import_games, silent
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION
 from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.summary import StoreSummary, summarize
+from alphazero.data.store.verification import KnownDigests
 from alphazero.games.board import Board
 from alphazero.games.registry import make_line
 from alphazero.machine.memory import count_processors
@@ -28,13 +31,21 @@ EMBEDDED_GAMES = Path(__file__).resolve().parents[1] / "assets" / "games"
 
 
 def open_or_import(
-    paths: Sequence[Path], cache_dir: Path, *, workers: int = 0, progress: bool = False
+    paths: Sequence[Path],
+    cache_dir: Path,
+    *,
+    workers: int = 0,
+    progress: bool = False,
+    beat: Callable[[], None] = silent,
+    compare_content: bool = True,
 ) -> list[GameStore]:
     """The stores behind paths: directories with a manifest, and one store for all the raw files and
     directories among them, which stands where the first of those was named.
 
-    The raw files' store is found again by their paths, sizes and modification times. Processes that ask
-    for the same one at the same time wait for the first. workers: 0 takes all cores. Raises DataError.
+    The raw files' store is found again by their paths, sizes and modification times; its manifest must name
+    them with their sha256, which compare_content=False leaves out. Processes that ask for the same one at the
+    same time wait for the first. workers: 0 takes all cores. beat: called again and again while files are
+    read. Raises DataError.
     """
     is_store = [(path / MANIFEST_NAME).exists() for path in paths]
     raw = [path for path, complete in zip(paths, is_store, strict=True) if not complete]
@@ -44,7 +55,7 @@ def open_or_import(
         if complete:
             stores.append(GameStore.open(path))
         elif not raw_done:
-            stores.append(_open_cached(raw, cache_dir, workers or count_processors(), progress))
+            stores.append(_open_cached(raw, cache_dir, workers, progress, beat, compare_content))
             raw_done = True
     games = {store.manifest.game for store in stores}
     if len(games) > 1:
@@ -52,11 +63,71 @@ def open_or_import(
     return stores
 
 
-def _open_cached(raw: Sequence[Path], cache_dir: Path, workers: int, progress: bool) -> GameStore:
-    store = cache_dir / f"pgn-{cache_key(PGN.find(raw, ignore))}"
-    if not (store / MANIFEST_NAME).exists():
-        import_games(raw, store, kind=PGN, workers=workers, progress=progress, wait=True)
-    return GameStore.open(store)
+def _open_cached(
+    raw: Sequence[Path],
+    cache_dir: Path,
+    workers: int,
+    progress: bool,
+    beat: Callable[[], None],
+    compare_content: bool,
+) -> GameStore:
+    sources = PGN.find(raw, ignore)
+    path = cache_dir / f"pgn-{cache_key(sources)}"
+    digests = KnownDigests()
+    if not (path / MANIFEST_NAME).exists():
+        manifest = import_games(
+            raw,
+            path,
+            kind=PGN,
+            workers=workers or count_processors(),
+            progress=progress,
+            wait=True,
+            beat=beat,
+        ).manifest
+        for source, entry in zip(sources, manifest.sources, strict=False):
+            digests.remember(source.path, source.mtime_ns, entry.sha256)
+    _check_owners(path, sources)
+    store = GameStore.open(path)
+    _check_sources(store, sources, (lambda path: digests.of(path, beat)) if compare_content else None)
+    return store
+
+
+def _check_owners(store: Path, sources: Sequence[Source]) -> None:
+    """Raise DataError where somebody else made the store, who could have put other games there.
+
+    This user, root, and who owns all the sources are trusted with them.
+    """
+    try:
+        owners = {source.path.stat().st_uid for source in sources}
+        trusted = {0, os.geteuid()} | (owners if len(owners) == 1 else set())
+        for path in (store, *store.iterdir()):
+            for owner in (path.lstat().st_uid, path.stat().st_uid):
+                if owner not in trusted:
+                    raise DataError(
+                        f"{path}: owned by user {owner}: expected files of this user ({os.geteuid()}), of"
+                        " root or of the owner of the games: name another --cache-dir"
+                    )
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot read: {error.strerror}") from None
+
+
+def _check_sources(
+    store: GameStore, sources: Sequence[Source], sha256_of: Callable[[Path], str] | None
+) -> None:
+    """Raise DataError unless the manifest names these sources; with sha256_of, by content as well."""
+    advice = "remove this store, or name another --cache-dir"
+    entries = store.manifest.sources
+    if [(entry.name, entry.size_bytes) for entry in entries] != [
+        (source.name, source.size_bytes) for source in sources
+    ]:
+        raise DataError(f"{store.path}: holds the games of other files than {sources[0].path}: {advice}")
+    for source, entry in zip(sources, entries, strict=True):
+        found = entry.sha256 if sha256_of is None else sha256_of(source.path)
+        if found != entry.sha256:
+            raise DataError(
+                f"{store.path}: holds the games of other files: {source.path} has sha256 {found[:12]}..., "
+                f"the manifest {quoted(entry.sha256[:12])}: {advice}"
+            )
 
 
 def cache_key(sources: Sequence[Source]) -> str:

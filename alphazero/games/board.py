@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import move_text, read_move
+from alphazero.games.notation import as_text, from_python_chess, move_text, read_move, svg
 from alphazero.games.registry import make_line
+
+if TYPE_CHECKING:
+    import chess
 
 
 class Board:
@@ -18,17 +22,29 @@ class Board:
         board.legal_moves[:2], board.turn, board.result
 
     Moves are texts: SAN or UCI in chess, a column in Connect Four, a square such as d3 (or pass) in Othello
-    and tic-tac-toe. The first player is White in chess and x elsewhere.
+    and tic-tac-toe; in chess also moves of python-chess. The first player is White in chess and x elsewhere.
     """
 
-    def __init__(self, game: str = "chess", start: str | None = None, moves: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        game: str = "chess",
+        start: str | chess.Board | None = None,
+        moves: Iterable[str | chess.Move] = (),
+    ) -> None:
         """start: a position as text (chess: FEN; the others: rows from the top, x moves first).
 
-        Raises ConfigError for the game, GameInputError for the position and the moves.
+        Or a board of python-chess, with the moves on its stack. Raises ConfigError for the game,
+        GameInputError for the position and the moves.
         """
+        before: list[str] = []
+        if start is not None and not isinstance(start, str):
+            start, before = from_python_chess(start)
+            if game != "chess":
+                raise GameInputError(f"a board of chess: expected a position of {game}")
         self._line = make_line(game, start)
         self._moves: list[int] = []
         self._start = start
+        self._follow(before)
         for move in moves:
             self.push(move)
 
@@ -94,13 +110,26 @@ class Board:
         outcome = self._line.outcome()
         return outcome.termination.name.lower() if outcome.over else ""
 
-    def push(self, move: str) -> None:
+    def push(self, move: str | chess.Move) -> None:
         """Play a move. Raises GameInputError for one that is not legal, with the nearest one that is."""
+        text = move if isinstance(move, str) else as_text(move)
         if self.is_over:
-            raise GameInputError(f"{move!r}: the game is over, {self.result}")
-        found = read_move(self._line, move)
-        self._line.push(found)
-        self._moves.append(found)
+            raise GameInputError(f"{text!r}: the game is over, {self.result}")
+        self._push(read_move(self._line, text))
+
+    def _follow(self, texts: list[str]) -> None:
+        """Play moves that may follow a draw, as players need not claim one."""
+        import alphazero._core as _core
+
+        for number, text in enumerate(texts, start=1):
+            try:
+                self._push(self._line.text_to_move(text))
+            except _core.GameError as error:
+                raise GameInputError(f"move {number}: {error}") from None
+
+    def _push(self, move: int) -> None:
+        self._line.push(move)
+        self._moves.append(move)
 
     def pop(self) -> str:
         """Take the last move back; its text. Raises GameInputError where there is none."""
@@ -127,6 +156,11 @@ class Board:
 
     def __str__(self) -> str:
         return self.draw()
+
+    def _repr_svg_(self) -> str | None:
+        """For notebooks."""
+        moves = self.moves
+        return svg(self._line, moves[-1] if moves else "")
 
     def __repr__(self) -> str:
         return f"Board({self.game!r}, {self.fen!r})"

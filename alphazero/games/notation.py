@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import chess
 
 CHESS = "chess"
+SVG_SIZE = 360  # pixels
 LONGEST_WORD = 20  # of what may have been meant as a move
 NEAR = 0.4  # of difflib: e5 is near e4, and zz is near nothing
 # What may follow a move in SAN and changes nothing: check, mate, praise and blame.
@@ -80,6 +81,44 @@ def play_moves(line: Line, moves: Sequence[str], what: str = "move") -> None:
             line.push(read_move(line, text))
         except GameInputError as error:
             raise GameInputError(f"{what} {number}: {error}") from None
+
+
+def from_python_chess(board: object) -> tuple[str, list[str]]:
+    """python-chess's board as the FEN it began with and the moves since, as UCI.
+
+    Raises GameInputError for an object of another type, and for the board of a variant.
+    """
+    import chess
+
+    if not isinstance(board, chess.Board):
+        kind = type(board).__name__
+        raise GameInputError(f"a position of type {kind}: expected a text, an az.Board or a chess.Board")
+    if board.uci_variant != CHESS:
+        raise GameInputError(f"a board of {board.uci_variant}: expected {CHESS}")
+    return board.root().fen(), [move.uci() for move in board.move_stack]
+
+
+def as_text(move: object) -> str:
+    """A move given as text or as python-chess's. Raises GameInputError for an object of another type."""
+    import chess
+
+    if isinstance(move, chess.Move):
+        return move.uci()
+    raise GameInputError(f"a move of type {type(move).__name__}: expected a text or a chess.Move")
+
+
+def svg(line: Line, last: str) -> str | None:
+    """A drawing of a chess position by python-chess, with the last move (UCI) marked; None in other games."""
+    if line.NAME != CHESS:
+        return None
+    import chess
+    import chess.svg
+
+    board = _board(line)
+    check = board.king(board.turn) if board.is_check() else None
+    return chess.svg.board(
+        board, lastmove=chess.Move.from_uci(last) if last else None, check=check, size=SVG_SIZE
+    )
 
 
 def _by_uci(board: chess.Board, text: str, texts: dict[str, int]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,12 @@ MOST_PLIES = 80
 
 @cache
 def random_positions(game: str) -> Leaves:
-    """NUM_POSITIONS positions of random games with their legal moves, as an evaluator takes them."""
-    lines = random_lines(game)
+    """NUM_POSITIONS positions of random games."""
+    return leaves_of(random_lines(game))
+
+
+def leaves_of(lines: Sequence[Line]) -> Leaves:
+    """The positions with their legal moves, as an evaluator takes them."""
     legal = [line.legal_indices() for line in lines]
     offset = np.cumsum([0, *map(len, legal)], dtype=np.int32)
     return np.stack([line.packed() for line in lines]), np.concatenate(legal), offset

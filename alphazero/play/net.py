@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -32,8 +33,12 @@ from alphazero.settings.sections import NetworkConfig
 
 EVALUATED_AT_ONCE = 256  # the most positions of a batch of evaluate_batch
 
-# A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
-Position = Board | str | None | tuple[str | None, Sequence[str]]
+if TYPE_CHECKING:
+    import chess
+
+    Move: TypeAlias = str | chess.Move
+    # A position: a board, its text (chess: FEN; None is the start of the game), or that text with moves.
+    Position: TypeAlias = Board | chess.Board | str | tuple[str | None, Sequence[Move]] | None
 
 
 @dataclass(frozen=True)
@@ -82,23 +87,21 @@ class Net:
         """The torch module, in eval mode: planes [B, C, H, W] to logits (network/model/resnet.py)."""
         return self._network
 
-    def board(self, start: str | None = None, moves: Iterable[str] = ()) -> Board:
+    def board(self, start: str | chess.Board | None = None, moves: Iterable[Move] = ()) -> Board:
         """A board of the network's game."""
         return Board(self.game, start, moves)
 
     def evaluate(
-        self, position: Position = None, moves: Sequence[str] = (), *, fill: str = "fen_only"
+        self, position: Position = None, moves: Sequence[Move] = (), *, fill: str = "fen_only"
     ) -> Evaluation:
         """Evaluate one position, without a search.
 
-        position: as text (chess: FEN; None is the start of the game) or a Board. moves: played from there, in
-        SAN or UCI; they are the position's history, which the network sees. fill: what stands for positions
-        before the first, 'no' or 'fen_only'. Raises GameInputError.
+        position: as text (chess: FEN; None is the start of the game), a Board or a board of python-chess.
+        moves: played from there, in SAN or UCI; they are the position's history, which the network sees, as
+        are the moves of a board. fill: what stands for positions before the first, 'no' or 'fen_only'.
+        Raises GameInputError.
         """
-        board = self._board(position)
-        for move in moves:
-            board.push(move)
-        return self.evaluate_batch([board], fill=fill)[0]
+        return self.evaluate_batch([self._board(position, moves)], fill=fill)[0]
 
     def evaluate_batch(self, positions: Sequence[Position], *, fill: str = "fen_only") -> list[Evaluation]:
         """The same for many positions at once: texts, boards, or pairs of a text and moves from there."""
@@ -135,7 +138,7 @@ class Net:
     def search(
         self,
         position: Position = None,
-        moves: Sequence[str] = (),
+        moves: Sequence[Move] = (),
         *,
         simulations: int | None = None,
         seconds: float | None = None,
@@ -154,9 +157,7 @@ class Net:
             raise ConfigError(f"seconds {seconds}: expected a number above 0")
         if simulations is None and seconds is None:
             simulations = 800
-        board = self._board(position)
-        for move in moves:
-            board.push(move)
+        board = self._board(position, moves)
         if board.is_over:
             raise GameInputError(f"{board.fen}: the game is over, {board.result}")
         tree = self.tree(settings)
@@ -171,15 +172,19 @@ class Net:
             self._evaluator = evaluator_for_tree(self._network, self.device, "fp32")
         return TreeSearch(self.game, self._evaluator, settings)
 
-    def _board(self, position: Position) -> Board:
-        """A new board of a position. Raises GameInputError for a board of another game."""
-        if isinstance(position, Board):
-            if position.game != self.game:
-                raise GameInputError(f"a board of {position.game}: the network plays {self.game}")
-            return position.copy()
-        if isinstance(position, tuple):
-            return Board(self.game, position[0], position[1])
-        return Board(self.game, position)
+    def _board(self, position: Position, moves: Iterable[Move] = ()) -> Board:
+        """A new board of a position and moves from there. Raises GameInputError for one of another game."""
+        if isinstance(position, tuple) and len(position) == 2:
+            board = Board(self.game, *position)
+        elif not isinstance(position, Board):
+            board = Board(self.game, position)
+        elif position.game == self.game:
+            board = position.copy()
+        else:
+            raise GameInputError(f"a board of {position.game}: the network plays {self.game}")
+        for move in moves:
+            board.push(move)
+        return board
 
     def refresh(self) -> None:
         """Use the module's current weights in searches, after training it."""

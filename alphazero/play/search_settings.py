@@ -17,7 +17,6 @@ def search_settings(config: SearchConfig) -> _core.SearchSettings:
     settings.algorithm = _ALGORITHMS[config.algorithm]
     settings.simulations = config.simulations
     settings.leaves = config.leaves
-    settings.proofs = config.proofs
     settings.c_init = config.c_init
     settings.fpu_reduction = config.fpu_reduction
     return settings

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from alphazero.base.text import counted, table
-from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style
-from alphazero.games.notation import move_text, move_texts
 from alphazero.search.snapshot import MoveReport, Snapshot
 
 LONGEST_PV = 10  # moves of a line of play that a row has room for
@@ -29,21 +27,21 @@ def chances_text(wdl: tuple[float, float, float]) -> str:
     return "  ".join(f"{name} {share:.1%}" for name, share in zip(("win", "draw", "loss"), wdl, strict=True))
 
 
-def lines_text(found: Snapshot, line: Line, count: int) -> list[str]:
+def lines_text(found: Snapshot, count: int) -> list[str]:
     """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
     rows = [("move", "visits", "share", "win", "draw", "loss", "value", "line of play")]
     for report in found.moves[:count]:
         win, draw, loss = report.wdl
         rows.append(
             (
-                move_text(line, report.move),
+                report.san,
                 f"{report.visits:,}",
                 f"{report.share:.1%}",
                 f"{win:.1%}",
                 f"{draw:.1%}",
                 f"{loss:.1%}",
                 value_text(report.q, report.mate),
-                " ".join(move_texts(line, report.pv[:LONGEST_PV])),
+                " ".join(report.pv_san[:LONGEST_PV]),
             )
         )
     return [f"  {row}" for row in table(rows, "lrrrrrr")]
@@ -57,7 +55,7 @@ def effort_text(found: Snapshot) -> str:
     )
 
 
-def search_json(found: Snapshot, line: Line, count: int) -> dict[str, Any]:
+def search_json(found: Snapshot, count: int) -> dict[str, Any]:
     """Plain values; values and chances are those of the side to move."""
     return {
         "nodes": found.nodes,
@@ -66,14 +64,14 @@ def search_json(found: Snapshot, line: Line, count: int) -> dict[str, Any]:
         "value": found.q,
         "wdl": list(found.wdl),
         "mate": found.mate,
-        "lines": [_line_json(report, line) for report in found.moves[:count]],
+        "lines": [_line_json(report) for report in found.moves[:count]],
     }
 
 
-def _line_json(report: MoveReport, line: Line) -> dict[str, Any]:
+def _line_json(report: MoveReport) -> dict[str, Any]:
     return {
         "move": report.text,
-        "san": move_text(line, report.move),
+        "san": report.san,
         "visits": report.visits,
         "share": report.share,
         "prior": report.prior,
@@ -81,7 +79,7 @@ def _line_json(report: MoveReport, line: Line) -> dict[str, Any]:
         "wdl": list(report.wdl),
         "mate": report.mate,
         "pv": list(report.pv_texts),
-        "pv_san": move_texts(line, report.pv),
+        "pv_san": report.pv_san,
     }
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import alphazero._core as _core
-from alphazero.base.errors import DataError
+from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.store.growing import GrowingStore
 from alphazero.games.registry import get_game, history_fill
 from alphazero.play import lanes as games
@@ -65,8 +65,12 @@ class Played:
 
 
 def new_cache(mebibytes: int) -> _core.EvaluationCache | None:
-    """A cache of evaluations of this size, for one network; None for 0."""
-    return _core.EvaluationCache(mebibytes << 20) if mebibytes else None
+    """A cache of evaluations by one network; None for 0. Raises ConfigError where memory is short."""
+    try:
+        return _core.EvaluationCache(mebibytes << 20) if mebibytes else None
+    except MemoryError:
+        message = f"--evaluation-cache {mebibytes}: expected MiB that this machine has"
+        raise ConfigError(message) from None
 
 
 def play(
@@ -77,23 +81,26 @@ def play(
     evaluator: PoolEvaluator,
     *,
     cache: _core.EvaluationCache | None = None,
-    fill: str = "fen_only",
     num_threads: int = 1,
+    to_the_end: bool = False,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
 ) -> Played:
-    """Play `moves` searched moves in every lane, continuing its game.
+    """Play `moves` searched moves in every lane, continuing its game; to_the_end: at most to that game's end.
 
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
-    number of threads and the cache change nothing. cache: evaluations by the same weights and fill; new ones
-    are added. on_progress is called after each batch with the moves and games so far; False interrupts play.
+    number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
+    added. on_progress is called after each batch with the moves and games so far; False interrupts play.
     Raises GameError for a lane whose moves are illegal or whose game is over, ConfigError for more leaves of
     a tree than the evaluator takes.
     """
     groups = evaluator.batches_ahead
     slots = max(1, min(num_trees(settings.search, evaluator.batch_size), -(-len(lanes) // groups)))
-    pool = get_game(game_name).core.self_play(settings, slots, groups, num_threads, history_fill(fill), cache)
+    core, fill = get_game(game_name).core, history_fill("fen_only")
+    pool = core.self_play(settings, slots, groups, num_threads, fill, cache)
     for lane in lanes:
         pool.add_lane(lane)
+    if to_the_end:
+        pool.stop_at_ends()
     pool.begin(moves)
     batches = 0
 
@@ -192,13 +199,12 @@ def _list_lengths(column: pa.Array[Any]) -> npt.NDArray[Any]:
 class Recording:
     """Plays games into a store, which gets the finished games after each round of moves.
 
-    history_fill: of DataConfig. on_progress gets the games so far after each batch; False ends play.
+    on_progress gets the games so far after each batch; False ends play.
     """
 
     search: SearchConfig
     self_play: SelfPlayConfig
     seed: int
-    history_fill: str
     game_name: str
     evaluator: PoolEvaluator
     store: GrowingStore
@@ -208,16 +214,20 @@ class Recording:
     finished: list[pa.RecordBatch] = field(default_factory=list)
 
     def run(self, num_games: int) -> pa.RecordBatch:
-        """Play until at least num_games games have ended; returns them (GAME_SCHEMA), by lane and number.
+        """Play num_games games; returns those that ended (GAME_SCHEMA), by lane.
 
-        Raises DataError where the store cannot be written.
+        Each is the first game of its lane, so that the games are the same ones for any number of lanes at a
+        time, whichever end first. Raises DataError where the store cannot be written.
         """
         own = self.self_play
         settings = self_play_settings(self.search, own, self.seed)
-        lanes = [new_lane(number) for number in range(own.lanes)]
+        lanes: list[_core.SelfPlayGame] = []
+        begun = done = 0
         cache = new_cache(own.evaluation_cache)
-        done = 0
         while done < num_games:
+            last = min(num_games, begun + own.lanes - len(lanes))
+            lanes += [new_lane(number) for number in range(begun, last)]
+            begun = last
             played = play(
                 self.game_name,
                 settings,
@@ -225,11 +235,11 @@ class Recording:
                 own.moves_per_round,
                 self.evaluator,
                 cache=cache,
-                fill=self.history_fill,
                 num_threads=self.num_threads,
+                to_the_end=True,
                 on_progress=self._progress_from(done),
             )
-            lanes = played.under_way
+            lanes = [lane for lane in played.under_way if lane.number == 0]
             self.evaluations += played.evaluations
             done += len(played.finished)
             self._keep(played.finished)

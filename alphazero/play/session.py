@@ -250,7 +250,7 @@ class PlaySession:
             raise GameInputError(self._result())
         found = self._search(HINT_LINES)
         self.write(f"for the side to move: {chances_text(found.wdl)}")
-        for row in lines_text(found, self._board.line, HINT_LINES):
+        for row in lines_text(found, HINT_LINES):
             self.write(row)
 
     def _back(self) -> None:

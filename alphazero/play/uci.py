@@ -188,11 +188,12 @@ class UciEngine:
                 ]
             )
             self._is_greeted = True
+            self._send([info_string(remark) for remark in self.options.remarks])
             self._describe_network()
         elif word == "isready":
             # During a search at once; while the network is loading, afterwards.
             if self._is_settled or self._is_thinking():
-                self._send(["readyok"])
+                self._be_ready(1)
             else:
                 self._awaiting_ready += 1
         elif word == "ucinewgame":
@@ -208,6 +209,8 @@ class UciEngine:
         except AlphaZeroError as error:
             self._send([info_string(f"{error}; option unchanged")])
             return
+        if remark := self.options.fit(option):
+            self._send([info_string(remark)])
         if option.name == "Clear Hash":
             self._forget_first = True
         if option.name == "WeightsFile":
@@ -270,13 +273,23 @@ class UciEngine:
             counts=self._is_debugging,
         )
 
-    def _ready_tree(self, thinking: Thinking) -> TreeSearch | None:
-        """The tree with the current network and settings, once no network is being loaded.
+    def _be_ready(self, times: int) -> None:
+        """Answer `isready`, with the tree of the next search ready unless there is a search."""
+        if self._thinking is None or self._thinking.is_over:
+            try:
+                self._ready_tree()
+            except Exception as error:  # of any kind: `go` tries again and reports it
+                self._send([info_string(f"not ready to search: {reason(error)}")])
+        self._send(["readyok"] * times)
+
+    def _ready_tree(self, thinking: Thinking | None = None) -> TreeSearch | None:
+        """The tree with the current network and settings, for a search once no network is being loaded.
 
         None where there is no network, or the search was stopped first.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_settled or thinking.stopped.is_set())
+            if thinking is not None:
+                self._changed.wait_for(lambda: self._is_settled or thinking.stopped.is_set())
             network = self._network
             if network is None:
                 return None
@@ -316,8 +329,8 @@ class UciEngine:
             self._changed.notify_all()
         if loading.network is not None and self._is_greeted:
             self._describe_network()
-        if self._is_settled:
-            self._send(["readyok"] * self._awaiting_ready)
+        if self._is_settled and self._awaiting_ready:
+            self._be_ready(self._awaiting_ready)
             self._awaiting_ready = 0
 
     def _describe_network(self) -> None:

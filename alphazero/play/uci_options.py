@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import alphazero._core as _core
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted
+from alphazero.machine.memory import HostMemory
 
 EMPTY = "<empty>"  # how UCI writes an empty string
+MEMORY = ("Hash", "MemoryLimit")  # options in MB
 
 Kind = Literal["check", "spin", "string", "number", "button"]
 
@@ -105,18 +108,29 @@ def find_option(name: str) -> Option:
 
 
 class Options:
-    """The values of all options."""
+    """The values of all options. remarks: lines about given ones that have other values."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self._values = {option.name: option.default for option in TABLE}
-        for name, value in (given or {}).items():
-            self.set(name, value)
+        fitted = [self.fit(self.set(name, value)) for name, value in (given or {}).items()]
+        self.remarks = [remark for remark in fitted if remark]
 
     def set(self, name: str, value: str) -> Option:
         """Set an option and return it. Raises ConfigError for an unknown one or an invalid value."""
         option = find_option(name)
         self._values[option.name] = option.checked(value)
         return option
+
+    def fit(self, option: Option) -> str:
+        """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
+        if option.name not in MEMORY:
+            return ""
+        asked = self.whole(option.name)
+        used = min(asked, _most_megabytes())
+        while used > 1 and not _can_allocate(used):
+            used //= 2
+        self._values[option.name] = str(used)
+        return f"option {option.name}: {asked} MB are not free; {used} MB used" if used < asked else ""
 
     def text(self, name: str) -> str:
         """The value of a string."""
@@ -133,6 +147,20 @@ class Options:
     def is_on(self, name: str) -> bool:
         """The value of a check."""
         return self._values[name] == "true"
+
+
+def _most_megabytes() -> int:
+    """For one of the two options in MB: half of what this process has and can get."""
+    memory = HostMemory().check()
+    return max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20)
+
+
+def _can_allocate(megabytes: int) -> bool:
+    try:
+        _core.EvaluationCache(megabytes << 20)
+    except MemoryError:
+        return False
+    return True
 
 
 def describe_table() -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import alphazero._core as _core
+from alphazero.base.text import reason
 from alphazero.games.core_types import Line
 from alphazero.play.uci_protocol import NULL_MOVE, Go, best_move_line, info_line, info_string
-from alphazero.search.snapshot import MoveReport, Snapshot
+from alphazero.search.snapshot import Snapshot
 from alphazero.search.tree_search import SearchLimits, TreeSearch
 
 USUAL_MOVES_LEFT = 26  # of a game without movestogo; as early stops save some of each budget
@@ -167,21 +168,39 @@ class Thinking:
         return not self._thread.is_alive()
 
     def _think(self) -> None:
+        try:
+            texts = self._find_moves()
+        except Exception as error:  # of any kind: the GUI waits for a move
+            if self._tree is not None:
+                self._tree.stop()
+            self._send([info_string(f"the search failed: {reason(error)}")])
+            texts = self._any_move(self._line.legal())
+        self._may_answer.wait()
+        self._send([best_move_line(*texts)])
+
+    def _find_moves(self) -> tuple[str, ...]:
+        """The move to play and the expected answer, after a search where the rules leave a move."""
         remarks: list[str] = []
         only = self._legal_of(self._go.searchmoves, remarks)
         if remarks:
             self._send(remarks)
-        seen: Snapshot | None = None
-        if self._line.legal():
-            tree = self._tree_of(self)
-            if tree is not None:
-                seen = self._search(tree, only)
-        else:
+        legal = self._line.legal()
+        if not legal:
             self._send([f"info depth 0 score {'mate 0' if _is_mate(self._line) else 'cp 0'}"])
-        self._may_answer.wait()
-        self._answer(seen, only)
+            return (NULL_MOVE,)
+        tree = self._tree_of(self)
+        seen = self._search(tree, only) if tree is not None else None
+        if seen is not None and seen.best is not None:
+            return move_texts(self._line, seen.best.pv[:2], self._manner.chess960)
+        texts = self._any_move(only or legal)
+        if seen is None:
+            self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
+        return texts
 
-    def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot | None:
+    def _any_move(self, legal: Sequence[int]) -> tuple[str, ...]:
+        return move_texts(self._line, tuple(legal[:1]), self._manner.chess960) or (NULL_MOVE,)
+
+    def _search(self, tree: TreeSearch, only: tuple[int, ...]) -> Snapshot:
         """Search until a limit, a proof or `stop`; returns the last snapshot."""
         self._tree = tree
         tree.set_line(self._line)
@@ -200,7 +219,7 @@ class Thinking:
                     self._send(self._infos(tree.snapshot(self._manner.multipv)))
             self._wait_for_the_first(tree)
         except Exception as error:  # of the evaluator: out of memory, a lost device
-            self._send([info_string(f"the network failed: {error}")])
+            self._send([info_string(f"the network failed: {reason(error)}")])
         tree.stop()
         seen = tree.snapshot(self._manner.multipv)
         if seen.is_full:
@@ -239,19 +258,6 @@ class Thinking:
             )
             for number, move in enumerate(seen.moves[: manner.multipv], start=1)
         ]
-
-    def _answer(self, seen: Snapshot | None, only: tuple[int, ...]) -> None:
-        best: MoveReport | None = seen.best if seen else None
-        legal = only or tuple(self._line.legal())
-        if best is not None:
-            texts = move_texts(self._line, best.pv[:2], self._manner.chess960)
-        elif legal:  # without an evaluation, any legal move
-            texts = move_texts(self._line, legal[:1], self._manner.chess960)
-            if seen is None:
-                self._send([f"info depth 1 score cp 0 pv {texts[0]}"])
-        else:
-            texts = (NULL_MOVE,)
-        self._send([best_move_line(*texts)])
 
     def _legal_of(self, texts: tuple[str, ...], remarks: list[str]) -> tuple[int, ...]:
         """The legal moves of `searchmoves`, with a remark for each other; () means all moves."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import alphazero._core as _core
+from alphazero.base.text import counted
 from alphazero.games.core_types import Line
+from alphazero.games.notation import move_text, move_texts
+from alphazero.games.registry import make_line
 
 UNPROVEN = 2  # the core's word for it
+SHOWN_PLIES = 6  # of the line of play, where a snapshot is printed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MoveReport:
     """A legal move of the root. Values are for the side to move there.
 
@@ -18,7 +22,7 @@ class MoveReport:
     share: of the visits of all moves looked at (the prior's where there are none). q: W - L.
     proven: 1, 0 or -1 where the end of the game is proven. plies: to that end along a line that the tree
     proves, this move included (won and lost only). pv, pv_texts: the line of play, which begins with the
-    move; empty beyond the lines requested.
+    move; empty beyond the lines requested. game, position: of the root, as text (chess: FEN).
     """
 
     move: int
@@ -32,20 +36,36 @@ class MoveReport:
     plies: int | None
     pv: tuple[int, ...]
     pv_texts: tuple[str, ...]
+    game: str
+    position: str
 
     @property
     def mate(self) -> int | None:
         """Proven in so many moves of the winner; negative: lost. None where neither is proven."""
         return mate_moves(self.proven, self.plies)
 
+    @property
+    def san(self) -> str:
+        """The move as people write it: SAN in chess, else `text`."""
+        return move_text(make_line(self.game, self.position), self.move)
 
-@dataclass(frozen=True)
+    @property
+    def pv_san(self) -> list[str]:
+        """The line of play, written so."""
+        return move_texts(make_line(self.game, self.position), self.pv)
+
+    def __repr__(self) -> str:
+        return f"MoveReport({self.san}: {counted(self.visits, 'visit')}, {_value_text(self.q, self.mate)})"
+
+
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """The search of one position. Values are for the side to move; `moves` has the best move first.
 
     nodes: visits of the root: its own evaluation and every finished walk, kept ones included.
     playouts: of these, finished in this search. depth: mean plies of a walk; seldepth: of the longest.
     is_done: the root is proven (`proven`, `plies`), or no move is left. is_full: the tree's memory is full.
+    position: the root as text (chess: FEN).
     """
 
     nodes: int
@@ -65,6 +85,7 @@ class Snapshot:
     tree_nodes: int
     tree_bytes: int
     moves: tuple[MoveReport, ...]
+    position: str
 
     @property
     def best(self) -> MoveReport | None:
@@ -75,6 +96,15 @@ class Snapshot:
     def mate(self) -> int | None:
         """As MoveReport.mate, of the position."""
         return mate_moves(self.proven, self.plies)
+
+    def __repr__(self) -> str:
+        line = f", {' '.join(self.best.pv_san[:SHOWN_PLIES])}" if self.best else ""
+        nodes = counted(self.nodes, "node")
+        return f"Snapshot({self.position!r}: {nodes}, {_value_text(self.q, self.mate)}{line})"
+
+
+def _value_text(q: float, mate: int | None) -> str:
+    return f"q {q:+.3f}" if mate is None else f"mate {mate}"
 
 
 def mate_moves(proven: int | None, plies: int | None) -> int | None:
@@ -93,6 +123,7 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
     """The core's view of a search of the end of this line."""
     visits = sum(move.visits for move in view.moves)
     priors = sum(move.prior for move in view.moves)
+    position = str(line)
     moves = []
     for move in view.moves:
         proven = None if move.proven == UNPROVEN else move.proven
@@ -110,6 +141,8 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
                 plies=move.plies if proven else None,
                 pv=tuple(move.pv),
                 pv_texts=_texts(line, move.pv),
+                game=line.NAME,
+                position=position,
             )
         )
     proven = None if view.proven == UNPROVEN else view.proven
@@ -131,6 +164,7 @@ def snapshot_of(view: _core.SearchView, line: Line, seconds: float) -> Snapshot:
         tree_nodes=view.tree_nodes,
         tree_bytes=view.tree_bytes,
         moves=tuple(moves),
+        position=position,
     )
 
 

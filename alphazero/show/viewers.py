@@ -96,6 +96,7 @@ def shown_settings(config: Config, world_size: int) -> dict[str, Setting]:
     shown: dict[str, Setting] = {
         "game": network.game,
         "mode": config.self_play.mode,
+        "body": network.body,
         "blocks": network.blocks,
         "filters": network.filters,
         "se_ratio": network.se_ratio,

@@ -104,6 +104,9 @@ void bind_self_play(nb::module_& module, const char* name) {
       .def(
           "begin", [](P& self, std::uint64_t moves) { self.driver.begin(moves); }, nb::arg("moves"),
           "Every lane plays `moves` searched moves.")
+      .def(
+          "stop_at_ends", [](P& self) { self.driver.stop_at_ends(); },
+          "Lanes will play no further than to the end of their game.")
       .def("step", &step<G, SelfPlay<G>>, nb::arg("group"), nb::arg("legal_logits").noconvert() = nb::none(),
            nb::arg("wdl").noconvert() = nb::none(), kStepDoc)
       .def(

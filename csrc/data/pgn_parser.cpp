@@ -250,7 +250,7 @@ class Parser {
     try {
       position_ = chess::Position::from_fen(fen);
     } catch (const GameError& error) {
-      quarantine(header_begin_[kFen], Fault::kFen, "FEN " + quote(fen) + ": " + quote(error.what()));
+      quarantine(header_begin_[kFen], Fault::kFen, error.what());
       return;
     }
     is_chess960_ = is_chess960_ || has_chess960_castling(position_);

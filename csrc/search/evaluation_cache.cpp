@@ -38,8 +38,8 @@ EvaluationCache::EvaluationCache(std::uint64_t size_bytes) {
   if (words < kFewestWords) return;
   // The index has a place of a word for each record, even where all of them are small.
   const std::uint64_t places = std::max<std::uint64_t>(kWays, words / (kSmallRecordWords + 1));
-  position_.assign(places, 0);
-  ring_.assign(words - places, 0);
+  position_ = Words(places);
+  ring_ = Words(words - places);
 }
 
 std::size_t EvaluationCache::record_words(std::size_t num_moves) {
@@ -87,6 +87,7 @@ void EvaluationCache::insert(const InputKey& key, std::span<const float> logits,
 }
 
 void EvaluationCache::clear() {
+  if (written_ == 0) return;  // memory that was never used stays so
   std::fill(position_.begin(), position_.end(), 0);
   written_ = 0;
 }

@@ -3,10 +3,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <span>
 #include <vector>
 
 namespace alphazero {
+
+// Allocates zeros, which the system provides page by page when they are first used: gigabytes take no time.
+template <class Word>
+struct Zeroed {
+  using value_type = Word;
+  static Word* allocate(std::size_t count) {
+    void* words = std::calloc(count, sizeof(Word));
+    if (words == nullptr) throw std::bad_alloc();
+    return static_cast<Word*>(words);
+  }
+  static void deallocate(Word* words, std::size_t) { std::free(words); }
+  static void construct(Word*) {}  // is 0
+  bool operator==(const Zeroed&) const = default;
+};
 
 // 128 bits of a packed position: two inputs with one key are not to be expected in the life of a machine.
 struct InputKey {
@@ -42,9 +58,9 @@ class EvaluationCache {
   static std::size_t record_words(std::size_t num_moves);
   bool is_kept(std::uint64_t position) const;
 
-  std::vector<std::uint64_t> ring_;  // records one after the other; one that does not fit begins anew
-  std::vector<std::uint64_t>
-      position_;               // index: where the record begins, in words ever written, plus 1; 0: none
+  using Words = std::vector<std::uint64_t, Zeroed<std::uint64_t>>;
+  Words ring_;                 // records one after the other; one that does not fit begins anew
+  Words position_;             // index: where the record begins, in words ever written, plus 1; 0: none
   std::uint64_t written_ = 0;  // words since the beginning
 };
 

@@ -227,6 +227,7 @@ void SelfPlay<G>::end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t
     finished_.push_back(game);
   }
   begin_game(lane, number + 1);
+  if (stops_at_ends_) lane.moves_left = 0;
 }
 
 template <Game G>

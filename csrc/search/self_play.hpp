@@ -69,6 +69,8 @@ class SelfPlay final : public SearchDriver<G> {
   // A new lane, or one whose game is under way. Throws GameError for moves that cannot be played, a game that
   // is over and columns that do not fit. Before begin().
   void add_lane(SelfPlayGame game);
+  // Lanes will play no further than to the end of their game.
+  void stop_at_ends() { stops_at_ends_ = true; }
   // Every lane plays `moves` searched moves from now on.
   void begin(std::uint64_t moves);
 
@@ -105,6 +107,7 @@ class SelfPlay final : public SearchDriver<G> {
   SelfPlaySettings settings_;
   std::vector<Lane> lanes_;
   std::vector<Place> places_;
+  bool stops_at_ends_ = false;
   std::atomic<std::size_t> next_lane_{0};
   std::atomic<std::uint64_t> moves_{0};
   std::atomic<std::uint64_t> games_{0};

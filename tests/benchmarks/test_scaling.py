@@ -32,7 +32,7 @@ def test_an_all_reduce_crosses_within_hosts_and_over_hosts():
 
 def test_the_forecast_is_near_linear_where_steps_are_long_and_bounded_by_launches_where_they_are_short():
     own = OwnSteps({64: 0.02, 1024: 0.1, 4096: 0.4}, spread=0.01)
-    rows = forecast(own, 100_000_000, 1024, 4096, 8)
+    rows = forecast(own, 100_000_000, 1024, 4096)
     found = {(row["gpus"], row["link"]): row for row in rows}
     assert {gpus for gpus, _ in found} == set(GPU_COUNTS)
     assert all(found[1, link]["weak"] == found[1, link]["strong"] == 1.0 for link in ("NVLink", "100 Gb/s"))
@@ -57,7 +57,7 @@ def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(tmp_path):
         "job": {"blocks": 1, "filters": 8, "precision": "fp32", "batch": 8},
         "scaling": [{**step, "speedup": 1.0, "predicted_speedup": 1.0}],
         "model_basis": {"source": "a GPU", "weak": 1024, "strong": 4096, "gradient_bytes": 10**8},
-        "model": forecast(own, 10**8, 1024, 4096, 8),
+        "model": forecast(own, 10**8, 1024, 4096),
     }
     tables = text(document)
     assert "| 8 | " in tables and "5.0-7.0" in tables and "Modelled from the steps of a GPU" in tables
@@ -68,7 +68,7 @@ def test_the_tables_carry_the_model_where_steps_of_a_gpu_are_known(tmp_path):
 def test_measured_and_predicted_stand_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     out = tmp_path / "scaling.json"
-    flags = ["--device", "cpu", "--gpus", "2", "--blocks", "1", "--filters", "8", "--batch", "64"]
+    flags = ["--device", "cpu", "--gpus", "2", "--blocks", "1", "--filters", "8", "--batch-size", "64"]
     assert main(["bench", "scaling", "--json", *flags, "--precision", "fp32", "--out", str(out)]) == 0
     found = json.loads(out.read_text())
     rows = {(row["kind"], row["ranks"]): row for row in found["scaling"]}
@@ -83,7 +83,7 @@ def test_measured_and_predicted_stand_side_by_side(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--batch", "21", "--gpus", "2"], "expected a batch that 2 ranks share evenly"),
+        (["--batch-size", "21", "--gpus", "2"], "expected a batch that 2 ranks share evenly"),
         (["--into", "page.md"], "--into: expected --table FILE with it"),
         (["--steps-of", "none.json"], "none.json: "),
         (["--gpus", "0"], "expected a whole number"),

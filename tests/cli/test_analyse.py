@@ -121,6 +121,7 @@ def test_analyse_reads_other_games(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"], "no legal move, the game is over"),
         (["--history-fill", "yes"], "--history-fill"),
         (["--nodes", "100"], "--nodes"),
+        (["--lines", "3"], "--lines: only with a search, --simulations N or --seconds S"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(

@@ -168,3 +168,24 @@ def test_names_that_are_not_utf8_are_told(tmp_path: Path, capsys: pytest.Capture
     assert "s\\xff: 2 games" in shown
     assert "g\\xe9.pgn: 4 games" in shown
     shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["launch", "--device", "cpu", "--gpus", "1", "--data"],
+        ["launch", "--device", "cpu", "--gpus", "1", "--validation-data"],
+        ["data", "import", "--store", "store", "--"],
+    ],
+)
+def test_positions_are_refused_as_games_by_their_file_name(
+    tmp_path: Path, monkeypatch, capsys, command: list[str]
+):
+    monkeypatch.chdir(tmp_path)
+    Path("my book.EPD").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - bm e4;\n")
+    assert main([*command, "my book.EPD"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "alphazero: error: my book.EPD: EPD has positions and no games; expected PGN (`alphazero match "
+        "--openings 'my book.EPD' --pgn-out games.pgn` plays games from these positions)\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["my book.EPD"]

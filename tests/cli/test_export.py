@@ -1,5 +1,6 @@
 """`alphazero export`: the four formats, names, and what is refused."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.open_network import read_weights
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
+from tests.support.paths import REPOSITORY
 
 SHAPE = NetworkConfig(blocks=1, filters=8)
 
@@ -32,8 +34,10 @@ def saved(path: Path, config: NetworkConfig) -> Path:
     ("form", "suffix"), [("lc0", ".pb.gz"), ("safetensors", ".safetensors"), ("pt", ".pt")]
 )
 def test_what_is_written_is_read_again(weights: Path, capsys, form: str, suffix: str) -> None:
+    Path("nets").mkdir()
+    weights = weights.rename("nets/mine.pt")
     assert main(["export", str(weights), "--to", form]) == 0
-    written = Path(f"small-7{suffix}")
+    written = Path(f"mine{suffix}")  # whatever the file says of its run
     assert capsys.readouterr().out == f"wrote {written} ({written.stat().st_size:,} bytes)\n"
     before, after = read_weights(weights), read_weights(written)
     assert after.config == SHAPE
@@ -43,6 +47,23 @@ def test_what_is_written_is_read_again(weights: Path, capsys, form: str, suffix:
         if key == "input.conv.weight":
             tolerance *= 99  # the column of the rule50 plane is written as a 99th
         assert torch.allclose(after.state_dict[key], tensor, atol=tolerance), key
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("runs/renamed", "renamed-8"),
+        ("runs/renamed@8", "renamed-8"),
+        ("runs/renamed/checkpoints/step-00000008", "renamed-8"),
+        ("runs/renamed@best-policy_top1", "renamed-best-policy_top1"),
+        ("runs/renamed/AlphaZeroNet_1x8_distributed.pt", "AlphaZeroNet_1x8_distributed"),
+    ],
+)
+def test_a_file_is_named_after_what_was_asked_for(tmp_path: Path, monkeypatch, asked: str, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(REPOSITORY / "tests/fixtures/v0/supervised", "runs/renamed")
+    assert main(["export", asked, "--to", "safetensors"]) == 0
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == [f"{name}.safetensors"]
 
 
 def test_a_network_with_attention_goes_to_lc0_and_comes_back_by_name(weights: Path, capsys) -> None:

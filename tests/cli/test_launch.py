@@ -22,8 +22,8 @@ from tests.support.paths import REPOSITORY
 SCRIPT = REPOSITORY / "launch_distributed_training.sh"
 LIMIT_S = 0.5
 ELASTIC = (
-    "--elastic: torchrun's c10d rendezvous runs what anyone on the network sends; expected --hostfile with "
-    "--min-nodes and --max-restarts"
+    "--elastic: no flag of this program; torchrun's c10d rendezvous runs what anyone on the network sends; "
+    "expected --hostfile with --min-nodes and --max-restarts"
 )
 
 
@@ -187,6 +187,26 @@ def test_ranks_of_the_cpu_follow_the_batch_of_ds_config(
     found = ranks_and_words(capsys, "--deepspeed_config", "ds.json")
     assert found[0] == ranks
     assert f"training on the CPU with {counted(ranks, 'rank')} ({bound}" in found[2]
+
+
+def test_a_dry_run_shows_batch_precision_and_what_ds_config_decided(
+    no_gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("NCCL_TIMEOUT", "1800")
+    path = tmp_path / "ds.json"
+    path.write_text("{train_batch_size: 64, gradient_accumulation_steps: 4, zero_optimization: {stage: 1}, }")
+    arguments = ["--config", "chess_cpu", "--deepspeed_config", str(path), "--gpus", "2", "--dry-run"]
+    assert main(["launch", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("env ") and shown.out.count("\n") == 1
+    lines = shown.err.replace("alphazero: ", "").splitlines()
+    assert "batch 64 = 8 micro-batches of 8 over 2 ranks, 4 passes per rank" in lines
+    assert "precision fp32" in lines
+    assert f"{path}: batch_size 64, gradient_accumulation_steps 4, zero_stage 1, precision fp32" in lines
+    assert any(line.startswith("NCCL_TIMEOUT=1800: has no effect; --hang-timeout") for line in lines)
+    path.write_text('{bf16: {enabled: "auto"}}')
+    assert main(["launch", *arguments]) == 0
+    assert "precision auto: bf16 or fp32, whichever is faster" in capsys.readouterr().err
 
 
 def test_a_batch_of_ds_config_that_is_not_that_of_the_ranks_is_told_before_they_start(
@@ -434,3 +454,22 @@ def test_a_resume_from_nothing_is_refused_before_ranks_start(
     assert main(["launch", *arguments]) == 2
     assert f"alphazero: error: {message}" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("command", [["launch", "--gpus", "2"], ["train"]])
+def test_other_blocks_for_a_run_are_refused_at_once_and_once(tmp_path: Path, command: list[str]):
+    """Before torch is loaded: by the launcher, and by a rank that nothing started."""
+    shutil.copytree(REPOSITORY / "tests/fixtures/v0/supervised", tmp_path / "runs" / "job")
+    program = (
+        "import resource, sys, alphazero.cli.main as m; status = m.main(sys.argv[1:]);"
+        "print(status, 'torch' in sys.modules, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))"
+    )
+    words = [*command, "--device", "cpu", "--run-name", "job", "--blocks", "7"]
+    run = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    wanted = "network blocks was 1 at step 8, is 7; expected the same, or --fresh-start"
+    assert run.stderr == f"alphazero: error: runs/job: {wanted}\n"
+    status, has_torch, seconds = run.stdout.split()
+    assert (status, has_torch) == ("2", "False")
+    assert float(seconds) < 2 * LIMIT_S  # CPU time: other work on this machine does not count

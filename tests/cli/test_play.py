@@ -208,6 +208,7 @@ def test_ctrl_c_ends_it_without_a_traceback_and_keeps_the_game(nets, tmp_path):
         (["--simulations", "0"], "--simulations: '0': expected a whole number from 1"),
         (["--simulations", "5", "--seconds", "1"], "not allowed with"),
         (["--seconds", "-1"], "--seconds: '-1': expected seconds"),
+        (["--seed", "1"], "--seed: only with --side random; the side is first"),
         (["--pgn", ""], "--pgn '': expected the path of a file"),
     ],
 )

@@ -9,6 +9,8 @@ import time
 import pytest
 import torch
 
+import alphazero as az
+from alphazero.cli.command_table import build_parser
 from alphazero.cli.main import main
 from alphazero.data.store.store import GameStore
 from alphazero.games.registry import get_spec
@@ -34,12 +36,54 @@ def test_games_are_stored_and_more_are_added(weights, tmp_path, capsys) -> None:
     assert main(argv) == 0
     store = GameStore.open(tmp_path / "games")
     store.verify()
-    first = store.num_games
-    assert first >= 12 and store.manifest.game == "connect4"
+    assert store.num_games == 12 and store.manifest.game == "connect4"
     said = capsys.readouterr().out
-    assert f"{first} games" in said and "games/hour" in said and "policy entropy" in said
+    assert "12 games" in said and "games/hour" in said and "policy entropy" in said
     assert main([*argv, "--seed", "1"]) == 0
-    assert GameStore.open(tmp_path / "games").num_games >= first + 12
+    assert GameStore.open(tmp_path / "games").num_games == 24
+
+
+def test_the_games_are_the_same_for_any_number_of_lanes_short_ones_and_long_ones(weights, tmp_path) -> None:
+    """Not the first to end, of which most would be short."""
+
+    def games(num: int, *flags: str) -> list[tuple[int, ...]]:
+        out = tmp_path / "-".join((str(num), *flags))
+        argv = ["selfplay", "--weights", weights, "--out", str(out), "--games", str(num), *QUICK, *flags]
+        assert main(argv) == 0
+        return sorted(tuple(moves) for moves in az.open_store(out).to_arrow()["moves"].to_pylist())
+
+    eleven = games(11, "--lanes", "11")
+    lengths = sorted(len(moves) for moves in eleven)
+    assert len(eleven) == 11 and lengths[0] + 10 < lengths[-1]
+    assert games(11, "--lanes", "1") == eleven
+    assert games(11, "--lanes", "4") == eleven
+    assert games(11, "--lanes", "64") == eleven
+    one_by_one = set()
+    for num in range(1, 12):  # the games of a smaller number are among them
+        one_by_one |= set(games(num, "--lanes", "3"))
+        assert len(one_by_one) == num
+    assert one_by_one == set(eleven)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--mode", "supervised"),
+        ("--generations", "5", "--lanes", "2"),
+        ("--gate-games=3",),
+        ("--evaluation-precision", "int8"),
+        ("--value_q_ratio", "0.5"),
+    ],
+)
+def test_settings_of_training_are_refused_by_name(weights, tmp_path, capsys, flags: tuple[str, ...]) -> None:
+    out = tmp_path / "games"
+    assert main(["selfplay", "--weights", weights, "--out", str(out), "--games", "1", *flags]) == 2
+    flag = flags[0].partition("=")[0].replace("_", "-")
+    assert capsys.readouterr().err == f"alphazero: error: {flag}: alphazero selfplay does not use it\n"
+    assert not out.exists()
+    with pytest.raises(SystemExit):
+        build_parser("selfplay").parse_args(["--help"])
+    assert flag not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("locked", ["games", "."])

@@ -4,7 +4,8 @@ import pytest
 
 from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.cli.command_table import build_parser
-from alphazero.cli.training.train import _by_hand, _given_by_environment
+from alphazero.cli.training.train import _by_hand, _given_by_environment, _of_task
+from alphazero.cluster.plan.outer import read_task
 from alphazero.run.next_command import without
 
 
@@ -41,7 +42,8 @@ def test_torchrun_s_variables_count_for_a_rank_started_by_hand():
 def test_ranks_that_meet_on_the_loopback_talk_over_it():
     arguments = build_parser("train").parse_args(["--rank", "1", "--world-size", "2"])
     assert _by_hand(arguments, {"MASTER_ADDR": "localhost"})["GLOO_SOCKET_IFNAME"] == "lo"
-    assert "GLOO_SOCKET_IFNAME" not in _by_hand(arguments, {"MASTER_ADDR": "10.0.0.5"})
+    named = {"MASTER_ADDR": "10.0.0.5", "GLOO_SOCKET_IFNAME": "ib0"}
+    assert _by_hand(arguments, named)["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
 def test_a_launcher_s_rank_without_a_master_may_be_given_one_by_flag():
@@ -53,3 +55,26 @@ def test_a_launcher_s_rank_without_a_master_may_be_given_one_by_flag():
         _given_by_environment(nothing, {"RANK": "1", "WORLD_SIZE": "2"})
     told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "7000"}
     assert _given_by_environment(arguments, told) == {"MASTER_ADDR": "a", "MASTER_PORT": "7000"}
+
+
+def test_a_task_of_mpirun_needs_the_address_of_rank_0_where_machines_are_several():
+    task = read_task(
+        {
+            "OMPI_COMM_WORLD_SIZE": "4",
+            "OMPI_COMM_WORLD_RANK": "2",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+        }
+    )
+    assert task is not None
+    nothing = build_parser("train").parse_args([])
+    with pytest.raises(LaunchError, match=r"OMPI_COMM_WORLD_SIZE=4: .*; expected --master-addr ADDRESS"):
+        _of_task(task, nothing, {})
+    found = _of_task(task, nothing, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7000"})
+    assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {
+        "RANK": "2",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("127.0.0.1", "7000")

@@ -31,6 +31,7 @@ FOREIGN_FLAGS = {
     "deepspeed": {"--include", "--world_info"},
     "open mpi": {"--map-by"},
     "tensorboard": {"--logdir"},
+    "uv": {"--upgrade"},
 }
 # Programs of ours that are no sub-command of `alphazero`.
 PROGRAMS = (ROOT / "alphazero" / "training" / "ranks" / "preflight.py", *(ROOT / "tools").glob("*.py"))
@@ -74,7 +75,7 @@ def flags_of(command: str) -> frozenset[str]:
     if command == "launch":
         return flags | flags_of("train")
     if command == "bench":
-        return flags.union(*map(flags_in_source, (ROOT / "benchmarks").rglob("*.py")))
+        return flags.union(flags_of("launch"), *map(flags_in_source, (ROOT / "benchmarks").rglob("*.py")))
     return flags
 
 

@@ -8,6 +8,7 @@ import bz2
 import gzip
 import io
 import json
+import math
 import re
 import struct
 import zipfile
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from random import Random
 
 import zstandard
+
+from tests.support.network.hostile_pickles import random_pickle
 
 Mutate = Callable[[bytes, Random], bytes]
 
@@ -51,6 +54,20 @@ _BYTES = (
     b"\x80" * 10,
 )
 _NESTS = (b"[", b"{", b'{"a":', b"(", b"[[", b"a.", b"\\")
+_NUMBERS = (-1, 5 * 10**9, 2**63, 10**400, 1e308, math.nan, -math.inf)
+_VALUES = (None, True, *_NUMBERS, "", "$\\bad{$", "\0", "\udcff", "a" * 10**5, [], {}, [[]])
+# What stands in JSON, and what people who write Hjson have there.
+_HJSON = (
+    (",", (",,", "", ", # x\n", ", // x\n", "/* x */,", "/*,", "\n")),
+    ('"', ("", "'", "'''", '""')),
+    ("}", (",}", "}}", "", "# }\n}", "/* } */}")),
+    ("{", ("{\n# x\n", "{{", "{,", "", "/*", "//")),
+    ("]", (",]", "", "]]")),
+    (":", (": # x\n", ":\n", "::", "=", ": '''\n  x\n  '''")),
+    ("\n", ("\r\n", "\r", "", "\n\n\n", "\u2028")),
+    ("true", ("yes", "true x", "TRUE", "null")),
+    ("0", ("00", "0x1", ".", "1e999", "-")),
+)
 _MOST_BYTES = 4 << 20  # of a damaged input
 
 
@@ -189,7 +206,7 @@ in_zstd = through(lambda content: zstandard.decompress(content), zstandard.compr
 
 
 def in_zip(content: bytes, random: Random) -> bytes:
-    """A member of a .pt file, its checksum made right again; or one doubled, lost or packed."""
+    """A member of a .pt file, its checksum right; or one doubled, lost, packed, or of other steps."""
     if random.randrange(5) == 0:
         return damaged(content, random)
     out = io.BytesIO()
@@ -202,7 +219,9 @@ def in_zip(content: bytes, random: Random) -> bytes:
         for name in archive.namelist():
             inside = archive.read(name)
             if name == chosen:
-                inside = bytes(1 << 26) if deflated else damaged(inside, random)
+                pickled = name.endswith("data.pkl") and random.randrange(2)
+                inside = random_pickle(random) if pickled else damaged(inside, random)
+                inside = bytes(1 << 26) if deflated else inside
             if name != chosen or random.randrange(20):
                 changed.writestr(name, inside)
     return out.getvalue()
@@ -217,18 +236,40 @@ def in_safetensors(content: bytes, random: Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + content[8 + length :]
 
 
+def in_lines(content: bytes, random: Random) -> bytes:
+    """A few lines of JSON, each as in_json does it; or any damage."""
+    lines = content.split(b"\n")
+    for _ in range(random.choice((1, 1, 3, 20))):
+        at = random.randrange(len(lines))
+        lines[at] = in_json(lines[at], random)
+    return b"\n".join(lines)
+
+
+def in_hjson(content: bytes, random: Random) -> bytes:
+    """JSON written as people write Hjson, then as in_json does it; or the syntax damaged."""
+    text = (in_json(content, random) if random.randrange(2) else content).decode(errors="replace")
+    for _ in range(random.choice((1, 1, 3, 20))):
+        sign, others = random.choice(_HJSON)
+        places = [found.start() for found in re.finditer(re.escape(sign), text[: 1 << 16])]
+        if places:
+            at = random.choice(places)
+            text = text[:at] + random.choice(others) + text[at + len(sign) :]
+    return damaged(text.encode(), random) if random.randrange(3) == 0 else text.encode()
+
+
 def in_json(content: bytes, random: Random) -> bytes:
     """A value somewhere in the tree given another type or size; or any damage."""
     if random.randrange(2):
         return damaged(content, random)
-    tree = json.loads(content)
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):  # damaged before
+        return damaged(content, random)
     at = tree
     while isinstance(at, dict | list) and at:
         key = random.choice(list(at)) if isinstance(at, dict) else random.randrange(len(at))
         if not isinstance(at[key], dict | list) or not at[key] or random.randrange(4) == 0:
-            at[key] = random.choice(
-                (None, True, -1, 2**63, 10**400, 1e308, "", "\0", "a" * 10**5, [], {}, [[]])
-            )
+            at[key] = random.choice(_VALUES)
             break
         at = at[key]
     return json.dumps(tree).encode()

@@ -6,7 +6,9 @@ import bz2
 import gzip
 import io
 import json
+import re
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ import zstandard
 
 from alphazero._core import SelfPlayGame, TicTacToeLine
 from alphazero.base.errors import CheckpointError
+from alphazero.base.records import to_json
 from alphazero.cli.main import main
 from alphazero.cluster.plan.hostfile import read_hostfile
 from alphazero.games.registry import get_spec
@@ -27,10 +30,12 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights import checkpoint
 from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.play import lanes
+from alphazero.play.matches import engines
 from alphazero.play.matches.openings import BALANCED
 from alphazero.play.search_settings import self_play_settings
 from alphazero.play.selfplay import play
 from alphazero.run import checkpoint_files as files
+from alphazero.run.rank import Heartbeat, Phase
 from alphazero.settings.deepspeed_file import read_deepspeed_settings
 from alphazero.settings.load import load_config
 from alphazero.settings.sections import NetworkConfig
@@ -42,7 +47,8 @@ from tests.support.data.lc0_records import as_v7, records_of, standard_game
 from tests.support.data.random_store import write_random_store
 from tests.support.jobs.saving import checkpoint_of
 from tests.support.network.lc0_files import net_file, network_format, weights_fields
-from tests.support.paths import REPOSITORY
+from tests.support.paths import REPOSITORY, SUPPORT
+from tests.support.report.made_up_runs import supervised_lines, supervised_run
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
 
@@ -261,8 +267,17 @@ def make_ds_config(directory: Path, random: Random) -> Path:
     warmup = {"total_num_steps": 100, "warmup_num_steps": 10, "warmup_type": "linear"}
     table["scheduler"] = {"type": random.choice(("WarmupDecayLR", "WarmupCosineLR")), "params": warmup}
     table["compression_training"] = {"layer_reduction": {"enabled": False, "keep_number_layer": 5}}
-    path.write_text(json.dumps(table, indent=1))
+    text = json.dumps(table, indent=1)
+    if random.random() < 0.7:  # what it may hold besides JSON
+        path = path.with_suffix(".hjson")
+        text = re.sub(r'"(\w+)":', r"\1:", text).replace(": true", ": true #").replace("}", ",} // end\n")
+        text = text.replace("scheduler:", "/* of\n DeepSpeed */ scheduler:").replace('"auto"', "auto\n")
+    path.write_text(text)
     return path
+
+
+def read_deepspeed(path: Path) -> None:
+    read_deepspeed_settings(path)
 
 
 def make_hostfile(directory: Path, random: Random) -> Path:
@@ -278,6 +293,46 @@ def make_hostfile(directory: Path, random: Random) -> Path:
     return path
 
 
+def make_run(directory: Path, random: Random) -> Path:
+    """A run that has trained, whose files are small."""
+    run = supervised_run(directory / "run")
+    run.metrics.write_text(
+        "".join(json.dumps(line) + "\n" for line in supervised_lines(random.choice((10, 40))))
+    )
+    alarm = {"kind": "alarm", "step": 7, "cause": "loss", "text": "it rises", "advice": "wait"}
+    rating = {"step": 10, "elo": 12.0, "elo_95": [3.0, 20.0]}
+    with run.metrics.open("a") as file:
+        file.write(json.dumps(alarm) + "\n" + json.dumps({**alarm, "kind": "self_play", "games": 3}) + "\n")
+    (run.path / "ratings.jsonl").write_text(json.dumps(rating) + "\n")
+    run.heartbeats.mkdir()
+    beat = Heartbeat(0, "here", 1, "job", 40, Phase.END, 0, ())
+    (run.heartbeats / "rank-0.json").write_text(to_json(beat))
+    return run.path
+
+
+def make_engine(directory: Path, random: Random) -> Path:
+    """What an engine answers to `uci` and to each `go`."""
+    path = directory / "answers.txt"
+    greeting = "id name Reading\nid author tests\noption name Hash type spin default 1 min 1 max 9\n"
+    greeting += "option name Style type combo default a var a var b\nuciok\n"
+    told = "info depth 9 seldepth 12 multipv 1 score {} nodes 12 nps 456 hashfull 7 tbhits 0 time 8 pv MOVE\n"
+    scores = random.sample(("cp 31", "mate 3", "mate -2", "cp -7 upperbound", "cp 0 wdl 300 400 300"), 3)
+    parts = [greeting, *(told.format(score) + "info string x\nbestmove MOVE\n" for score in scores)]
+    path.write_text("--\n".join(parts))
+    (directory.parent / "start.epd").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq -\n")
+    return path
+
+
+def play_engine(path: Path) -> int:
+    """A short match of two of them."""
+    engines.START_TIMEOUT_S = 2.0
+    player = ("--player", f"cmd={sys.executable}", f"args=-S -E {READING_ENGINE} {path}")
+    book, games = path.parent.parent / "start.epd", path.parent / "games.pgn"
+    rules = ("--games", "2", "--maxmoves", "3", "--nodes", "9", "--engine-timeout", "2")
+    return main(["match", *player * 2, *rules, "--openings", str(book), "--pgn-out", str(games)])
+
+
+READING_ENGINE = SUPPORT / "evaluation" / "reading_engine.py"
 TWO_RANDOM_PLAYERS = (*("--player", "random") * 2, *("--games", "2", "--maxmoves", "3", "--plies", "2"))
 _JSON = (".json", mutation.in_json)
 _SAFETENSORS = (".safetensors", mutation.in_safetensors)
@@ -319,6 +374,17 @@ KINDS = (
         (command("data", "import", "{path}", "--store", "{beside}", "--workers", "1"),),
     ),
     Kind("toml", make_toml, (), (lambda path: load_config(str(path), {}) and None,)),
-    Kind("ds_config", make_ds_config, (_JSON,), (lambda path: read_deepspeed_settings(path) and None,)),
+    Kind(
+        "run",
+        make_run,
+        ((".jsonl", mutation.in_lines), _JSON),
+        (
+            command("report", "{path}"),
+            command("report", "{path}", "--out", "{beside}.svg"),
+            command("runs", "{path}"),
+        ),
+    ),
+    Kind("engine", make_engine, (), (play_engine,)),
+    Kind("ds_config", make_ds_config, ((".json", mutation.in_hjson),), (read_deepspeed,)),
     Kind("hostfile", make_hostfile, (), (lambda path: read_hostfile(path) and None,)),
 )

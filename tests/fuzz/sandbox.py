@@ -19,7 +19,8 @@ from alphazero.base.errors import AlphaZeroError
 
 MIB = 1 << 20
 MEMORY_MIB = 1024  # beyond what the process has when the reader begins
-LIMIT_S = 20.0
+LIMIT_S = 20  # of CPU time: the machine may be busy
+WAIT_S = 120.0  # for what waits
 LONGEST_LINE = 10000
 UNFORESEEN = 99  # exit status of a reader that raised something else
 STATUSES = (0, 2, 3)  # done, an AlphaZeroError
@@ -44,7 +45,7 @@ def try_reader(read: Reader) -> Outcome:
         if pid == 0:
             _read_and_exit(read, output.fileno())
         descriptor = os.pidfd_open(pid)
-        ended, _, _ = select.select([descriptor], [], [], LIMIT_S)
+        ended, _, _ = select.select([descriptor], [], [], WAIT_S)
         os.close(descriptor)
         if not ended:
             os.kill(pid, signal.SIGKILL)
@@ -60,7 +61,9 @@ def _fault(status: int, said: str, grown_mib: float, *, hung: bool) -> str:
     lines = said.strip().splitlines()
     last = lines[-1] if lines else ""
     if hung:
-        return f"no end within {LIMIT_S:.0f} s"
+        return f"no end within {WAIT_S:.0f} s"
+    if status == -signal.SIGXCPU:
+        return f"no end within {LIMIT_S} s of CPU time"
     if status < 0:
         return f"killed by {signal.Signals(-status).name}: {last}"
     if "Traceback" in said or status not in STATUSES:
@@ -81,6 +84,7 @@ def _read_and_exit(read: Reader, output: int) -> NoReturn:
     sys.stderr = os.fdopen(2, "w", closefd=False)
     allowed = int(_status_of("VmSize").split()[0]) * 1024 + MEMORY_MIB * MIB
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY_MIB * MIB,) * 2)
     status = UNFORESEEN

@@ -70,6 +70,14 @@ def test_counters_follow_the_rules():
     assert (position.halfmove_clock, position.fullmove_number, position.turn) == (0, 3, True)
 
 
+def test_counters_stop_where_a_fen_may_have_them():
+    position = ChessPosition("4k3/8/8/8/8/8/8/4K3 w - - 32766 32767")
+    for uci in ("e1e2", "e8e7", "e2e1", "e7e8"):
+        position.push_uci(uci)
+        assert ChessPosition(position.fen()) == position
+    assert (position.halfmove_clock, position.fullmove_number) == (32767, 32767)
+
+
 @pytest.mark.parametrize(
     ("fen", "message"),
     [

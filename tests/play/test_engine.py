@@ -3,12 +3,15 @@
 import threading
 import time
 
+import psutil
 import pytest
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import make_line
 from alphazero.play.uci import LoadedNetwork, NetworkRequest
+from alphazero.search.tree_search import TreeSearch
 from tests.support.games.mates import forces_mate
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 from tests.support.uci.driving import DrivenEngine, SlowEvaluator, made_up_network
 
 START_MOVES = [make_line("chess").move_to_text(move) for move in make_line("chess").legal()]
@@ -254,6 +257,45 @@ def test_a_full_tree_is_told() -> None:
         engine.send("go infinite")
         engine.until("info string tree full (MemoryLimit 1 MB)")
         assert engine.best_move("stop") in START_MOVES
+
+
+@pytest.mark.parametrize("broken", ["__init__", "set_line", "start", "wait", "snapshot"])
+def test_a_search_that_fails_is_reported_and_answered(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise MemoryError("std::bad_alloc")
+
+    monkeypatch.setattr(TreeSearch, broken, fail)
+    with DrivenEngine() as engine:
+        for limits in ("nodes 20", "movetime 20", "wtime 500 btime 500"):
+            engine.send("isready")
+            engine.until("readyok")
+            assert engine.best_move("position startpos", f"go {limits}") in START_MOVES
+        assert any("failed: std::bad_alloc" in line for line in engine.lines)
+        engine.send("go infinite")
+        assert engine.best_move("stop") in START_MOVES
+        monkeypatch.undo()
+        engine.send("ucinewgame", "position startpos", "go nodes 20")
+        assert field(engine.until("bestmove")[-2], "nodes") == "20"
+
+
+def test_an_evaluator_that_fails_is_reported_and_answered() -> None:
+    class Lost(MadeUpEvaluator):
+        def submit(self, *leaves):
+            raise RuntimeError("CUDA error:\nthe device is lost")
+
+    with DrivenEngine(lambda request: LoadedNetwork(Lost("chess", 8), "lost")) as engine:
+        assert engine.best_move("position startpos", "go nodes 20") in START_MOVES
+        assert "info string the network failed: CUDA error: the device is lost" in engine.lines
+
+
+def test_memory_options_are_lowered_to_what_is_there() -> None:
+    with DrivenEngine(Hash="1048576") as engine:
+        engine.send("uci", "setoption name MemoryLimit value 1048576", "isready")
+        lines = engine.until("readyok")
+        for name in ("Hash", "MemoryLimit"):
+            used = engine.engine.options.whole(name)
+            assert f"info string option {name}: 1048576 MB are not free; {used} MB used" in lines
+            assert 1 <= used < psutil.virtual_memory().total >> 20
 
 
 def test_commands_out_of_order_are_answered_all_the_same() -> None:

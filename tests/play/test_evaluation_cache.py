@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import alphazero._core as _core
+from alphazero.base.errors import ConfigError
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.play import lanes as games
 from alphazero.play.search_settings import self_play_settings
@@ -14,6 +15,8 @@ from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.network.evaluator_nets import trained_like
 
 LANES = 8
+
+
 # A ring of 1,000 words: some hundred positions.
 TINY_BYTES = 9000
 
@@ -66,3 +69,8 @@ def test_what_was_played_before_with_the_same_weights_is_not_evaluated_again():
 
 def test_a_cache_of_no_size_is_none():
     assert new_cache(0) is None
+
+
+def test_a_cache_that_no_machine_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--evaluation-cache 1099511627776: expected MiB"):
+        new_cache(2**40)

@@ -1,7 +1,11 @@
 """Networks from Python: what they say of positions, what a search finds."""
 
 import json
+import random
+import re
 
+import chess
+import chess.variant
 import numpy as np
 import pytest
 import torch
@@ -44,6 +48,81 @@ def test_one_position_in_every_way_to_name_it(net):
     assert first.best == max(first.policy, key=first.policy.__getitem__)
     assert first.value == first.wdl[0] - first.wdl[2]
     assert first.moves_left is not None
+
+
+def test_boards_of_python_chess_are_taken_with_their_history(net):
+    generator = random.Random(5)
+    starts = [
+        None,
+        "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 5 20",
+        "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1",
+    ]
+    boards, pairs = [], []
+    for start in [*starts, *(chess.Board.from_chess960_pos(number).fen() for number in (0, 300, 959))]:
+        board = chess.Board(start or chess.STARTING_FEN, chess960=True)
+        while len(board.move_stack) < 30 and any(board.legal_moves):
+            castling = [move for move in board.legal_moves if board.is_castling(move)]
+            board.push(generator.choice(castling or list(board.legal_moves)))
+        boards.append(board)
+        pairs.append((start, [move.uci() for move in board.move_stack]))
+        assert net.evaluate(board).position == board.fen()
+    one_by_one = [net.evaluate(*pair) for pair in pairs]
+    for found, expected in zip(net.evaluate_batch(boards), one_by_one, strict=True):
+        assert found.wdl == pytest.approx(expected.wdl, abs=1e-6)
+        assert found.policy == pytest.approx(expected.policy, abs=1e-6)
+    last = boards[0]
+    assert net.evaluate(last).wdl != net.evaluate(last.fen()).wdl  # the same position without its history
+    move = next(iter(last.legal_moves))
+    after = last.copy()
+    after.push(move)
+    assert net.evaluate(last, [move]) == net.evaluate(after)
+    found = net.search(last, simulations=20)
+    assert last.parse_san(found.best.san) == chess.Move.from_uci(found.best.text)
+    assert net.board(after).moves[-1] == move.uci()
+
+
+def test_a_python_chess_board_past_a_draw_is_evaluated(net):
+    board = chess.Board()
+    for uci in ["g1f3", "g8f6", "f3g1", "f6g8"] * 3:
+        board.push_uci(uci)
+    assert board.can_claim_threefold_repetition()
+    board.push_uci("e2e4")
+    assert net.evaluate(board).position == board.fen()
+
+
+@pytest.mark.parametrize(
+    ("position", "message"),
+    [
+        (5, "a position of type int: expected a text, an az.Board or a chess.Board"),
+        (b"startpos", "a position of type bytes"),
+        (["e4"], "a position of type list"),
+        (("startpos",), "a position of type tuple"),
+        (chess.variant.AtomicBoard(), "a board of atomic: expected chess"),
+        (chess.Board(None), "white has 0 kings"),
+        ((None, [7]), "a move of type int: expected a text or a chess.Move"),
+        ((None, [chess.Move.null()]), "'0000': no legal move here"),
+    ],
+)
+def test_another_position_is_an_error_of_one_line(net, position, message):
+    for call in (net.evaluate, net.search, lambda one: net.evaluate_batch([one])):
+        with pytest.raises(az.AlphaZeroError, match=re.escape(message)) as refused:
+            call(position)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_chess_board_is_nothing_for_another_game(four):
+    with pytest.raises(az.AlphaZeroError, match="a board of chess: expected a position of connect4"):
+        four.evaluate(chess.Board())
+
+
+def test_a_snapshot_prints_in_a_line_with_san(net, four):
+    found = net.search(moves=["f3", "e5", "g4"], simulations=200)
+    assert (found.best.san, found.best.pv_san) == ("Qh4#", ["Qh4#"])
+    assert repr(found) == f"Snapshot({found.position!r}: 1 node, mate 1, Qh4#)"
+    assert repr(found.best) == "MoveReport(Qh4#: 0 visits, mate 1)"
+    wide = repr(net.search(simulations=300))
+    assert "\n" not in wide and len(wide) < 150
+    assert four.search(simulations=20).best.san in "1234567"
 
 
 def test_more_positions_than_a_batch_holds(four):

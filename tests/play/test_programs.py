@@ -1,8 +1,10 @@
 """The engine as a process: `alphazero uci` with a network of one block, driven by another program."""
 
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -70,6 +72,44 @@ def test_it_answers_before_the_network_is_read_and_ends_with_its_input(command: 
     process.stdin.close()
     process.wait(10)
     assert process.returncode == 0
+
+
+def test_every_go_is_answered(command: list[str]) -> None:
+    """Where memory is short, counters of a FEN are at their end and a game is longer than any is."""
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+
+    def ask(*lines: str, until: str) -> list[str]:
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        answers = [process.stdout.readline()]
+        while not answers[-1].startswith(until):
+            assert answers[-1], f"no {until}"  # the watchdog killed it
+            answers.append(process.stdout.readline())
+        return answers
+
+    ask("uci", until="uciok")
+    ask("isready", "go nodes 5", until="bestmove")
+    lowered, *_ = ask("setoption name Hash value 1048576", "isready", until="readyok")
+    assert re.fullmatch(r"info string option Hash: 1048576 MB are not free; \d+ MB used\n", lowered)
+    assert (
+        chess.Move.from_uci(ask("go nodes 10", until="bestmove")[-1].split()[1]) in chess.Board().legal_moves
+    )
+    ask("setoption name Hash value 2048", "isready", until="readyok")
+    began = time.monotonic()
+    ask("ucinewgame", "go movetime 100", until="bestmove")
+    assert time.monotonic() - began < 1.0  # memory of the hash is not filled with zeros first
+    fen = "4k3/8/8/8/8/8/8/R3K3 w - - 32767 32767"
+    ask(f"position fen {fen} moves a1a2 e8e7 a2a3", "go nodes 50", until="bestmove")
+    there_and_back = " ".join(["g1f3 g8f6 f3g1 f6g8"] * 20_000)
+    ask(f"position startpos moves {there_and_back}", "go nodes 10", until="bestmove")
+    process.stdin.close()
+    assert process.wait(20) == 0
+    watchdog.cancel()
 
 
 def test_no_network_is_an_error_of_one_line(

@@ -12,7 +12,9 @@ from alphazero.search.snapshot import MoveReport, Snapshot
 def seen(*visits: int, q: tuple[float, ...] = (), playouts: int = 1000, seconds: float = 1.0) -> Snapshot:
     """A search with a move for each number of visits."""
     moves = tuple(
-        MoveReport(i, str(i), 0.1, n, 0.1, (q or (0.0,) * len(visits))[i], (0, 1, 0), None, None, (), ())
+        MoveReport(
+            i, str(i), 0.1, n, 0.1, (q or (0.0,) * len(visits))[i], (0, 1, 0), None, None, (), (), "chess", ""
+        )
         for i, n in enumerate(visits)
     )
     return Snapshot(
@@ -33,6 +35,7 @@ def seen(*visits: int, q: tuple[float, ...] = (), playouts: int = 1000, seconds:
         tree_nodes=0,
         tree_bytes=0,
         moves=moves,
+        position="",
     )
 
 

@@ -23,7 +23,7 @@ NEEDS_WANDB = pytest.mark.skipif(
 )
 STEPS, GENERATION = 60, 5
 ARGUMENTS = (
-    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--value-hidden", "8", "--run-name", "job"),
+    *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--generations", "12", "--steps-per-generation", str(GENERATION), "--reuse", "1", "--lanes", "10"),
     *("--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8", "--batch-size", "32"),
     *("--micro-batch-size", "16", "--precision", "fp32", "--window-minimum", "100", "--log-interval", "2"),

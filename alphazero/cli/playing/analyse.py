@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from alphazero.base.errors import GameInputError
+from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import table
 from alphazero.cli.flags import add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
@@ -44,7 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lines",
         type=count,
-        default=LINES,
         metavar="N",
         help=f"moves of a search to show (default: {LINES})",
     )
@@ -67,19 +66,23 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.games.registry import make_line
     from alphazero.play.net import load
 
+    searches = args.simulations is not None or args.seconds is not None
+    if args.lines is not None and not searches:
+        raise ConfigError("--lines: only with a search, --simulations N or --seconds S")
+    num_lines = args.lines or LINES
     net = load(args.weights, device=args.device, flag="--weights")
     line = make_line(net.game, args.fen)
     play_moves(line, args.moves, "--moves, number")
     (analysis,) = net.evaluate_lines([line], fill=args.history_fill)
-    found = search(net, line, args) if args.simulations or args.seconds else None
+    found = search(net, line, args, num_lines) if searches else None
     if args.json:
-        print(to_json(analysis, found, line, args.lines))
+        print(to_json(analysis, found, num_lines))
     else:
-        print(to_text(analysis, found, line, args.lines, style_of(args)))
+        print(to_text(analysis, found, line, num_lines, style_of(args)))
     return 0
 
 
-def search(net: Net, line: Line, args: argparse.Namespace) -> Snapshot:
+def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Snapshot:
     """Search the line's current position. Raises GameInputError if the game is over."""
     from alphazero.games.registry import history_fill
     from alphazero.play.net import search_line
@@ -90,12 +93,12 @@ def search(net: Net, line: Line, args: argparse.Namespace) -> Snapshot:
     tree = net.tree(TreeSettings(fill=history_fill(args.history_fill)))
     try:
         limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
-        return search_line(tree, line, limits, args.lines)
+        return search_line(tree, line, limits, num_lines)
     finally:
         tree.close()
 
 
-def to_json(analysis: Evaluation, found: Snapshot | None, line: Line, count: int) -> str:
+def to_json(analysis: Evaluation, found: Snapshot | None, count: int) -> str:
     """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
     from alphazero.play.search_text import search_json
 
@@ -108,7 +111,7 @@ def to_json(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
     if analysis.moves_left is not None:
         body["moves_left"] = analysis.moves_left
     if found is not None:
-        body["search"] = search_json(found, line, count)
+        body["search"] = search_json(found, count)
     return json.dumps(body)
 
 
@@ -126,7 +129,7 @@ def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int
         value = value_text(found.q, found.mate)
         searched = f"for the side to move: {chances_text(found.wdl)}  value {value}"
         both = [f"{searched}  ({effort_text(found)})", f"the network alone: {alone}"]
-        return "\n".join([*head, *both, "", *lines_text(found, line, count)])
+        return "\n".join([*head, *both, "", *lines_text(found, count)])
     largest = max(analysis.policy.values())
     rows = [
         (

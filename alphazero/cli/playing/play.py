@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
 from alphazero.cli.flags import add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from alphazero.play.net import load
     from alphazero.play.session import PlaySession, require_chess
 
+    if args.seed is not None and args.side != "random":
+        raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     net = load(args.weights, device=args.device, flag="--weights")
     settings = settings_of(args)
     if settings.pgn is not None:

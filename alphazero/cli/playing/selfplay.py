@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 # Flags that are no settings: `--precision` may be int8, which training has not.
 OWN_FLAGS = ("games", "seconds", "json", "precision")
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
+# Settings of training on the games; --precision is that of the evaluations.
+UNUSED = (
+    "mode",
+    "generations",
+    "steps_per_generation",
+    "pretraining_steps",
+    "historical_share",
+    "reuse",
+    "evaluation_precision",
+    "gate_games",
+    "gate_score",
+    "value_q_ratio",
+    "window_minimum",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=1000,
         metavar="N",
-        help="play until this many games have ended (default: 1000)",
+        help="games to play, the same ones for any number of --lanes (default: 1000)",
     )
     parser.add_argument(
         "--seconds",
@@ -54,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )
-    add_flags(parser, SECTIONS)
+    add_flags(parser, SECTIONS, unused=UNUSED)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
     config = load_config(args.config, flags)
     with sole_writer(args.out):
-        return play(args, config.search, config.self_play, config.training.seed, config.data.history_fill)
+        return play(args, config.search, config.self_play, config.training.seed)
 
 
 @contextlib.contextmanager
@@ -89,9 +103,7 @@ def sole_writer(out: Path) -> Iterator[None]:
                     out.rmdir()
 
 
-def play(
-    args: argparse.Namespace, search: SearchConfig, self_play: SelfPlayConfig, seed: int, history_fill: str
-) -> int:
+def play(args: argparse.Namespace, search: SearchConfig, self_play: SelfPlayConfig, seed: int) -> int:
     """Play until there are enough games or a signal arrives; returns the exit status."""
     import torch
 
@@ -119,7 +131,6 @@ def play(
             search,
             self_play,
             seed,
-            history_fill,
             network.spec.name,
             evaluator,
             store,

@@ -18,6 +18,7 @@ from typing import IO, Protocol, cast
 from isal import igzip_lib
 
 from alphazero.base.errors import DataError
+from alphazero.base.files import refuse_positions
 from alphazero.base.text import printable
 
 READ_BYTES = 1 << 20
@@ -86,6 +87,7 @@ def find_files(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None]
                 )
             found += [(path, printable(path.relative_to(argument))) for path in inside]
         else:
+            refuse_positions(argument)
             found.append((argument, printable(argument.name)))
     names = Counter(name for _, name in found)
     sources = []

@@ -34,7 +34,7 @@ from alphazero.data.store.game_filters import filter_texts, first_to_remove, jud
 from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, Manifest, SourceEntry
 from alphazero.data.store.writer import SHARD_GAMES, SHARD_PLIES, StoreWriter
 from alphazero.machine.lock import ImportLock
-from alphazero.settings.filters import GameFilters
+from alphazero.settings.data import GameFilters
 
 C = TypeVar("C")
 G = TypeVar("G", bound=ParsedGames)
@@ -66,6 +66,10 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+def silent() -> None:
+    """For a reader that nothing watches."""
+
+
 def format_of(paths: Sequence[Path]) -> Format[Any, Any]:
     """LC0 or PGN, by what the files are. Raises DataError for both."""
     lc0 = [path for path in paths if is_lc0(path)]
@@ -95,6 +99,7 @@ def import_games(
     shard_limits: tuple[int, int] = (SHARD_GAMES, SHARD_PLIES),
     most_quarantine_lines: int = MOST_LINES,
     say: Callable[[str], None] = to_stderr,
+    beat: Callable[[], None] = silent,
 ) -> ImportReport:
     """Read files and directories into the game store `store`.
 
@@ -102,8 +107,8 @@ def import_games(
     looks at the files. filters: games that do not pass are counted and not stored. wait: for another import
     of the same store, instead of refusing. chunk_bytes: of a file that a thread parses at once; 0 takes the
     format's own. shard_limits: games, plies of a full shard. most_quarantine_lines: of the store; further
-    faulty games are only counted. say: receives a line for each thing passed over. Raises DataError, and then
-    leaves nothing behind.
+    faulty games are only counted. say: receives a line for each thing passed over. beat: called again and
+    again while games are read. Raises DataError, and then leaves nothing behind.
     """
     began = time.monotonic()
     kind = kind or format_of(paths)
@@ -125,7 +130,7 @@ def import_games(
             try:
                 run = _Import(kind, found, work.store, filters, shard_limits, most_quarantine_lines)
                 with _bar(store, found, progress) as bar:
-                    manifest = run.run(store, workers, chunk_bytes, bar)
+                    manifest = run.run(store, workers, chunk_bytes, bar, beat)
             finally:
                 work.remove()
         return ImportReport(store, manifest, False, time.monotonic() - began)
@@ -208,10 +213,12 @@ class _Import(Generic[C, G]):
             directory, kind.game, shard_games=shard_limits[0], shard_plies=shard_limits[1]
         )
 
-    def run(self, target: Path, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> Manifest:
+    def run(
+        self, target: Path, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]
+    ) -> Manifest:
         """Read all sources and give the store its name."""
         with closing(self._quarantine):
-            self._read(workers, chunk_bytes, bar)
+            self._read(workers, chunk_bytes, bar, beat)
             self._quarantine.finish(sum(entry.num_quarantined for entry in self._finished))
         if not any(entry.imported for entry in self._finished):
             raise self._nothing_imported()
@@ -230,7 +237,7 @@ class _Import(Generic[C, G]):
             f" ({self._games_finished} games found{removed}{first})"
         )
 
-    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any]) -> None:
+    def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]) -> None:
         bytes_read = _ByteCount()
         items = parse_in_order(self._kind, self._sources, workers, bytes_read.add, chunk_bytes)
         began = time.monotonic()
@@ -244,6 +251,7 @@ class _Import(Generic[C, G]):
                 per_second = games / (time.monotonic() - began)
                 bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
                 bar.update(bytes_read.take())
+                beat()
 
     def _next(self, items: Iterator[G | SourceEnd]) -> G | SourceEnd | None:
         try:

@@ -21,7 +21,7 @@ from alphazero.data.sampling.window import SampleGroups, Window
 from alphazero.data.store.game_filters import FilterCount, Judgement, filter_texts, judged
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
-from alphazero.settings.filters import GameFilters, SampleFilters, chosen_filters, filter_text
+from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters, filter_text
 
 # Shapes: P places, positions of the games of one shard; E entries of a column of clocks; G games of a shard.
 

@@ -221,7 +221,6 @@ class Loader:
         micro_batch_size: int,
         passes: Sequence[int | None] | None = None,
         num_threads: int = 1,
-        history_fill: str = "fen_only",
         value_q_ratio: float = 0.0,
         curve: ValueCurve | None = None,
         mixture: Mixture | None = None,
@@ -247,7 +246,6 @@ class Loader:
             window,
             spec,
             num_threads=num_threads,
-            fill=history_fill,
             value_q_ratio=value_q_ratio,
             curve=curve,
         )

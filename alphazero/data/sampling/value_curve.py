@@ -114,7 +114,7 @@ def _likelihood(
 
 # Shapes: N games, P plies of them; X evaluations and 3 results as value_curve.py has them.
 
-# What `alphazero bench value_curve` finds for 5,275 games of TCEC: engines, hours a game.
+# Fitted to 5,275 games of TCEC: engines, hours a game.
 STANDARD_CURVE = ValueCurve(1.3255, 0.68)
 FEWEST_GAMES = 100  # with a result and an evaluation; the plies of a game are no independent witnesses
 FEWEST_OF_A_KIND = 10  # drawn and decided ones among them

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphazero.base.text import counted
-from alphazero.settings.filters import GameFilters, chosen_filters, filter_text
+from alphazero.settings.data import GameFilters, chosen_filters, filter_text
 
 CORRESPONDENCE = "correspondence"
 # Seconds that 40 moves may take a player, below which a game is of the class (lichess.org/faq#time-controls).

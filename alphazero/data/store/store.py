@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.files import sha256_of
+from alphazero.base.files import open_regular, sha256_of
 from alphazero.base.text import quoted, reason
 from alphazero.data.store.columns import (
     EvaluationView,
@@ -433,16 +433,13 @@ class GameStore:
 
     def quarantine(self) -> Iterator[dict[str, Any]]:
         """The games that were not imported: source, game, line, ply, kind, reason; not those left out."""
-        with (self.path / QUARANTINE_NAME).open(encoding="utf-8") as lines:
+        with open_regular(self.path / QUARANTINE_NAME) as lines:
             for line in lines:
                 if "source" in (entry := json.loads(line)):
                     yield entry
 
     def verify(self) -> None:
-        """Read everything: checksums, offsets, and each move of each game by the rules.
-
-        Raises DataError at the first fault.
-        """
+        """Check checksums, offsets and moves of all that there is. Raises DataError at the first fault."""
         check_sha256(self.path / QUARANTINE_NAME, self.manifest.quarantine_sha256)
         for entry, shard in zip(self.manifest.shards, self.shards, strict=True):
             check_sha256(shard.path, entry.sha256)
@@ -460,11 +457,12 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def damaged(path: Path, found: str, expected: str) -> DataError:
-    """A file whose sha256 is not the manifest's."""
-    return DataError(
-        f"{path}: its checksum is not the manifest's: sha256 {found[:16]}..., expected {expected[:16]}...;"
-        " it was changed or damaged: copy it again, or import its games again"
-    )
+    """The error for a file whose sha256 is not the manifest's."""
+    way = "import its games again"
+    if path.parent.name == "games" and (path.parent.parent / "checkpoints").is_dir():  # a run's own
+        way = "play its games again: --resume STEP --no-verify-data with a checkpoint from before them"
+    fault = f"its checksum is not the manifest's: sha256 {found[:16]}..., expected {expected[:16]}..."
+    return DataError(f"{path}: {fault}; it was changed or damaged: copy it again, or {way}")
 
 
 def verify_shard(shard: ShardView, game: str) -> None:

@@ -6,18 +6,19 @@ the next start reads nothing; a store may be read-only.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import DataError
-from alphazero.base.files import CHUNK_BYTES, complete_lines
+from alphazero.base.files import CHUNK_BYTES, complete_lines, open_regular
 from alphazero.base.text import counted
 from alphazero.data.store.store import GameStore, ShardView, damaged
 
@@ -53,23 +54,48 @@ def default_cache_directory() -> Path:
     return (Path(named) if Path(named).is_absolute() else Path("~/.cache").expanduser()) / "alphazero"
 
 
-class VerifiedFiles:
+class KnownDigests:
     """Digests that this host's user has computed before: a line a file. Where it cannot be kept, nothing is
     remembered, and the files are read again next time.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None = None) -> None:
+        directory = directory or default_cache_directory()
         host = "".join(c if c.isalnum() or c in "-." else "_" for c in platform.node()) or "host"
         self._path = directory / f"verified-{host}.jsonl"
         self._is_full = False
         self._known = self._load()
 
-    def digest(self, identity: _Identity) -> str | None:
-        """The sha256 of this file, None if it was never read."""
-        return self._known.get(identity)
+    def of(self, path: Path, beat: Callable[[], None] = lambda: None) -> str:
+        """The sha256 of a file, which is read unless it is known. beat: called again and again.
 
-    def add(self, identity: _Identity, sha256: str) -> None:
-        """Remember it."""
+        Raises DataError.
+        """
+        try:
+            with open_regular(path) as file:
+                identity = _Identity.of(os.fstat(file.fileno()))
+                if identity in self._known:
+                    return self._known[identity]
+                digest = hashlib.sha256()
+                while chunk := file.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    beat()
+                if identity == _Identity.of(os.fstat(file.fileno())):
+                    self._add(identity, digest.hexdigest())
+                return digest.hexdigest()
+        except OSError as error:
+            raise DataError(f"{path}: cannot read: {error.strerror}") from error
+
+    def remember(self, path: Path, mtime_ns: int, sha256: str) -> None:
+        """What somebody else computed of a file that was last changed then."""
+        with contextlib.suppress(OSError):
+            identity = _Identity.of(path.stat())
+            if identity.mtime_ns == mtime_ns:
+                self._add(identity, sha256)
+
+    def _add(self, identity: _Identity, sha256: str) -> None:
+        if not identity.is_settled():
+            return
         self._known[identity] = sha256
         line = json.dumps([*_key(identity), sha256]) + "\n"
         try:
@@ -108,6 +134,10 @@ class _Shard:
     path: Path
     size_bytes: int
     sha256: str
+
+
+class _StoppedError(Exception):
+    """Nobody waits for the end."""
 
 
 class Verification:
@@ -188,34 +218,28 @@ class Verification:
 
     def _run(self) -> None:
         try:
-            verified = VerifiedFiles(self._cache)
+            verified = KnownDigests(self._cache)
             for shard in self._shards:
                 self._verify(shard, verified)
-                if self._stopping.is_set():
-                    return
+                self._check_stopping()
+        except _StoppedError:
+            return
         except DataError as error:
             self._fault = error
         except OSError as error:
             self._fault = DataError(f"{error.filename}: cannot read: {error.strerror}")
 
-    def _verify(self, shard: _Shard, verified: VerifiedFiles) -> None:
-        with shard.path.open("rb") as file:
-            identity = _Identity.of(os.fstat(file.fileno()))
-            if identity.size_bytes != shard.size_bytes:
-                raise DataError(
-                    f"{shard.path}: {counted(identity.size_bytes, 'byte')}, {shard.size_bytes:,} when it was"
-                    " opened: it was changed while in use; expected a store that never changes"
-                )
-            found = verified.digest(identity)
-            if found is None:
-                digest = hashlib.sha256()
-                while chunk := file.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    if self._stopping.is_set():
-                        return
-                found = digest.hexdigest()
-                if identity == _Identity.of(os.fstat(file.fileno())) and identity.is_settled():
-                    verified.add(identity, found)
+    def _check_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise _StoppedError
+
+    def _verify(self, shard: _Shard, verified: KnownDigests) -> None:
+        if (size_bytes := shard.path.stat().st_size) != shard.size_bytes:
+            raise DataError(
+                f"{shard.path}: {counted(size_bytes, 'byte')}, {shard.size_bytes:,} when it was"
+                " opened: it was changed while in use; expected a store that never changes"
+            )
+        found = verified.of(shard.path, self._check_stopping)
         if found != shard.sha256:
             raise DataError(
                 f"{damaged(shard.path, found, shard.sha256)} (--no-verify-data trains on it as it is)"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from alphazero.base.errors import DataError
+from alphazero.base.files import open_regular
 from alphazero.base.section import MOST_STEPS
 from alphazero.run.directory import RunDirectory
 
@@ -78,7 +79,7 @@ class RunFigures:
     @classmethod
     def read(cls, run: RunDirectory, name: str = "") -> RunFigures:
         """Damaged lines are skipped and counted. Raises DataError where the run has no figures."""
-        if not run.metrics.is_file():
+        if not run.metrics.exists():
             raise DataError(f"{run.metrics}: no such file; expected a run directory")
         reader = _Reader()
         try:
@@ -127,7 +128,7 @@ class _Reader:
 
     def read(self, path: Path) -> None:
         """All complete lines."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             rest = b""
             while block := file.read(BLOCK_BYTES):
                 whole, newline, rest = (rest + block).rpartition(b"\n")

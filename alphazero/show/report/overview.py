@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from alphazero.base.files import read_text
 from alphazero.base.text import counted
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import RunOverview
@@ -192,7 +193,7 @@ def _text(value: object) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     """An object of JSON; {} where it cannot be read, as the other panels do not need it."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        body = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -191,6 +192,11 @@ class ReportServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Where a browser finds it."""
         return f"http://{ADDRESS}:{self.server_port}/"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that leaves is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from alphazero.base.errors import DataError
+from alphazero.base.text import as_utf8
 from alphazero.show.report.panel import Mark, Panel
 from alphazero.show.report.report import RunReport
 
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 COLUMNS = 3
 STYLES = ("-", "--", ":", "-.")
 FEW_POINTS = 30  # are marked
+
+
+def save(report: RunReport, file: IO[bytes], form: str) -> None:
+    """Write the picture as png, svg or pdf."""
+    import matplotlib
+
+    # Names are shown as they are: none is a formula. Letters that the font does not have become boxes.
+    with warnings.catch_warnings(), matplotlib.rc_context({"text.parse_math": False}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        draw(report).savefig(file, format=form, dpi=110)
 
 
 def draw(report: RunReport) -> Figure:
@@ -40,8 +52,8 @@ def draw(report: RunReport) -> Figure:
 
 
 def _draw_panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
-    axis.set_title(panel.title, fontsize=10)
-    axis.set_ylabel(panel.unit)
+    axis.set_title(_plain(panel.title), fontsize=10)
+    axis.set_ylabel(_plain(panel.unit))
     axis.grid(alpha=0.3)
     if panel.kind == "shares":
         _draw_shares(axis, panel.marks)
@@ -83,7 +95,7 @@ def _draw_mark(axis: Axes, kind: str, mark: Mark, names: Sequence[str]) -> None:
         middles = np.arange(len(mark["categories"]))
         bars = middles + 0.8 * ((mark["run"] + 0.5) / len(names) - 0.5)
         axis.bar(bars, mark["values"], 0.8 / len(names), color=color, label=label)
-        axis.set_xticks(middles, mark["categories"])
+        axis.set_xticks(middles, [_plain(name) for name in mark["categories"]])
 
 
 def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
@@ -100,6 +112,6 @@ def _draw_shares(axis: Axes, curves: Sequence[Mark]) -> None:
 
 
 def _plain(text: str) -> str:
-    """A name as it is: matplotlib reads dollars as formulas, and leaves labels out that begin with '_'."""
-    text = text.replace("$", r"\$")
+    """A name as it is: matplotlib leaves labels out that begin with '_', and draws no broken UTF-8."""
+    text = as_utf8(text)
     return f" {text}" if text.startswith("_") else text

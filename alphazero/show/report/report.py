@@ -12,7 +12,7 @@ from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.files import complete_lines
-from alphazero.base.text import reason
+from alphazero.base.text import printable, reason
 from alphazero.data.store.store import GameStore
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import overview_of
@@ -87,9 +87,9 @@ def build(paths: Sequence[Path]) -> RunReport:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Names of the directories; the paths where two have the same."""
-    names = [path.resolve().name for path in paths]
+    names = [printable(path.resolve().name) for path in paths]
     counts = Counter(names)
-    return [name if counts[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    return [name if counts[name] == 1 else printable(path) for name, path in zip(names, paths, strict=True)]
 
 
 def _read(path: Path, name: str) -> ReadRun:
@@ -100,8 +100,9 @@ def _read(path: Path, name: str) -> ReadRun:
     config, starts = read_config(run), read_starts(run)
     try:
         records, seen, overview = read_records(run), read_games(run), overview_of(path)
+        ratings = _ratings(run)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
     store, fault = _store(run)
     game = str(config.get("network", {}).get("game", ""))
     games = stored_games(store) if store else held_out_games(seen) if seen else []
@@ -125,7 +126,7 @@ def _read(path: Path, name: str) -> ReadRun:
         "no_openings": "" if tree else fault or NO_TREE,
     }
     search = search_values(store) if store else None
-    return ReadRun(figures, config, records, search, _ratings(run), body)
+    return ReadRun(figures, config, records, search, ratings, body)
 
 
 def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
@@ -140,7 +141,7 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
 
 
 def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:
-    """By step the newest Elo that `alphazero rate --checkpoints` kept, and the ends of its interval."""
+    """By step the newest Elo of `alphazero rate --checkpoints`, and its interval. Raises OSError."""
     found = {}
     for text in complete_lines(run.path / RATINGS):
         try:

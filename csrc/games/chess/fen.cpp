@@ -12,7 +12,6 @@ namespace alphazero::chess {
 namespace {
 
 constexpr std::string_view kPieceLetters = "pnbrqk";
-constexpr int kMaxCounter = 32767;  // leaves room in 16 bits for any game that follows
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 

@@ -166,8 +166,8 @@ void Position::apply(Move move) {
   key_ ^= kKeys.black_to_move;
   if (passed != kNoSquare) key_ ^= kKeys.en_passant[file_of(passed)];
   en_passant_ = kNoSquare;
-  ++halfmove_clock_;
-  fullmove_number_ += us;
+  halfmove_clock_ += halfmove_clock_ < kMaxCounter;
+  fullmove_number_ += us == kBlack && fullmove_number_ < kMaxCounter;
   side_ = them;
 
   Bitboard lost_rights = castling_rooks_ & from_to;

@@ -28,6 +28,9 @@ constexpr Square from_square(Move move) { return move & 63; }
 constexpr Square to_square(Move move) { return move >> 6 & 63; }
 constexpr Promotion promotion_of(Move move) { return static_cast<Promotion>(move >> 12); }
 
+// The half-move clock and the move number stop here, in a FEN and in play.
+constexpr std::uint16_t kMaxCounter = 32767;
+
 class Position {
  public:
   // Empty board, white to move; use initial() or from_fen().

@@ -10,7 +10,7 @@ from alphazero.base.errors import DataError
 from alphazero.cli.main import main
 from alphazero.data.formats.importer import ImportReport, import_games
 from alphazero.data.store.store import GameStore
-from alphazero.settings.filters import GameFilters
+from alphazero.settings.data import GameFilters
 from tests.support.data.lichess_games import lichess_games, write_pgn
 from tests.support.data.pgn_sources import ILLEGAL, LIMITS, content
 

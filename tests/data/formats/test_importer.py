@@ -85,6 +85,20 @@ def test_every_chunk_size_gives_the_same_games(tmp_path: Path):
     assert GameStore.open(tmp_path / "store-1").num_games == 4
 
 
+def test_an_import_beats_while_it_reads(tmp_path: Path):
+    path = tmp_path / "x.pgn"
+    path.write_text(game(1) * 20)
+    beats: list[int] = []
+    open_or_import([path], tmp_path / "cache", beat=lambda: beats.append(1))
+    assert beats
+    beats.clear()
+    open_or_import([path], tmp_path / "cache", beat=lambda: beats.append(1), compare_content=False)
+    assert not beats
+    chunks = {"workers": 1, "progress": False, "chunk_bytes": 200}
+    import_games([path], tmp_path / "again", **chunks, beat=lambda: beats.append(1))
+    assert len(beats) > 5
+
+
 def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_data: Path, tmp_path: Path):
     digests = set()
     for workers in (1, 2, 3):

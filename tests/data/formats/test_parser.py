@@ -287,7 +287,7 @@ def test_a_game_with_a_fault_is_put_aside_and_the_next_is_read(
     [
         ('[Variant "atomic"]', "VARIANT", "variant 'atomic' is not supported"),
         ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', "FEN", "FEN '8/8/8/8/8/8/8/8 w - - 0 1': "),
-        ('[FEN "nonsense"]', "FEN", "FEN 'nonsense': "),
+        ('[FEN "nonsense"]', "FEN", "FEN 'nonsense': 1 fields, expected 4 to 6"),
         ('[FEN "6k1/8/8/8/8/8/QQQQQQQ1/KQQQ4 w - - 0 1"]', "FEN", "FEN '6k1/8/8/8/8/8/QQQQQQQ1/KQQQ4 w "),
     ],
 )
@@ -295,6 +295,7 @@ def test_a_game_that_cannot_be_set_up_is_put_aside(tag: str, kind: str, words: s
     (fault,) = parse(f'\n[Event "x"]\n{tag}\n\n1. e4 *').quarantined
     assert (fault.fault.name, fault.line + 1, fault.ply) == (kind, 3, 0)
     assert fault.reason.startswith(words)
+    assert fault.reason.count("FEN") <= 1  # quoted once
 
 
 def test_a_long_offending_word_is_quoted_in_part():

@@ -20,7 +20,7 @@ from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import MOST_AVERAGED, SampleGroups, Window
 from alphazero.data.store.store import GameStore, ShardView
 from alphazero.games.registry import get_spec
-from alphazero.settings.filters import SampleFilters
+from alphazero.settings.data import SampleFilters
 from alphazero.training.ranks.batch import BatchPlan
 from tests.support.data.made_up_games import game, moves_of, write_games
 from tests.support.data.searched_games import searched_chess_row, window_of_rows

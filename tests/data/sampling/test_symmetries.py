@@ -12,7 +12,7 @@ from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec, make_line
-from alphazero.settings.sections import DataConfig
+from alphazero.settings.data import DataConfig
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.sources.given_games import make_loader

@@ -10,7 +10,7 @@ import pytest
 
 from alphazero.base.errors import DataError
 from alphazero.data.store import verification as module
-from alphazero.data.store.store import GameStore
+from alphazero.data.store.store import GameStore, damaged
 from alphazero.data.store.verification import Verification, default_cache_directory
 from tests.support.data.random_store import write_random_store
 
@@ -165,3 +165,11 @@ def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_cache_directory() == tmp_path / "home" / ".cache" / "alphazero"
+
+
+def test_the_advice_for_a_damaged_file_fits_where_its_games_come_from(tmp_path):
+    shard = tmp_path / "runs" / "x" / "games" / "shard-00003.arrow"
+    assert str(damaged(shard, "a" * 64, "b" * 64)).endswith("copy it again, or import its games again")
+    (tmp_path / "runs" / "x" / "checkpoints").mkdir(parents=True)
+    advice = "copy it again, or play its games again: --resume STEP --no-verify-data with a checkpoint from"
+    assert advice in str(damaged(shard, "a" * 64, "b" * 64))

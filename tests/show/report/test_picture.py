@@ -1,13 +1,18 @@
 """A report as one picture: every panel that has figures, over the wall time of the run."""
 
+import json
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from alphazero.base.errors import DataError
 from alphazero.cli.main import main
+from alphazero.run.validation_record import append_record
 from alphazero.show.report.picture import draw
 from alphazero.show.report.report import RunReport, build
-from tests.support.report.made_up_runs import supervised_run, write_run
+from tests.support.report.made_up_runs import record_of, supervised_lines, supervised_run, write_run
 
 LINES = [
     {"kind": "speed", "step": 10, "samples_per_s": 100.0, "minutes": 1.0},
@@ -76,6 +81,23 @@ def test_the_command_writes_the_picture(tmp_path, capsys, suffix, magic) -> None
     assert main(["report", str(tmp_path / "one"), "--out", str(out)]) == 0
     assert out.read_bytes().startswith(magic)
     assert capsys.readouterr().out.strip() == str(out)
+
+
+BAD = "$\\bad{$\udcff"  # a formula that no reader takes, and a letter that is no UTF-8
+
+
+@pytest.mark.parametrize("out", ["x.png", "x.svg", "x.html", "x.json"])
+def test_names_from_outside_are_shown_as_they_are(tmp_path, out, recwarn) -> None:
+    run = write_run(tmp_path / os.fsdecode(b"$\\bad{$\xff"), supervised_lines())
+    with run.metrics.open("a") as file:
+        for line in ({"kind": "validation", "move_error": 0.1}, {"kind": "gpu"}):
+            file.write(json.dumps({**line, "step": 40, f"{BAD}/gpu0/utilisation_percent": 0.5}) + "\n")
+    record = record_of(40)
+    append_record(run, replace(record, phases=tuple(replace(one, name=BAD) for one in record.phases)))
+    assert main(["report", str(run.path), "--out", str(tmp_path / out)]) == 0
+    assert not recwarn.list
+    if out == "x.svg":
+        assert b"<!-- $\\bad{$" in (tmp_path / out).read_bytes()
 
 
 def test_png_is_the_default_of_the_flag_and_draws_every_kind_of_panel(tmp_path, capsys) -> None:

@@ -235,6 +235,31 @@ def test_a_run_of_a_million_steps_is_a_small_page_soon(tmp_path) -> None:
     assert max(mark["high"]) == pytest.approx(loss.max(), rel=1e-4)
 
 
+def test_a_comparison_has_a_file_of_its_own(tmp_path, capsys) -> None:
+    one, two = (str(supervised_run(tmp_path / "runs" / name).path) for name in ("one", "two"))
+    (tmp_path / "runs" / "no-run").mkdir()
+
+    def written(*words: str) -> tuple[str, list[str]]:
+        """The file, and the runs in its title."""
+        assert main(["report", *words]) == 0
+        out = Path(capsys.readouterr().out.strip())
+        title = out.read_text().partition("<title>")[2].partition(" - ")[0]
+        return str(out.relative_to(tmp_path)), title.split(", ")
+
+    assert written(one) == ("runs/one/report.html", ["one"])
+    assert written(one, two) == ("runs/report-one-two.html", ["one", "two"])
+    assert written(two, one) == ("runs/report-two-one.html", ["two", "one"])
+    assert written(str(tmp_path / "runs")) == ("runs/report.html", ["one", "two"])
+    assert written(str(tmp_path / "runs"), one) == ("report-runs-one.html", ["one", "two"])
+    assert "<title>one - " in (tmp_path / "runs" / "one" / "report.html").read_text()
+    assert main(["report", one, two, "--png"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "runs" / "report-one-two.png")
+    assert main(["report", str(tmp_path / "runs" / "no-run")]) == 2
+    assert "no-run/metrics.jsonl: no such file; expected a run directory" in capsys.readouterr().err
+    long = [str(supervised_run(tmp_path / (letter * 250)).path) for letter in "ab"]
+    assert written(*long)[0] == f"report-{'a' * 193}.html"
+
+
 def test_the_v0_supervised_run_is_reported(tmp_path) -> None:
     shutil.copytree(FIXTURES / "v0" / "supervised", tmp_path / "run")
     report = report_of(tmp_path / "run").to_json()

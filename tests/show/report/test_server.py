@@ -4,6 +4,8 @@ import http.client
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -71,6 +73,19 @@ def test_new_figures_are_new_data_and_nothing_new_is_told_so(server, run) -> Non
     assert json.loads(data)["panels"][0]["marks"][0]["value"][-1] != 0.123
     run.metrics.unlink()  # what was last known stays
     assert ask(server, "/report.json")[0] == 200
+
+
+def test_a_browser_that_leaves_is_no_error(server, capfd) -> None:
+    for request in (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.server_port, b"GET"):
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", server.server_port)) as browser:
+                browser.sendall(request)
+                browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for _ in range(3):
+        status, page, _ = ask(server, "/")
+        assert status == 200
+        assert len(page) > 1_000_000
+    assert capfd.readouterr().err == ""
 
 
 def test_a_taken_port_is_named(server) -> None:

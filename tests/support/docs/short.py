@@ -56,6 +56,8 @@ def shortened(command: str, arguments: Sequence[str]) -> list[str]:
         short += SELF_PLAY if any(word in FROM_ZERO for word in short) else SUPERVISED
         if "chess_20x256" in short:
             short += SMALL_NETWORK
+    if "--solved" in short:  # solves fewer by its own flag
+        return [*short, "--device", "cpu"]
     return [*short, *APPENDED.get(command, ())]
 
 

@@ -20,7 +20,7 @@ from tests.support.paths import REPOSITORY
 
 # What a clone has and commands read; runs/, cache/, stores/ and what else they write stay in the workspace.
 LINKED = (
-    *("Makefile", "pyproject.toml", "constraints.txt", "CMakeLists.txt", "csrc"),
+    *("Makefile", "pyproject.toml", "requirements.lock", "constraints.txt", "CMakeLists.txt", "csrc"),
     *("alphazero", "configs", "examples", "ds_config.json", shim.TRAINER),
 )
 COPIED = ("hostfile",)  # a page writes it anew

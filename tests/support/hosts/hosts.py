@@ -140,6 +140,16 @@ class Host:
             assert time.monotonic() < deadline, f"{self.name}: still running: {left}"
             time.sleep(0.1)
 
+    def close_ports(self, *open_ports: int) -> None:
+        """A firewall that drops what comes in at all TCP ports but these, and is no answer from these."""
+        self.run("ip", "rule", "add", "pref", "100", "lookup", "local")
+        self.run("ip", "rule", "del", "pref", "0")
+        tcp = ("iif", "eth0", "ipproto", "tcp")
+        for port in map(str, open_ports):
+            for side in ("sport", "dport"):
+                self.run("ip", "rule", "add", "pref", "5", *tcp, side, port, "lookup", "local")
+        self.run("ip", "rule", "add", "pref", "10", *tcp, "blackhole")
+
     def cut_off(self) -> None:
         """Pull the plug of its network."""
         run(self.network.switch.enter("ip", "link", "set", f"port{self.number}", "down"))

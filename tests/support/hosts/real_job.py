@@ -22,6 +22,7 @@ class Job:
     def __init__(
         self, host: Host, directory: Path, store: Path, *arguments: str, program: tuple[str, ...] = (LAUNCH,)
     ) -> None:
+        self.host = host
         self.output = directory / f"said-{host.name}"
         self.process = host.popen(
             *program,
@@ -42,6 +43,12 @@ class Job:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, 9)
         return status, without_times(self.output.read_text())
+
+    def signal(self, name: str, pattern: str) -> None:
+        """A signal to the processes on the job's host whose command line fits."""
+        pids = [str(pid) for pid, line in self.host.processes().items() if re.search(pattern, line)]
+        assert pids, self.host.processes()
+        self.host.run("kill", f"-{name}", *pids)
 
     def wait_for(self, pattern: str) -> None:
         """Until it has been said."""

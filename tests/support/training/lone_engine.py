@@ -17,7 +17,8 @@ from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.probe import random_batch
 from alphazero.training.ranks.batch import plan_batches
-from alphazero.training.ranks.runtime import Runtime, lone_process_environment, read_runtime
+from alphazero.training.ranks.meeting import lone_process_environment
+from alphazero.training.ranks.runtime import Runtime, read_runtime
 
 SPEC = get_spec("connect4")
 POSITIONS = 8
@@ -30,14 +31,20 @@ class LoneEngine:
         self.runtime = runtime
 
     def make(
-        self, settings: DeepSpeedSettings | None = None, loss_scale_window: int = 1000, **flags: object
+        self,
+        settings: DeepSpeedSettings | None = None,
+        loss_scale: float = 65536.0,
+        loss_scale_window: int = 1000,
+        **flags: object,
     ) -> Engine:
-        """An engine with a fresh network; flags as on the command line, the window as in ds_config.json."""
+        """An engine with a fresh network; flags as on the command line, the others as in ds_config.json."""
         small = {"blocks": 2, "filters": 16, "batch_size": POSITIONS, "micro_batch_size": POSITIONS}
         config = load_config("", {**small, **flags})
         network = AlphaZeroNet(config.network, SPEC, torch.Generator().manual_seed(0))
         plan = plan_batches(config.training.batch_size, POSITIONS, [1.0], self.runtime.device.type)
-        training = dataclasses.replace(config.training, loss_scale_window=loss_scale_window)
+        training = dataclasses.replace(
+            config.training, loss_scale=loss_scale, loss_scale_window=loss_scale_window
+        )
         sections = (training, config.optimizer, config.loss)
         return Engine(network, Recipe(*sections, settings or DeepSpeedSettings()), plan, self.runtime)
 
