@@ -76,7 +76,7 @@ class ClusterConfig:
         metavar="N",
     )
     hang_timeout: float | None = _seconds(
-        "a step may stand still, or 10 median steps if that is more (default: 10)"
+        "a step may stand still, or 10 median steps if that is more (default: 60)"
     )
     start_timeout: float | None = _seconds(
         "until the first steps are timed: data import, compilation (default: 1800)"

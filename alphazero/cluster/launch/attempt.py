@@ -26,22 +26,22 @@ from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
 STOPPED = "T"
 SUSPICION = {STOPPED: 0, "D": 1}
 # How long a phase may last, or, where it reports progress, stand still. Steps and the end have rules of
-# their own below.
+# their own below. Beside each the flag that sets it, "" for a constant.
 LIMITS: dict[Phase, tuple[str, Callable[[Limits], float]]] = {
     Phase.START: ("--start-timeout", lambda limits: limits.start_s),
     Phase.PLAN: ("--start-timeout", lambda limits: limits.start_s),
     Phase.DATA: ("--pause-timeout", lambda limits: limits.pause_s),
     Phase.VALIDATE: ("--pause-timeout", lambda limits: limits.pause_s),
     Phase.CHECKPOINT: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.SELF_PLAY: ("--games-timeout", lambda limits: limits.games_s),
-    Phase.GATE: ("--games-timeout", lambda limits: limits.games_s),
+    Phase.SELF_PLAY: ("", lambda limits: limits.games_s),
+    Phase.GATE: ("", lambda limits: limits.games_s),
 }
 IMPORT_ADVICE = ", or `alphazero data import` before the job"
 
 
 @dataclass(frozen=True)
 class Hang:
-    """The rank that holds the others up. flag: of the limit that it went beyond."""
+    """The rank that holds the others up. flag: of the limit that it went beyond, "" for a constant."""
 
     state: RankState
     flag: str
@@ -56,10 +56,16 @@ class Hang:
         where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else f"start{how_far}"
         process = {STOPPED: ", its process is stopped", "D": ", its process hangs in the system"}
         how = process.get(state.state, "")
-        advice = IMPORT_ADVICE if state.phase is Phase.START else ""
-        expected = f"; expected a sign of progress, or a larger {self.flag}{advice}"
-        end = "" if state.state == STOPPED else expected
-        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}{end}"
+        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}"
+
+    @property
+    def expected(self) -> str:
+        """What would have kept the job alive; "" where that is clear."""
+        if self.state.state == STOPPED or (self.state.phase is Phase.END and not self.state.pid):
+            return ""
+        larger = f", or a larger {self.flag}" if self.flag else ""
+        advice = IMPORT_ADVICE if self.state.phase is Phase.START else ""
+        return f"; expected a sign of progress{larger}{advice}"
 
 
 def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
@@ -83,7 +89,7 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, floa
     """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        found = "--shutdown-timeout", limits.shutdown_s if state.pid else limits.exit_s
+        found = "", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
         found = "--start-timeout", limits.start_s + limits.shutdown_s
@@ -420,7 +426,8 @@ class Attempt:
         log += f"/{host}-rank{hang.state.rank}.log"
         self._reports.append(
             FailureReport(
-                time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG)
+                time.monotonic(),
+                Failure(host, hang.state.rank, hang.fate + hang.expected, "", log, HANG_STATUS, HANG),
             )
         )
         self._end_at = time.monotonic() + STACKS_S

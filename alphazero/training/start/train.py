@@ -51,6 +51,7 @@ from alphazero.training.start.resume_checks import (
 )
 from alphazero.training.start.rollback import PersistentTraining
 from alphazero.training.start.run_start import Request, RunStart, find_run, keep_weights, make_directory
+from alphazero.training.start.stall_watch import StallWatch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 
@@ -296,7 +297,7 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
     """Open the services of this rank and train until the last step or a signal."""
     job, spec = found.job, found.network.spec
     services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
-    with in_service(job, services):
+    with in_service(job, services), StallWatch(job.run, rank.runtime, rank.console.alarm):
         source: DataSource
         if job.config.self_play.mode == "supervised":
             assert found.window is not None
