@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -48,7 +48,10 @@ class Runtime:
 
 
 def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: str = "") -> Runtime:
-    """The Runtime that torchrun's variables describe; a lone process where there are none."""
+    """The Runtime that torchrun's variables describe; a lone process where there are none.
+
+    local_world_size is what a launcher gave: DeepSpeed's calls it LOCAL_SIZE. with_local_ranks corrects it.
+    """
 
     def number(name: str, default: int) -> int:
         text = environment.get(name, str(default))
@@ -67,11 +70,23 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
         rank=rank,
         local_rank=local_rank,
         world_size=world_size,
-        local_world_size=number("LOCAL_WORLD_SIZE", world_size),
+        local_world_size=max(number("LOCAL_WORLD_SIZE", number("LOCAL_SIZE", 1)), local_rank + 1),
         device=chosen,
         backend=backend or ("nccl" if chosen.type == "cuda" else "gloo"),
         host=socket.gethostname(),
     )
+
+
+def with_local_ranks(runtime: Runtime, exchange: Exchange) -> Runtime:
+    """`runtime` with room for every local rank of its host, whatever its launcher wrote. Collective."""
+    ranks = exchange.gather([_host_identity(runtime), runtime.local_rank, runtime.local_world_size])
+    sizes = [max(local + 1, size) for host, local, size in ranks if host == _host_identity(runtime)]
+    return replace(runtime, local_world_size=max(sizes))
+
+
+def _host_identity(runtime: Runtime) -> str:
+    """Equal for ranks of one host; containers with networks of their own are hosts."""
+    return machine.machine_identity() or runtime.host
 
 
 def default_threads(local_world_size: int, environment: Mapping[str, str] = os.environ) -> int:
@@ -145,7 +160,11 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
 
     Compute threads are cut to the processors that are left. Ranks on CPUs stay as they are.
     """
-    own = _pin(runtime) if runtime.device.type == "cuda" else ""
+    on_cuda = runtime.device.type == "cuda"
+    uuid = str(torch.cuda.get_device_properties(runtime.device).uuid) if on_cuda else ""
+    host = _host_identity(runtime)
+    here = {rank: its for rank, (on, its) in enumerate(exchange.gather([host, uuid])) if its and on == host}
+    own = _pin(list(here).index(runtime.rank), list(here.values())) if on_cuda else ""
     pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
     for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
@@ -156,15 +175,12 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(runtime: Runtime) -> str:
-    """What was done with this rank."""
+def _pin(place: int, uuids: Sequence[str]) -> str:
+    """What was done with this rank. uuids: of the GPUs of this host's ranks; `place`: its own among them."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
-    count = torch.cuda.device_count()
-    devices = [local % count for local in range(runtime.local_world_size)]
-    uuids = [str(torch.cuda.get_device_properties(device).uuid) for device in devices]
     allowed = frozenset(os.sched_getaffinity(0))
-    share = machine.share_of(runtime.local_rank, machine.processors_near(uuids), allowed)
+    share = machine.share_of(place, machine.processors_near(uuids), allowed)
     if share is None:
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:

@@ -34,7 +34,13 @@ from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
-from alphazero.training.ranks.runtime import Runtime, apply_device_settings, default_threads, pin_ranks
+from alphazero.training.ranks.runtime import (
+    Runtime,
+    apply_device_settings,
+    default_threads,
+    pin_ranks,
+    with_local_ranks,
+)
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
 from alphazero.training.sources.shown_texts import with_opening_shown
@@ -93,10 +99,11 @@ class Found:
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
     """Train as one rank of the job; returns the process's exit status."""
     stop = StopRequest()
-    torch.set_num_threads(default_threads(runtime.local_world_size))
     if runtime.device.type == "cpu":
         keep_freed_memory()
     exchange = start_process_group(runtime)
+    runtime = with_local_ranks(runtime, exchange)
+    torch.set_num_threads(default_threads(runtime.local_world_size))
     console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
     rank = Rank(runtime, exchange, console, stop)
     console.begin("preparing")
