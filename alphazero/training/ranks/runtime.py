@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -105,6 +106,7 @@ def default_threads(local_world_size: int, environment: Mapping[str, str] = os.e
 # reproducibility"); the first, of 8 buffers of 4 MiB, costs the least speed.
 DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 TF32_CAPABILITY = (8, 0)  # Ampere
+OLD_SWITCHES = "Please use the new API settings to control TF32 behavior"
 
 
 def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple[str, ...]:
@@ -124,11 +126,14 @@ def _set_tf32(config: TrainingConfig, device: torch.device) -> str:
     """Both of these calls, and no `fp32_precision`: that alone leaves torch's switches at odds.
 
     torch 2.13 raises "mix of the legacy and new APIs" when its compiler then asks for
-    get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags.
+    get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags. torch 2.9 to 2.11
+    announce both calls as old, which is of no use to a user.
     """
     has_tf32 = torch.cuda.get_device_capability(device) >= TF32_CAPABILITY
-    torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = config.tf32
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=OLD_SWITCHES, category=UserWarning)
+        torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = config.tf32
     if config.tf32 and not has_tf32:
         return "TF32: this GPU has none"
     return f"TF32 {'on' if config.tf32 else 'off'}"
