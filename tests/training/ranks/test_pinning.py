@@ -112,7 +112,8 @@ DEEPSPEED = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}
 
 def test_deepspeed_s_launcher_over_nodes_counts_the_ranks_of_a_node_as_local_size():
     assert read_runtime({**DEEPSPEED, "LOCAL_SIZE": "8"}, "cpu").local_world_size == 8
-    assert read_runtime({**DEEPSPEED, "LOCAL_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, "cpu").local_world_size == 4
+    both = {**DEEPSPEED, "LOCAL_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
+    assert read_runtime(both, "cpu").local_world_size == 4
     assert read_runtime({}, "cpu").local_world_size == 1
 
 
