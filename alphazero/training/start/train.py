@@ -16,6 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
@@ -27,7 +28,13 @@ from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import PrecisionChoice, choose_plan, choose_precision, saved_batch
+from alphazero.training.engine.planner import (
+    PrecisionChoice,
+    choose_kernels,
+    choose_plan,
+    choose_precision,
+    saved_batch,
+)
 from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
@@ -160,6 +167,7 @@ def prepare(
     network = starting.build(start.resumed)
     precision = settle_precision(config, settings, network, start, rank)
     config = dataclasses.replace(config, training=precision.training)
+    kernel_lines = settle_kernels(config, saved, rank)
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
@@ -187,7 +195,7 @@ def prepare(
             check_nothing_else_is_asked(job, saved, changes, request)
     curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
     graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
-    notices += [*precision.notices, *changes, *plan_changes, *curve_lines, *graph_lines]
+    notices += [*precision.notices, *kernel_lines, *changes, *plan_changes, *curve_lines, *graph_lines]
     return Found(
         job=job,
         start=start,
@@ -240,6 +248,17 @@ def settle_precision(
             lambda: evaluation_precision(asked, precision.training.precision, device, config.network.body)
         )
     return precision
+
+
+def settle_kernels(config: Config, saved: TrainingState | None, rank: Rank) -> list[str]:
+    """Kernels for the evaluations of self-play; lines for the banner."""
+    games, device = config.self_play, rank.runtime.device
+    if games.mode == "supervised":
+        return []
+    precision = evaluation_precision(
+        games.evaluation_precision, config.training.precision, device, config.network.body
+    )
+    return choose_kernels(config.network, precision, games.evaluation_batch, device, saved, rank.exchange)
 
 
 def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
