@@ -25,16 +25,16 @@ from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
 # A stopped process, then one that waits for a device or disk that does not answer, then any other.
 STOPPED = "T"
 SUSPICION = {STOPPED: 0, "D": 1}
-# How long a phase may last, or, where it reports progress, stand still. Steps and the end have rules of
-# their own below.
-LIMITS: dict[Phase, tuple[str, Callable[[Limits], float]]] = {
-    Phase.START: ("--start-timeout", lambda limits: limits.start_s),
-    Phase.PLAN: ("--start-timeout", lambda limits: limits.start_s),
-    Phase.DATA: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.VALIDATE: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.CHECKPOINT: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.SELF_PLAY: ("--games-timeout", lambda limits: limits.games_s),
-    Phase.GATE: ("--games-timeout", lambda limits: limits.games_s),
+# How long a phase may last, or, where it reports progress, stand still: the flag that lengthens it, and the
+# limit. Steps and the end have rules of their own below.
+LIMITS: dict[Phase, tuple[str, str]] = {
+    Phase.START: ("--start-timeout", "start_s"),
+    Phase.PLAN: ("--start-timeout", "start_s"),
+    Phase.DATA: ("--hang-timeout", "pause_s"),
+    Phase.VALIDATE: ("--hang-timeout", "pause_s"),
+    Phase.CHECKPOINT: ("--hang-timeout", "pause_s"),
+    Phase.SELF_PLAY: ("--hang-timeout", "games_s"),
+    Phase.GATE: ("--hang-timeout", "games_s"),
 }
 IMPORT_ADVICE = ", or `alphazero data import` before the job"
 
@@ -83,15 +83,15 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, floa
     """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        found = "--shutdown-timeout", limits.shutdown_s if state.pid else limits.exit_s
+        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
         found = "--start-timeout", limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
         found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
     else:
-        flag, limit_of = LIMITS[state.phase]
-        found = flag, limit_of(limits)
+        flag, limit = LIMITS[state.phase]
+        found = flag, getattr(limits, limit)
     return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
 
 
