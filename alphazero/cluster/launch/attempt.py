@@ -114,7 +114,8 @@ Say = Callable[[str], None]
 class Failure:
     """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages.
+    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages. at: when it came to
+    pass, by time.monotonic() of this process.
     """
 
     host: str
@@ -125,6 +126,12 @@ class Failure:
     status: int
     kind: str = UNKNOWN
     ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
 
     @property
     def line(self) -> str:
@@ -154,19 +161,6 @@ class StartOutcome:
     stopped: signal.Signals | None = None
     begun: bool = True
     newest_checkpoint: int = -1
-
-
-@dataclass(frozen=True)
-class FailureReport:
-    """A failure, and when it came to pass by time.monotonic() of this process."""
-
-    at: float
-    failure: Failure
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """Order of blame: a host or launcher that was lost or killed comes first."""
-        return 0 if self.failure.rank is None else order_of_blame(self.failure.kind), self.at
 
 
 class Attempt:
@@ -199,7 +193,7 @@ class Attempt:
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
-        self._reports: list[FailureReport] = []
+        self._failures: list[Failure] = []
         self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
@@ -239,7 +233,7 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        failure = min(self._reports, key=lambda report: report.key).failure if self._reports else None
+        failure = min(self._failures, key=lambda one: one.key, default=None)
         return StartOutcome(
             failure.status if failure else 0,
             failure,
@@ -345,8 +339,9 @@ class Attempt:
                 ended.status,
                 ended.kind,
                 ended.ranks,
+                now - ended.seconds_ago,
             )
-            self._report(now - ended.seconds_ago, failure)
+            self._note_failure(failure)
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
@@ -355,11 +350,11 @@ class Attempt:
             self._asked.append(number)
             return
         fate = f"was asked to end by {number.name}"
-        failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
-        self._reports.append(FailureReport(time.monotonic() - ended.seconds_ago, failure))
+        at = time.monotonic() - ended.seconds_ago
+        self._failures.append(Failure(remote.name, None, fate, "", ended.log, 128 + number, at=at))
 
-    def _report(self, at: float, failure: Failure) -> None:
-        self._reports.append(FailureReport(at, failure))
+    def _note_failure(self, failure: Failure) -> None:
+        self._failures.append(failure)
         if self._end_at is None:
             self._end_at = time.monotonic() + SETTLE_S
 
@@ -389,7 +384,7 @@ class Attempt:
         self._lost.add(link.remote.name)
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
-            self._report(link.heard, Failure(link.remote.name, None, fate, "", "", status))
+            self._note_failure(Failure(link.remote.name, None, fate, "", "", status, at=link.heard))
 
     def _look_for_lost_hosts(self, now: float) -> None:
         for link in list(self._open):
@@ -409,7 +404,7 @@ class Attempt:
         if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
             for link in self._open:
                 fate = f"still runs {shutdown_s:.0f} s after another host ended"
-                self._report(now, Failure(link.remote.name, None, fate, "", "", HANG_STATUS))
+                self._note_failure(Failure(link.remote.name, None, fate, "", "", HANG_STATUS, at=now))
 
     def _blame(self, hang: Hang) -> None:
         """Every rank shows its stacks, then all is ended."""
@@ -418,10 +413,8 @@ class Attempt:
         self._send(protocol.STACKS)
         log = next(f"{link.plan.run_directory}/logs" for link in self._links if link.remote.name == host)
         log += f"/{host}-rank{hang.state.rank}.log"
-        self._reports.append(
-            FailureReport(
-                time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG)
-            )
+        self._failures.append(
+            Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG, at=time.monotonic())
         )
         self._end_at = time.monotonic() + STACKS_S
 
