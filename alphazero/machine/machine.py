@@ -334,6 +334,8 @@ def find_free_port() -> int:
 BACKLOG = 1024
 ANY_PORT = 0
 EVERYWHERE = ("0.0.0.0", "::")
+DEFAULT_PORT = 12355  # of rank 0 (docs/cluster.md)
+LOOPBACK = "127.0.0.1"
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 

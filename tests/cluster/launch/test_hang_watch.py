@@ -85,7 +85,8 @@ def test_a_rank_that_waits_for_one_that_still_plays_is_no_hang():
     assert found is not None
     assert found.state.rank == 1
     assert found.fate + found.expected == (
-        "(pid 101) stands still in step 50 (self-play, progress 700) for 901 s; expected a sign of progress"
+        "(pid 101) stands still in step 50 (self-play, progress 700) for 901 s; "
+        "expected a sign of progress, or a larger --hang-timeout"
     )
 
 
