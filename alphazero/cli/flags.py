@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
+from alphazero.settings.cluster import MOST_PROCESSES
+from alphazero.settings.flags import whole
 
 if TYPE_CHECKING:
     import alphazero._core as _core
@@ -30,6 +32,26 @@ def add_network_flags(parser: argparse.ArgumentParser) -> None:
         default="fp32",
         help="arithmetic of the network; int8 is for the CPU (default: fp32)",
     )
+
+
+def add_gpus_flag(parser: argparse.ArgumentParser) -> None:
+    """--gpus: of the commands whose work several processes share."""
+    parser.add_argument(
+        "--gpus",
+        type=process_count,
+        default=1,
+        metavar="N",
+        help="processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
+        "they share the cores (default: 1)",
+    )
+
+
+def process_count(text: str) -> int:
+    """A number of processes of this machine, or -1."""
+    number = whole(-1, MOST_PROCESSES)(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("'0': expected a whole number from 1, or -1 for all GPUs")
+    return number
 
 
 def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
