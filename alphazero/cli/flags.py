@@ -1,12 +1,14 @@
-"""Flags of the commands that evaluate positions: the network, its device and its arithmetic."""
+"""Flags that several commands have: the network, its device and its arithmetic; how ssh reaches hosts."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import ConfigError
-from alphazero.settings.cluster import MOST_PROCESSES
+from alphazero.base.errors import ConfigError, LaunchError
+from alphazero.cluster.plan.launch_plan import SshOptions
+from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
 from alphazero.settings.flags import whole
 
 if TYPE_CHECKING:
@@ -63,6 +65,23 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
         metavar="W",
         help=f"{role}: {WEIGHTS_HELP}" if role else WEIGHTS_HELP,
     )
+
+
+def add_ssh_flags(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """--ssh-port and --ssh-config."""
+    parser.add_argument(
+        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
+    )
+    parser.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
+
+
+def ssh_options(args: argparse.Namespace) -> SshOptions:
+    """What these flags ask for. Raises LaunchError for a file that is not there."""
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
+    return SshOptions(args.ssh_port, args.ssh_config)
 
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:

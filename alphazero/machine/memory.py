@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from alphazero.base.files import nearest_existing
+
 ROOT = Path("/")
 # A group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
 NO_LIMIT = 1 << 60
@@ -265,7 +267,7 @@ def read_host(directory: Path) -> HostReading:
     """Look at this host; `directory` is where the run will be written, it need not exist yet."""
     memory = HostMemory().check()
     swap = psutil.swap_memory()
-    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    existing = nearest_existing(directory)
     disk = os.statvfs(existing)
     return HostReading(
         memory_total=memory.total_bytes,

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from alphazero.base.text import last_line
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.protocol import Message, Output
 from alphazero.cluster.plan import programs
@@ -216,13 +217,8 @@ def explain_ssh(errors: str) -> str:
     """One phrase for the output of an ssh that failed: what is the matter, and what was expected."""
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
-            return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"
-    return f"ssh failed: {_last_line(errors) or 'no output'}; expected a login without questions"
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+            return f"{matter}; expected {wanted} (ssh: {last_line(errors)})"
+    return f"ssh failed: {last_line(errors) or 'no output'}; expected a login without questions"
 
 
 class AgentLink:
