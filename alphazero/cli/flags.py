@@ -20,14 +20,17 @@ WEIGHTS_HELP = (
 )
 
 
+def add_device_flag(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    help_text: str = "device to use (default: auto)",
+) -> None:
+    """--device."""
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help=help_text)
+
+
 def add_network_flags(parser: argparse.ArgumentParser) -> None:
     """--device and --precision."""
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="device to use (default: auto)",
-    )
+    add_device_flag(parser)
     parser.add_argument(
         "--precision",
         choices=("fp32", "bf16", "fp16", "int8"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.settings.flags import seconds, whole
 from alphazero.settings.load import preset_names
 
@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ranks: one per GPU, or CPU ranks (default: as many as training would have)",
     )
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where to compute")
+    add_device_flag(parser, "where to compute")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="whose disk is measured (default: runs)"
     )

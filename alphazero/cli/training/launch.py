@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
-from alphazero.cli.flags import add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cluster.plan.claims import LaunchRequest
 from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.machine.environment import CHECKOUT
@@ -58,12 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, {"cluster": ClusterConfig})
     group = parser.add_argument_group("this start")
-    group.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="auto: GPUs where there are some (default)",
-    )
+    add_device_flag(group, "auto: GPUs where there are some (default)")
     group.add_argument(
         "--node-rank",
         type=_node_rank,
