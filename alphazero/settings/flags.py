@@ -243,6 +243,7 @@ OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = {
 # What is given in another way, by the name of its flag or key.
 _MOVED = {
     "host_weights": "expected weight=N in the lines of hosts, or of the hostfile",
+    "moves_per_round": "expected simulations_per_round; a run that began with moves keeps them",
 }
 # Sections with fields that have no flag and no TOML key.
 _WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)

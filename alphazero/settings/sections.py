@@ -433,6 +433,7 @@ class TrainingConfig:
 ALARMS = (
     "throughput",
     "idle-gpus",
+    "batch-fill",
     "slow-rank",
     "overfitting",
     "entropy",

@@ -19,7 +19,7 @@ from alphazero.cli.flags import add_network_flags, add_weights_flag
 from alphazero.machine.lock import DirectoryLock
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import load_config, preset_names
-from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,7 @@ UNUSED = (
     "pretraining_steps",
     "historical_share",
     "reuse",
+    "simulations_per_round",
     "evaluation_precision",
     "gate_games",
     "gate_score",
@@ -75,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed."""
     flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
     config = load_config(args.config, flags)
+    self_play = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
     with sole_writer(args.out):
-        return play(args, config.search, config.self_play, config.training.seed)
+        return play(args, config.search, self_play, config.training.seed)
 
 
 @contextlib.contextmanager
