@@ -162,8 +162,7 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   const double draw = rng(lane, kMove).uniform();
   const SearchResult result = search.result(temperature, draw);
   ++moves_;
-  const std::uint64_t used =
-      counts_simulations_ ? search.num_simulations() - place.simulations_before : 1;
+  const std::uint64_t used = counts_simulations_ ? search.num_simulations() - place.simulations_before : 1;
   lane.budget_left -= std::min(used, lane.budget_left);
   if (wants_to_resign(lane, result) && !lane.game.plays_through) {
     end_game(lane, GameEnd::kResignation, {}, -1);
