@@ -49,7 +49,7 @@ LARGEST_CPU_BATCH, SMALLER_CPU_BATCH = 512, 256
 # Self-play before the steps is short: its games only feed them.
 SHORT_GENERATION = (
     *("--generations", "1", "--steps-per-generation", "1000000", "--reuse", "1000000"),
-    *("--lanes", "64", "--moves-per-round", "64", "--simulations", "2"),
+    *("--lanes", "64", "--simulations-per-round", "128", "--simulations", "2"),
 )
 
 

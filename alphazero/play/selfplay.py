@@ -76,16 +76,19 @@ def play(
     game_name: str,
     settings: _core.SelfPlaySettings,
     lanes: Sequence[_core.SelfPlayGame],
-    moves: int,
+    budget: int,
     evaluator: PoolEvaluator,
     *,
+    in_simulations: bool = False,
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     to_the_end: bool = False,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
 ) -> Played:
-    """Play `moves` searched moves in every lane, continuing its game; to_the_end: at most to that game's end.
+    """Play `budget` searched moves in every lane, continuing its game; to_the_end: at most to its end.
 
+    in_simulations: a lane stops instead at the end of the move at which it has used `budget` new
+    simulations; those of a tree that is kept are not new.
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
     number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
     added. on_progress is called after each batch with the moves and games so far; False interrupts play.
@@ -100,7 +103,7 @@ def play(
         pool.add_lane(lane)
     if to_the_end:
         pool.stop_at_ends()
-    pool.begin(moves)
+    pool.begin(budget, in_simulations)
     batches = 0
 
     def after_batch(size: int) -> bool:

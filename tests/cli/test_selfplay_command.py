@@ -23,7 +23,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.settings.sections import NetworkConfig
 
-QUICK = ("--lanes", "8", "--moves-per-round", "20", "--simulations", "4", "--evaluation-batch", "8")
+QUICK = ("--lanes", "8", "--simulations", "4", "--evaluation-batch", "8")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_fl
 from alphazero.machine.lock import DirectoryLock
 from alphazero.settings.flags import count, seconds
 from alphazero.settings.load import Config, load_config, preset_names
-from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,7 @@ UNUSED = (
     "pretraining_steps",
     "historical_share",
     "reuse",
+    "simulations_per_round",
     "evaluation_precision",
     "gate_games",
     "gate_score",
@@ -92,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
 def config_of(args: argparse.Namespace) -> Config:
     """The settings of the games. Raises ConfigError."""
     flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
-    return load_config(args.config, flags)
+    config = load_config(args.config, flags)
+    own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
+    return replace(config, self_play=own)
 
 
 @contextlib.contextmanager
