@@ -156,6 +156,8 @@ def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.C
     together = evaluate(files, capsys, *argv, "--gpus", "2")
     networks = [found.pop("networks") for found in (alone, together)]
     assert alone == together and len(networks[0]) == 2
+    few = ["--weights", files["net0"], "--data", files["one"]]  # one batch: nothing for the second process
+    assert evaluate(files, capsys, *few, "--gpus", "2")["networks"][0]["num_positions"] == 8
     for one, two in zip(*networks, strict=True):
         assert one["num_positions"] == 1001
         assert two == {

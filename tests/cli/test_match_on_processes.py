@@ -91,17 +91,20 @@ def test_a_match_stopped_on_two_processes_continues_on_one_with_each_game_once(t
     player = f"cmd='{FAKE} --delay 0.03 --pid-file {pids}' nodes=1 name=fake"
     words = ["--player", player, "--against", "random", "--games", "30", "--concurrency", "2"]
     words += ["--resume", str(state), "--pgn-out", str(pgn)]
-    for games, number in ((3, signal.SIGTERM), (8, signal.SIGINT)):
+    for games, number in ((3, signal.SIGTERM), (8, signal.SIGKILL), (12, signal.SIGINT)):
         with long_match(*words) as process:
             below = processes_after(process, pgn, games)
             assert len(below) >= 4, "two workers and an engine with its guard for each"
             process.send_signal(number)
             said, errors = process.communicate(timeout=60)
+        assert not psutil.wait_procs(below, timeout=20)[1] and "Traceback" not in errors
+        if number == signal.SIGKILL:
+            assert process.returncode == -number
+            continue
         assert process.returncode == 128 + number
         assert re.search(r"random against fake: \+\d+ =\d+ -\d+", said) and " games/hour, " in said
-        assert re.search(r"^continue with: .* --gpus 2$", errors, re.M) and "Traceback" not in errors
-        assert not psutil.wait_procs(below, timeout=20)[1]
-    assert 8 <= len(json.loads(state.read_text())["games"]) < 30
+        assert re.search(r"^continue with: .* --gpus 2$", errors, re.M)
+    assert 12 <= len(json.loads(state.read_text())["games"]) < 30
     assert main(["match", "--maxmoves", "6", *words, "--device", "cpu", "--json"]) == 0
     score = json.loads(capsys.readouterr().out)
     assert sum(score["pairs"]) == 15 and score["not_counted"] == 0
@@ -143,7 +146,7 @@ def test_an_engine_that_fails_again_and_again_ends_the_match_of_all_processes(ca
 
 
 def test_processes_without_a_game_with_engines_are_refused(capsys) -> None:
-    for words in (["--player", "cmd=sleep", "nodes=1"], ["--player", "weights=x.pt", "tc=1+0.1"]):
+    for words in (["--player", "cmd=sleep", "nodes=1"], ["--player", "weights=x.pt", "depth=3"]):
         assert main(["match", "--against", "random", *words, *TWO]) == 2
         said = capsys.readouterr().err
         assert (

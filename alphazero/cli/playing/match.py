@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         pairings = [pairing for pairing in pairings if pairing.number not in played]
     share = MatchShare(tuple(players), conditions, () if report.is_decided else tuple(pairings))
     try:
-        with ends_at_sigterm(), stage_of("match", args, lineup, places) as stage:
+        with ends_at_sigterm(), stage_of("match", args, lineup, places if share.pairings else ()) as stage:
             report.stage = stage
             conduct(stage, share, entrants, report, saved, args)
     except (KeyboardInterrupt, AlphaZeroError, SystemExit):
@@ -115,9 +115,10 @@ def work(args: argparse.Namespace, worker: Worker) -> None:
 
 
 def has_engines(players: Sequence[PlayerWords], limit: Limit) -> bool:
-    """Whether games have processes of engines, as networks under a clock are."""
-    return limit.is_timed or any(
-        player.kind == "engine" or (player.limit is not None and player.limit.is_timed) for player in players
+    """Whether games have processes of engines, as networks are under a clock or to a depth."""
+    limits = [player.limit or limit for player in players if player.kind == "weights"]
+    return any(player.kind == "engine" for player in players) or any(
+        own.is_timed or own.depth is not None for own in limits
     )
 
 
@@ -138,7 +139,8 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     from alphazero.cli.playing.players import Lineup
 
     limit = limit_of(args)
-    side_by_side = args.concurrency if has_engines(players_of(args), limit) else min(LANES, args.games)
+    by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
+    side_by_side = args.concurrency if by_engines else min(LANES, args.games)
     return Lineup(args, limit, batch_size_of(args, side_by_side), on_cpu=on_cpu)
 
 
