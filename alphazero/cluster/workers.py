@@ -7,6 +7,7 @@ what is sent is JSON, numbers or Arrow, never a pickle. Workers do not see Ctrl-
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -118,11 +119,9 @@ class Workers:
         """A task for each worker; all have done the ones before."""
         for number, task in enumerate(tasks):
             connection = self._started[number][1]
-            try:
-                connection.send_bytes(_message(TASK, task))
-            except OSError as error:
-                raise self._lost(number) from error
             self._busy[connection] = number
+            with contextlib.suppress(OSError):  # it has ended, and replies() says why
+                connection.send_bytes(_message(TASK, task))
 
     def replies(self, go_on: Callable[[], bool] | None = None) -> Iterator[Reply]:
         """What the workers send until all have done their tasks.
@@ -172,20 +171,16 @@ class Workers:
         )
         theirs.close()
         self._started.append((process, ours))
-        try:
+        with contextlib.suppress(OSError):  # as in ask()
             ours.send_bytes(_arguments_text({**vars(self._args), "device": place.device}).encode())
-        except OSError as error:
-            raise self._lost(len(self._started) - 1) from error
 
     def _stop(self) -> None:
         if self._has_stopped:
             return
         self._has_stopped = True
         for connection in self._busy:
-            try:
+            with contextlib.suppress(OSError):  # as in ask()
                 connection.send_bytes(_message(STOP, ""))
-            except OSError:  # it has ended, as its connection will say
-                continue
 
     def _lost(self, number: int) -> LostConnectionError:
         process = self._started[number][0]

@@ -3,10 +3,12 @@
 import argparse
 import json
 import os
+import time
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 
+import psutil
 import pytest
 
 from alphazero.base.errors import ConfigError, LaunchError, LostConnectionError
@@ -129,3 +131,15 @@ def test_a_worker_that_cannot_start_is_named(capfd: pytest.CaptureFixture[str]):
         workers.ask(["", ""])
         list(workers.replies())
     assert "no-such-command" in capfd.readouterr().err
+
+
+def test_a_worker_that_has_failed_before_its_task_says_why():
+    args = argparse.Namespace(config="no-such-preset", weights="w.pt", out=Path("games"))
+    with Workers("selfplay", args, [Place("cpu", {})]) as workers:
+        (child,) = psutil.Process().children()
+        deadline = time.monotonic() + 60
+        while child.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            time.sleep(0.05)
+        workers.ask(["{}"])
+        with pytest.raises(ConfigError, match="no-such-preset"):
+            list(workers.replies())
