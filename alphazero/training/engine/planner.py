@@ -243,7 +243,12 @@ def choose_kernels(
     kept = "" if saved is None else saved.kernels or OPERATORS  # older runs had these
     on_gpu = device.type == "cuda"
     if not any(exchange.numbers(int(on_gpu))):
-        return []
+        if saved is None or not saved.kernels:
+            return []
+        use_kernels(saved.kernels)  # for a return to GPUs
+        return [
+            f"changed arithmetic: evaluations on CPUs, were by {saved.kernels} kernels: games will differ"
+        ]
     lines = []
     chosen = OPERATORS
     for kernels in dict.fromkeys((*([kept] if kept else ()), *KERNELS)):

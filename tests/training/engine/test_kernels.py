@@ -82,11 +82,24 @@ def test_devices_that_cannot_keep_them_say_that_games_will_differ(choose):
     assert lines[-1] == ("changed arithmetic: evaluations by compile kernels, were cudnn: games will differ")
 
 
-def test_ranks_on_cpus_have_no_such_choice():
-    class Alone:
-        def numbers(self, own: int) -> list[int]:
-            return [own]
+class Alone:
+    def numbers(self, own: int) -> list[int]:
+        return [own]
 
-    config = NetworkConfig()
-    assert choose_kernels(config, "int8", 256, CPU, SAVED, Alone()) == []  # type: ignore[arg-type]
+
+def on_a_cpu(saved: TrainingState) -> list[str]:
+    return choose_kernels(NetworkConfig(), "int8", 256, CPU, saved, Alone())  # type: ignore[arg-type]
+
+
+def test_ranks_on_cpus_have_no_such_choice():
+    assert on_a_cpu(SAVED) == []
     assert kernels.kernels_in_use() == ""
+
+
+def test_a_run_that_moves_to_cpus_says_that_games_will_differ_and_remembers_its_kernels():
+    try:
+        (line,) = on_a_cpu(dataclasses.replace(SAVED, kernels=CUDNN))
+        assert line == "changed arithmetic: evaluations on CPUs, were by cudnn kernels: games will differ"
+        assert kernels.kernels_in_use() == CUDNN
+    finally:
+        kernels.use_kernels("")

@@ -159,6 +159,19 @@ def test_a_gpu_that_fills_up_during_training_is_answered_by_smaller_micro_batche
 
 
 @on_gpu(order=3, seconds=30)
+def test_a_return_to_the_last_checkpoint_records_its_passes_anew(tmp_path, random_store, monkeypatch):
+    """The first engine is gone by then, with its recordings."""
+    monkeypatch.setenv("DISTURBANCE", "nan:5-6")
+    flags = ("--steps", "10", "--max-skipped-steps", "2", "--checkpoint-interval", "4")
+    script = SUPPORT / "jobs" / "disturbed.py"
+    output = run_gpu_job(tmp_path, random_store, *flags, script=script)
+    assert "no finite gradients in 2 steps: back to step 4 with other positions ahead" in output
+    lines = step_lines(tmp_path)
+    assert [line["step"] for line in lines] == list(range(1, 11))
+    assert {line.get("graphed") for line in lines} == ({None} if REHEARSAL else {1.0})
+
+
+@on_gpu(order=3, seconds=30)
 def test_deterministic_runs_on_cuda_are_equal_bit_for_bit(tmp_path, random_store):
     for name in ("one", "two"):
         run_gpu_job(tmp_path / name, random_store, "--steps", "6", "--deterministic")
