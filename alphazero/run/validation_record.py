@@ -16,7 +16,7 @@ from alphazero.base.files import complete_lines, cut_unfinished_line, read_text,
 from alphazero.base.records import from_table
 from alphazero.run.directory import RunDirectory
 
-Record = TypeVar("Record")
+Record = TypeVar("Record", bound="ValidationRecord | SeenGames")
 
 RECORDS = "validation.jsonl"
 GAMES = "validation_games.json"
@@ -182,7 +182,7 @@ def _read(kind: type[Record], body: dict[str, Any]) -> Record:
     """A record of a file. Raises ValueError where it is none, or holds what no picture shows."""
     body.pop("version", None)
     record = from_table(kind, body)
-    _check(dataclasses.asdict(record))  # type: ignore[call-overload]  # a dataclass
+    _check(dataclasses.asdict(record))
     return record
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.data.store.store import GameStore
-from alphazero.data.store.writer import StoreWriter, row_schema
+from alphazero.data.store.writer import row_schema
+from tests.support.data.random_store import write_rows
 
 
 def moves_of(text: str) -> list[int]:
@@ -31,10 +32,6 @@ def game(text: str, result: int | None, **columns: Any) -> dict[str, Any]:
 
 def write_games(path: Path, rows: Sequence[dict[str, Any]], shard_games: int = 1000) -> GameStore:
     """A store of these rows with the columns of clocks and time controls."""
-    directory = path.with_name(path.name + ".writing")
-    directory.mkdir()
-    writer = StoreWriter(directory, "chess", shard_games=shard_games)
     schema = row_schema(["clock_ms", "time_control"])
-    writer.append(pa.RecordBatch.from_pylist(list(rows), schema=schema))
-    writer.finish(path, [])
+    write_rows(path, pa.RecordBatch.from_pylist(list(rows), schema=schema), shard_games)
     return GameStore.open(path)

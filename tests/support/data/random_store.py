@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import alphazero._core as _core
-from alphazero.data.store.writer import ROW_SCHEMA, StoreWriter
+from alphazero.data.store.writer import ROW_SCHEMA, SHARD_GAMES, StoreWriter
 
 
 def write_random_store(path: Path, num_games: int, first_seed: int = 0) -> None:
@@ -15,8 +15,13 @@ def write_random_store(path: Path, num_games: int, first_seed: int = 0) -> None:
     rows["source"] = ["random playout"] * num_games
     rows["moves"] = [_core.chess_random_playout(first_seed + game, 120) for game in range(num_games)]
     rows["result"] = [(1, 0, -1)[game % 3] for game in range(num_games)]
+    write_rows(path, pa.RecordBatch.from_pydict(rows, schema=ROW_SCHEMA))
+
+
+def write_rows(path: Path, rows: pa.RecordBatch, shard_games: int = SHARD_GAMES) -> None:
+    """A store of chess of these rows."""
     directory = path.with_name(path.name + ".writing")
     directory.mkdir()
-    writer = StoreWriter(directory, "chess")
-    writer.append(pa.RecordBatch.from_pydict(rows, schema=ROW_SCHEMA))
+    writer = StoreWriter(directory, "chess", shard_games=shard_games)
+    writer.append(rows)
     writer.finish(path, [])

@@ -56,39 +56,32 @@ def main() -> None:
         time.sleep(60)
 
 
+BAD_MOVES = {"illegal": "e1e8", "none": "(none)", "null": "0000"}  # by mode
+
+
 def answer(args: argparse.Namespace, board: chess.Board, seed: int, moves: int) -> None:
-    fails = moves >= args.from_move
-    time.sleep(args.delay)
-    if args.mode == "crash" and fails:
+    mode = args.mode if moves >= args.from_move else "well"
+    time.sleep(args.delay + 0.4 * (mode == "slow"))
+    if mode == "crash":
         sys.stderr.write("segmentation fault, or so\n")
         os._exit(1)
-    if args.mode == "hang" and fails:
-        time.sleep(600)
-    if args.mode == "close" and fails:
+    if mode == "close":
         os.close(1)
+    if mode in ("hang", "close"):
         time.sleep(600)
-    if args.mode == "endless" and fails:
-        while True:
-            sys.stdout.write("info string " * 10_000)
-    if args.mode == "bytes" and fails:
+    while mode == "endless":
+        sys.stdout.write("info string " * 10_000)
+    if mode == "bytes":
         os.write(1, b"\xff\xfe\0 \x1b[31m\n\n   \nbestmove\n")
-    if args.mode == "slow" and fails:
-        time.sleep(0.4)
     legal = sorted(move.uci() for move in board.legal_moves)
-    move = random.Random(f"{seed}/{board.fen()}").choice(legal)
-    if args.mode == "illegal" and fails:
-        move = "e1e8"
-    if args.mode == "none" and fails:
-        move = "(none)"
-    if args.mode == "null" and fails:
-        move = "0000"
-    if args.mode == "huge" and fails:
+    move = BAD_MOVES.get(mode) or random.Random(f"{seed}/{board.fen()}").choice(legal)
+    if mode == "huge":
         for name in ("time", "depth", "nodes", "nps", "score mate", "score mate -", "score cp -", "score cp"):
             say(f"info {name if name.endswith('-') else name + ' '}{'9' * 400}")
     else:
         say(f"info depth 3 nodes 77 score cp {args.score} pv {move}")
     say(f"bestmove {move}")
-    if args.mode == "leave" and fails:
+    if mode == "leave":
         os._exit(0)
 
 
