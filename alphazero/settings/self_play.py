@@ -94,8 +94,8 @@ class SelfPlayConfig:
     simulations_per_round: int = setting(
         0,
         "new simulations by which each game advances at a time, and on to the end of the move; a generation "
-        "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of ten full "
-        "searches, or fewer where a generation is short",
+        "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of twelve "
+        "full searches, or fewer where a generation is short",
         minimum=0,
         maximum=MOST_BUDGET,
         words={"auto": 0},
@@ -172,12 +172,12 @@ class SelfPlayConfig:
 # that used its budget makes room for another.
 BATCHES_PER_RANK = 2
 LEAST_LANES = 256
-# Lanes stop with a move, up to a full search apart: with ten of them batches are 93 % full on average, with
-# five 87 % (docs/performance.md).
-SEARCHES_PER_ROUND = 10
-# Of the simulations that a generation takes if no tree is kept from move to move. Most are: a generation has
-# two rounds or fewer, and a round too many plays little more than --reuse asks for.
-SHARE_OF_GENERATION = 0.5
+# Lanes stop with a move, up to a full search apart: the longer a round, the fuller its batches
+# (docs/performance.md, "Batches of self-play").
+SEARCHES_PER_ROUND = 12
+# Of the simulations that a generation takes if no tree is kept from move to move. With those that are, a
+# round is at most about a generation: a longer one plays more games than --reuse asks for.
+SHARE_OF_GENERATION = 0.4
 
 
 def settled(

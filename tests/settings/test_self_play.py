@@ -12,16 +12,16 @@ GPU = SelfPlayConfig(
 )
 
 
-@pytest.mark.parametrize(("ranks", "lanes"), [(1, 512), (2, 1024), (16, 8192)])
-def test_every_rank_has_lanes_for_two_batches_and_rounds_of_ten_full_searches(ranks: int, lanes: int):
+@pytest.mark.parametrize(("ranks", "lanes"), [(1, 512), (2, 1024), (8, 4096)])
+def test_every_rank_has_lanes_for_two_batches_and_rounds_of_twelve_full_searches(ranks: int, lanes: int):
     chosen = settled(GPU, SearchConfig(), batch_size=4096, num_ranks=ranks)
-    assert (chosen.lanes, chosen.simulations_per_round) == (lanes, 8000)
+    assert (chosen.lanes, chosen.simulations_per_round) == (lanes, 9600)
 
 
 def test_the_preset_is_played_so():
     config = load_config("chess_20x256", {})
     chosen = settled(config.self_play, config.search, config.training.batch_size, num_ranks=8)
-    assert (chosen.lanes, chosen.simulations_per_round) == (4096, 8000)
+    assert (chosen.lanes, chosen.simulations_per_round) == (4096, 9600)
 
 
 def test_several_leaves_of_a_tree_fill_a_batch_from_fewer_lanes():
@@ -34,11 +34,11 @@ def test_there_are_always_256_lanes():
     assert settled(SelfPlayConfig(evaluation_batch=8), SearchConfig(), 512, num_ranks=2).lanes == 256
 
 
-def test_a_round_is_at_most_half_of_what_a_generation_takes_and_at_least_a_search():
+def test_a_round_is_at_most_two_fifths_of_what_a_generation_takes_and_at_least_a_search():
     small = SelfPlayConfig(steps_per_generation=10, reuse=2.0)
     search = SearchConfig(simulations=64)
-    # 10 steps of 512 positions, each trained on twice: 2,560 searches, half of them over 256 lanes.
-    assert settled(small, search, 512, num_ranks=1).simulations_per_round == 5 * 64
+    # 10 steps of 512 positions, each trained on twice: 2,560 searches, two fifths of them over 256 lanes.
+    assert settled(small, search, 512, num_ranks=1).simulations_per_round == 4 * 64
     assert settled(small, search, 16, num_ranks=1).simulations_per_round == 64
 
 
@@ -48,9 +48,9 @@ def test_quick_searches_count_by_their_share():
     )
     # For each of 1,000 positions one search of 100 and three of 20.
     chosen = settled(own, SearchConfig(simulations=100), 1000, num_ranks=1)
-    assert chosen.simulations_per_round == 0.5 * 1000 * (100 + 3 * 20) / 100
+    assert chosen.simulations_per_round == 0.4 * 1000 * (100 + 3 * 20) / 100
     none = SelfPlayConfig(full_search_share=0.0)
-    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 1000
+    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 1200
 
 
 def test_what_is_named_is_not_chosen():

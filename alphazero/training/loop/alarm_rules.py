@@ -80,7 +80,7 @@ IDLE_GPUS_ADVICE = {
 }
 BATCH_FILL = AlarmRule(
     "batch-fill",
-    # Rounds of ten full searches give 0.85 and more (docs/performance.md).
+    # The presets have 0.85 and more (docs/performance.md).
     0.7,
     "the batches of self-play are {fill:.0%} full, below {limit:.0%}: the network evaluates padding",
     "fewer ranks or a smaller --evaluation-batch, as each rank needs two batches of lanes; longer rounds "
