@@ -2,9 +2,9 @@
 
     python -m tools.make_bundle DIRECTORY [--python-version 3.12] [--extra dev] [--have FILE] [--torch]
 
-Run by `make bundle` in .venv. Versions and hashes are those of requirements.lock, less what pyproject.toml does
-not ask for, itself or through others. pip cannot judge a condition such as python_version < "3.11" for another
-Python than its own, so the wheels' requirements are followed here.
+Run by `make bundle` in .venv. Versions and hashes are those of requirements.lock, less what pyproject.toml
+does not ask for, itself or through others. pip cannot judge a condition such as python_version < "3.11" for
+another Python than its own, so the wheels' requirements are followed here.
 """
 
 from __future__ import annotations
