@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from alphazero.base.errors import LaunchError
-from alphazero.machine.machine import list_devices, port_is_free
+from alphazero.machine.machine import DEFAULT_PORT, list_devices, port_is_free
 from alphazero.machine.memory import HostMemory, count_cores, count_processors
 from alphazero.machine.nvml import NvmlUnusable, device_files_present, open_nvml
 
@@ -67,7 +67,6 @@ def commit_of(checkout: Path = CHECKOUT) -> str:
     return f"files-{digest.hexdigest()[:12]}"
 
 
-DEFAULT_PORT = 12355  # of rank 0 (docs/cluster.md)
 CPU_INFORMATION = Path("/proc/cpuinfo")
 LISTENING_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"  # state of a socket (include/net/tcp_states.h)

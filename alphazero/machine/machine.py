@@ -158,24 +158,25 @@ def read_processors(path: Path) -> Processors:
 
 
 def share_of(
-    local_rank: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
+    place: int, near: Sequence[Processors], allowed: Processors, root: Path = ROOT
 ) -> Processors | None:
     """The processors of one rank: those near its GPU, shared out among the ranks whose GPUs have the same.
 
-    near: of the GPUs of all ranks of this host, by local rank. allowed: what this process may use at all.
+    near: of the GPUs of this host's ranks. place: of the rank in question among them. allowed: what this
+    process may use at all.
     Hardware threads of a core stay together; where a rank would get no whole core, all get all of them.
     None where nothing is known of its GPU, or the processors near it are not allowed, or all are near.
     """
     usable = [processors & allowed for processors in near]
-    own = usable[local_rank]
+    own = usable[place]
     if not own or own == allowed:
         return None
-    sharing = [rank for rank, processors in enumerate(usable) if processors == own]
+    sharing = [other for other, processors in enumerate(usable) if processors == own]
     cores = _cores_of(own, root)
     if len(cores) < len(sharing):
         return own
-    place, count = sharing.index(local_rank), len(sharing)
-    mine = cores[place * len(cores) // count : (place + 1) * len(cores) // count]
+    first, count = sharing.index(place), len(sharing)
+    mine = cores[first * len(cores) // count : (first + 1) * len(cores) // count]
     return frozenset().union(*mine)
 
 
@@ -333,6 +334,8 @@ def find_free_port() -> int:
 BACKLOG = 1024
 ANY_PORT = 0
 EVERYWHERE = ("0.0.0.0", "::")
+DEFAULT_PORT = 12355  # of rank 0 (docs/cluster.md)
+LOOPBACK = "127.0.0.1"
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 

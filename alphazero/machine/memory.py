@@ -20,6 +20,32 @@ import psutil
 ROOT = Path("/")
 # A group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
 NO_LIMIT = 1 << 60
+# How CUDA and its driver, cuDNN (before 9 and since), cuBLAS, NCCL and the CPU's allocator (c10's
+# alloc_cpu.cpp) report it in errors that have no type of their own; in lower case.
+OUT_OF_MEMORY_WORDS = (
+    "out of memory",
+    "cudaerrormemoryallocation",
+    "_alloc_failed",
+    "_allocation_failed",
+    "failed to cuda calloc",
+    "can't allocate memory",
+)
+
+
+def memory_error(error: BaseException | None) -> BaseException | None:
+    """The error of memory that `error` is or was raised from, host's or device's; None where there is none.
+
+    torch's own type is known by its name: a host without torch asks as well.
+    """
+    while error is not None:
+        names = {one.__name__ for one in type(error).__mro__}
+        if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
+            return error
+        text = str(error).lower()
+        if isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY_WORDS):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def memory_limits(root: Path = ROOT) -> Iterator[tuple[int, int]]:

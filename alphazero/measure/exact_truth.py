@@ -14,11 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import complete_lines, cut_unfinished_line
+from alphazero.games.core_types import Line
+from alphazero.games.registry import get_game
 from alphazero.play.matches.players import Player
 
 ITEMS_AHEAD = 8  # a thread
@@ -91,9 +93,9 @@ class SolvedPosition:
     score: int
     move_scores: tuple[int | None, ...] = ()
 
-    def line(self) -> _core.Connect4Line:
+    def line(self) -> Line:
         """The position with its moves."""
-        line = _core.Connect4Line()
+        line = get_game("connect4").core.line()
         for move in self.moves:
             line.push(int(move) - 1)
         return line
@@ -271,7 +273,7 @@ class SolverOutcomes:
 def solved_outcome(solver: _core.Connect4Solver, question: SolvedMove) -> int:
     """The sign of the exact value after the move, for the side that makes it."""
     position, column = question
-    line = position.line()
+    line = cast(_core.Connect4Line, position.line())
     line.push(column)
     if line.outcome().over:
         return -line.outcome().value

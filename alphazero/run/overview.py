@@ -23,7 +23,7 @@ from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import Heartbeat, Phase, read_heartbeats
 
 # A process of another host is taken to run as long as something changes: a heartbeat each second, and pauses
-# as long as the launcher allows them (--pause-timeout).
+# as long as the launcher allows them (Limits.pause_s).
 SILENT_S = 600.0
 
 

@@ -22,6 +22,7 @@ from typing import TypeVar
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
 from alphazero.base.files import read_text
 from alphazero.base.records import from_json, to_json
+from alphazero.machine.memory import memory_error
 
 T = TypeVar("T")
 SHORTEST_INTERVAL_S = 1.0
@@ -259,12 +260,12 @@ def kind_of(error: BaseException) -> str:
     """The kind of an exception, by its types and by where it was raised."""
     if isinstance(error, AlphaZeroError):
         return error.kind
-    # By name: a host without torch knows them too.
+    if memory_error(error):  # also of NCCL, before it is taken for a connection
+        return OUT_OF_MEMORY
+    # By name: a host without torch knows it too.
     types = {one.__name__ for one in type(error).__mro__}
     if isinstance(error, ConnectionError) or "DistError" in types:
         return LostConnectionError.kind
-    if isinstance(error, MemoryError) or "OutOfMemoryError" in types:
-        return OUT_OF_MEMORY
     if isinstance(error, OSError):
         return AlphaZeroError.kind
     if isinstance(error, RuntimeError) and _was_raised_in(error, "torch.distributed"):

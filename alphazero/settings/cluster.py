@@ -76,13 +76,10 @@ class ClusterConfig:
         metavar="N",
     )
     hang_timeout: float | None = _seconds(
-        "a step may stand still, or 10 median steps if that is more (default: 10)"
+        "a step may stand still, or 10 median steps if that is more (default: 60); another phase has more"
     )
     start_timeout: float | None = _seconds(
         "until the first steps are timed: data import, compilation (default: 1800)"
-    )
-    pause_timeout: float | None = _seconds(
-        "a validation, checkpoint or collection of games may take (default: 600)"
     )
     silence_timeout: float | None = _seconds("until a silent host or head counts as lost (default: 10)", 3)
 

@@ -209,8 +209,6 @@ RETIRED: Mapping[str, Retired] = {
     "pin_ranks": Retired(
         "training", True, "a launcher that binds its ranks is left to it; taskset does so too", is_exact=False
     ),
-    "games_timeout": Retired("cluster", 300.0, "far above the time of a batch of self-play"),
-    "shutdown_timeout": Retired("cluster", 60.0, "far above the time that a rank takes to end"),
 }
 _RUNS = "a run is --runs-dir DIR with --run-name NAME, its checkpoints among its files"
 _RANKS = "this program starts the ranks itself (--gpus N), and takes those of torchrun, DeepSpeed and SLURM"
@@ -243,6 +241,11 @@ OTHER_PROGRAMS: Mapping[str, tuple[str, str]] = {
 # What is given in another way, by the name of its flag or key.
 _MOVED = {
     "host_weights": "expected weight=N in the lines of hosts, or of the hostfile",
+    "smolgen_hidden": "not a separate setting; 8 times --smolgen-channels",
+    "smolgen_size": "not a separate setting; 8 times --smolgen-channels",
+    "pause_timeout": "not a separate setting; 600 seconds, or hang_timeout where that is more",
+    "games_timeout": "not a separate setting; 300 seconds, or hang_timeout where that is more",
+    "shutdown_timeout": "not a separate setting; 60 seconds, or hang_timeout where that is more",
 }
 # Sections with fields that have no flag and no TOML key.
 _WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)
@@ -250,6 +253,8 @@ _WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)
 
 def answer(name: str) -> str:
     """Why the field `name` has no flag and no TOML key; "" for a name that never had one."""
+    if name in _MOVED:
+        return _MOVED[name]
     if name in RETIRED:
         retired = RETIRED[name]
         return _fixed(retired.value, retired.reason)
@@ -261,7 +266,7 @@ def answer(name: str) -> str:
                 return f"not a separate setting; expected {key} in a ds_config.json (--deepspeed-config)"
             if reason := entry.metadata["constant"]:
                 return _fixed(entry.default, reason)
-    return _MOVED.get(name, "")
+    return ""
 
 
 def _fixed(value: object, reason: str) -> str:

@@ -27,7 +27,14 @@ from alphazero.games.registry import get_game
 from alphazero.settings.data import DataConfig
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, FileValue, contradiction
 from alphazero.settings.flags import answer
-from alphazero.settings.sections import LossConfig, NetworkConfig, OptimizerConfig, RunConfig, TrainingConfig
+from alphazero.settings.sections import (
+    MOST_CHANNELS,
+    LossConfig,
+    NetworkConfig,
+    OptimizerConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -134,6 +141,7 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
         for name in file.table:
             if name not in SECTIONS and name not in FOREIGN_SECTIONS:
                 refuse_section(file, name, SECTIONS)
+    sections["network"] = _with_smolgen(sections["network"])
     known = {entry.name for section in SECTIONS.values() for entry in fields(section)}
     shipped = file is not None and is_preset(file.path)
     if shipped and "policy_head" not in flags:
@@ -156,6 +164,18 @@ def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
     if network.body == "attention":
         return dataclasses.replace(network, policy_head="attention")
     return network
+
+
+# Units of smolgen's layers per channel of its first one, as in lc0's networks of 32 channels and 256 units.
+SMOLGEN_UNITS = 8
+
+
+def _with_smolgen(network: NetworkConfig) -> NetworkConfig:
+    """A new network with the layers of smolgen as large as its channels ask for."""
+    if network.body != "attention" or not network.smolgen_channels:
+        return network
+    units = min(SMOLGEN_UNITS * network.smolgen_channels, MOST_CHANNELS)
+    return dataclasses.replace(network, smolgen_hidden=units, smolgen_size=units)
 
 
 def with_named_rate(config: Config) -> Config:

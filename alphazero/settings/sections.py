@@ -5,6 +5,7 @@ Defaults stand here. A preset in configs/*.toml holds differences only, and a fl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +151,10 @@ class OptimizerConfig:
         deepspeed_key="optimizer.params.bias_correction",
     )
     clip_gradients: float = setting(
-        10.0, "largest norm of the gradient; a longer one is shortened to it, 0 turns this off", minimum=0
+        10.0,
+        "largest norm of the gradient; a longer one is shortened to it, 0 turns this off",
+        minimum=0,
+        deepspeed_key="gradient_clipping",
     )
 
 
@@ -160,23 +164,16 @@ MOST_CHANNELS = 4096  # of a layer
 ACTIVATIONS = ("relu", "mish", "swish", "relu_2")
 
 
+def size(default: int, help_text: str, minimum: int = 1, **more: Any) -> Any:  # noqa: ANN401 - as setting()
+    """A size of the network."""
+    return setting(default, help_text, minimum=minimum, maximum=MOST_CHANNELS, **{"scope": Scope.RUN, **more})
+
+
 # A new network has these sizes and kinds, so that it can be exported; older weights and lc0's own may differ.
-AS_GIVEN = "as lc0 has it; given weights, and runs that have another, keep theirs"
-
-
-def size(
-    default: int, help_text: str, minimum: int = 1, *, is_common: bool = False, constant: str = ""
-) -> Any:  # noqa: ANN401 - as setting()
-    """A setting for a size of the network."""
-    return setting(
-        default,
-        help_text,
-        minimum=minimum,
-        maximum=MOST_CHANNELS,
-        scope=Scope.RUN,
-        is_common=is_common,
-        constant=constant,
-    )
+AS_GIVEN: Mapping[str, Any] = {
+    "constant": "as lc0 has it; given weights, and runs that have another, keep theirs",
+    "scope": Scope.RUN,
+}
 
 
 @dataclass(frozen=True)
@@ -200,18 +197,11 @@ class NetworkConfig:
     heads: int = size(8, "attention: heads of an encoder")
     ffn_width: int = size(512, "attention: units of an encoder's feed-forward layer")
     smolgen_channels: int = size(
-        32, "attention: channels per square from which smolgen makes its part of the scores; 0 is none", 0
+        32,
+        "attention: channels per square from which smolgen makes its part of the scores, with layers of 8 "
+        "times as many units; 0 is none",
+        0,
     )
-    smolgen_hidden: int = size(256, "attention: units of smolgen's hidden layer")
-    smolgen_size: int = size(256, "attention: numbers per head from which smolgen makes its scores")
-    embedding: str = setting(
-        "dense",
-        "attention: what shows a square the board: a layer of all pieces (dense, lc0's PE_DENSE) or a fixed "
-        "map of the squares in its reach (map, PE_MAP)",
-        choices=("dense", "map"),
-        scope=Scope.RUN,
-    )
-    embedding_width: int = size(64, "attention: numbers per square of the dense embedding")
     se_ratio: int = size(
         0,
         "squeeze-excitation: the tower's channels divided by the units of the squeeze; 0 turns it off",
@@ -224,43 +214,37 @@ class NetworkConfig:
         choices=("convolution", "attention"),
         scope=Scope.RUN,
     )
-    value_channels: int = size(32, "channels of the value head's first layer", constant=AS_GIVEN)
-    value_hidden: int = size(128, "units of the value head's hidden layer", constant=AS_GIVEN)
+    value_channels: int = size(32, "channels of the value head's first layer", **AS_GIVEN)
+    value_hidden: int = size(128, "units of the value head's hidden layer", **AS_GIVEN)
     moves_left: bool = setting(
         False, "add a head that predicts how many plies the game still lasts", scope=Scope.RUN
     )
-    moves_left_channels: int = size(8, "channels of the moves-left head's first layer", constant=AS_GIVEN)
-    moves_left_hidden: int = size(128, "units of the moves-left head's hidden layer", constant=AS_GIVEN)
-    # Of attention bodies; a width of 0 is that of the layer before.
-    attention_width: int = size(0, "channels of queries, keys and values", 0, constant=AS_GIVEN)
-    embedding_ffn_width: int = size(
-        0, "units of the dense embedding's feed-forward layer", 0, constant=AS_GIVEN
+    moves_left_channels: int = size(8, "channels of the moves-left head's first layer", **AS_GIVEN)
+    moves_left_hidden: int = size(128, "units of the moves-left head's hidden layer", **AS_GIVEN)
+    # Of attention bodies; a width of 0 is that of the layer before. load.py sets the two of smolgen.
+    smolgen_hidden: int = size(256, "units of smolgen's hidden layer", **AS_GIVEN)
+    smolgen_size: int = size(256, "numbers per head from which smolgen makes its scores", **AS_GIVEN)
+    embedding: str = setting(
+        "dense",
+        "what shows a square the board: a layer of all pieces (dense, lc0's PE_DENSE) or a fixed map of the "
+        "squares in its reach (map, PE_MAP)",
+        choices=("dense", "map"),
+        **AS_GIVEN,
     )
-    policy_width: int = size(0, "channels of the policy head's embedding", 0, constant=AS_GIVEN)
-    policy_key_width: int = size(0, "channels of the policy head's queries and keys", 0, constant=AS_GIVEN)
-    gates: bool = setting(
-        True, "a factor and a term for each channel of each square", scope=Scope.RUN, constant=AS_GIVEN
-    )
+    embedding_width: int = size(64, "numbers per square of the dense embedding", **AS_GIVEN)
+    attention_width: int = size(0, "channels of queries, keys and values", 0, **AS_GIVEN)
+    embedding_ffn_width: int = size(0, "units of the dense embedding's feed-forward layer", 0, **AS_GIVEN)
+    policy_width: int = size(0, "channels of the policy head's embedding", 0, **AS_GIVEN)
+    policy_key_width: int = size(0, "channels of the policy head's queries and keys", 0, **AS_GIVEN)
+    gates: bool = setting(True, "a factor and a term for each channel of each square", **AS_GIVEN)
     activation: str = setting(
-        "mish",
-        "activation of the body and its heads",
-        choices=ACTIVATIONS[:2],
-        scope=Scope.RUN,
-        constant=AS_GIVEN,
+        "mish", "activation of the body and its heads", choices=ACTIVATIONS[:2], **AS_GIVEN
     )
     ffn_activation: str = setting(
-        "mish",
-        "activation of feed-forward layers",
-        choices=ACTIVATIONS,
-        scope=Scope.RUN,
-        constant=AS_GIVEN,
+        "mish", "activation of feed-forward layers", choices=ACTIVATIONS, **AS_GIVEN
     )
-    smolgen_activation: str = setting(
-        "swish", "activation of smolgen", choices=ACTIVATIONS, scope=Scope.RUN, constant=AS_GIVEN
-    )
-    other_heads: str = setting(
-        "", "layers of heads that do not play and their sizes", scope=Scope.RUN, constant=AS_GIVEN
-    )
+    smolgen_activation: str = setting("swish", "activation of smolgen", choices=ACTIVATIONS, **AS_GIVEN)
+    other_heads: str = setting("", "layers of heads that do not play and their sizes", **AS_GIVEN)
 
 
 @dataclass(frozen=True)
@@ -303,6 +287,7 @@ class TrainingConfig:
         minimum=0,
         maximum=MOST_POSITIONS,
         scope=Scope.START,
+        deepspeed_key="gradient_accumulation_steps",
     )
     host_weights: tuple[str, ...] = setting(
         (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -164,8 +165,13 @@ class Console:
             self._silent_s = 0.0
             if self._has_time and self._style.log_format == TEXT:
                 line = stamped(line)
-            tqdm.write(line, file=sys.stderr)
-            sys.stderr.flush()
+            try:
+                tqdm.write(line, file=sys.stderr)
+                sys.stderr.flush()
+            except BrokenPipeError:
+                # Whoever read this has ended, as ssh after Ctrl-C at DeepSpeed's launcher. The signal that
+                # follows is answered with a checkpoint; the log has the lines.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
     def _open_bar(self) -> None:
         """A bar for the innermost work, on a terminal."""

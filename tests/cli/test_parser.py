@@ -39,8 +39,6 @@ def test_the_number_of_nodes_is_known_by_each_of_its_spellings(spelling):
 @pytest.mark.parametrize(
     ("typed", "name", "value"),
     [
-        (["--gradient-accumulation-steps", "4"], "gradient_accumulation_steps", "4"),
-        (["--gradient_accumulation_steps=4"], "gradient_accumulation_steps", "4"),
         (["--train_batch_size", "64"], "batch_size", "64"),
         (["--train_micro_batch_size_per_gpu", "8"], "micro_batch_size", "8"),
     ],

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from alphazero.machine.memory import HostMemory, MemoryState, memory_limits
+from alphazero.machine.memory import HostMemory, MemoryState, memory_error, memory_limits
 
 GIB = 2**30
 
@@ -126,3 +126,43 @@ def test_on_this_machine_it_agrees_with_psutil():
     assert state.total_bytes == min([psutil.virtual_memory().total, *limits])
     assert 0 < state.available_bytes <= state.total_bytes
     assert 0 < state.rss_bytes < state.total_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`",
+        "CUDA driver error: out of memory",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "NCCL error: unhandled cuda error. Last error: Cuda failure 'out of memory'",
+        "NCCL error: Last error: Failed to CUDA calloc async 608 bytes",
+        "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried",
+    ],
+)
+def test_an_error_of_memory_is_known_whoever_words_it(text):
+    error = RuntimeError(text)
+    assert memory_error(error) is error
+    outer = RuntimeError("the capture failed")
+    outer.__cause__ = error
+    assert memory_error(outer) is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        RuntimeError("NCCL error: remote process exited or there was a network error"),
+        ValueError("the words out of memory in a message of another kind"),
+    ],
+)
+def test_another_error_is_none_of_memory(error):
+    assert memory_error(error) is None
+
+
+def test_torch_s_and_python_s_own_types_are_known_whatever_they_say():
+    torch_s = type("OutOfMemoryError", (RuntimeError,), {})
+    assert memory_error(torch_s("no")) is not None
+    assert memory_error(MemoryError()) is not None

@@ -1,7 +1,10 @@
 """torchrun and deepspeed typed by hand on several hosts, without our launcher."""
 
+import os
 import shutil
+import signal
 import sys
+import time
 
 import pytest
 
@@ -58,15 +61,41 @@ def test_a_signal_to_one_torchrun_is_no_success_on_the_other(network, tmp_path, 
     assert_idle(hosts)
 
 
-def test_deepspeed_typed_on_the_head(network, tmp_path, random_store, one_host):
-    """DeepSpeed's own runner, over pdsh and ssh."""
+@pytest.fixture
+def deepspeed(network, tmp_path, random_store):
+    """Starts DeepSpeed's own runner, over pdsh and ssh, on the first of two hosts."""
     if shutil.which("pdsh") is None:
         cannot_run("DeepSpeed's runner needs pdsh for several hosts")
     hosts = network(2)
     write_hostfile(tmp_path, 2)
     runner = (sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", "hostfile", SCRIPT)
     config = ("--deepspeed_config", str(REPOSITORY / "ds_config.json"))
-    status, said = Job(hosts.hosts[0], tmp_path, random_store, *config, program=runner).end()
+
+    def start(*more: str) -> Job:
+        return Job(hosts.hosts[0], tmp_path, random_store, *config, *more, program=runner)
+
+    yield start
+    assert_idle(hosts)
+
+
+def test_deepspeed_typed_on_the_head(deepspeed, tmp_path, one_host):
+    status, said = deepspeed().end()
     assert status == 0, said
     assert losses(tmp_path) == pytest.approx(one_host, rel=1e-3)
-    assert_idle(hosts)
+
+
+def test_ctrl_c_at_deepspeeds_runner_is_answered_with_a_checkpoint(deepspeed, tmp_path):
+    """pdsh and ssh end at once, the ranks behind them get SIGTERM, and what they print has no reader."""
+    job = deepspeed("--steps", "5000", "--checkpoint-interval", "5000")
+    job.wait_for("step 5/")
+    os.killpg(job.process.pid, signal.SIGINT)
+    status, said = job.end()
+    assert status != 0, said
+    (run,) = (tmp_path / "runs").iterdir()
+    deadline = time.monotonic() + 40
+    while not (run / "checkpoints" / "latest").exists():
+        assert time.monotonic() < deadline, (run / "log.txt").read_text()
+        time.sleep(0.1)
+    assert "continue with: " in (run / "log.txt").read_text()
+    status, said = deepspeed("--steps", "1").end()
+    assert "is complete at " in said, said

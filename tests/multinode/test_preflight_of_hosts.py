@@ -36,7 +36,7 @@ def two_configs(network: Network, directory: Path) -> tuple[str, ...]:
     configs = directory / "configs"
     configs.mkdir()
     network.hosts[1].make_private(configs)
-    text = "[optimizer]\nmomentum = 0.9\n"
+    text = "[optimizer]\nweight_decay = 0.9\n"
     (configs / "own.toml").write_text(text)
     changed = text.replace("0.9", "0.8").replace("\n", "\\n")
     network.hosts[1].run("sh", "-c", f"printf '{changed}' > {configs}/own.toml")

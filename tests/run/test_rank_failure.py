@@ -55,6 +55,8 @@ def test_torch_s_own_errors_are_known_by_type(tmp_path: Path):
     assert account_of(dist.DistBackendError("NCCL"), tmp_path).kind == "lost connection"
     assert account_of(dist.DistNetworkError("no"), tmp_path).kind == "lost connection"
     assert account_of(torch.OutOfMemoryError("no"), tmp_path).kind == "out of memory"
+    full = "NCCL error in: ProcessGroupNCCL.cpp, unhandled cuda error. Cuda failure 2 'out of memory'"
+    assert account_of(dist.DistBackendError(full), tmp_path).kind == "out of memory"
 
 
 def test_an_error_of_gloo_is_known_by_the_place_where_it_was_raised(tmp_path: Path):

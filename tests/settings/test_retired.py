@@ -5,9 +5,10 @@ import pytest
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import flag_fields
 from alphazero.cli.command_table import build_parser, run_command
-from alphazero.settings.cluster import ClusterSection
+from alphazero.settings.cluster import ClusterConfig
 from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import SECTIONS, Config, load_config, to_table
+from alphazero.settings.sections import NetworkConfig
 
 
 def test_a_flag_of_a_constant_is_answered_with_its_value_and_reason():
@@ -34,6 +35,22 @@ def test_what_ds_config_json_alone_sets_is_answered_with_its_key():
         ConfigError, match=r"--warmup-type: .* expected scheduler\.params\.warmup_type in a ds_config\.json"
     ):
         build_parser("train").parse_args(["--warmup-type", "linear"])
+    keys = {"--clip-gradients": "gradient_clipping", "--gradient-accumulation-steps": "gradient_accumulation"}
+    for flag, key in keys.items():
+        with pytest.raises(ConfigError, match=rf"expected {key}.* in a ds_config\.json"):
+            build_parser("train").parse_args([flag, "2"])
+
+
+def test_smolgens_layers_follow_its_channels():
+    flags = {"body": "attention", "smolgen_channels": "4"}
+    network = load_config("", flags).network
+    assert (network.smolgen_hidden, network.smolgen_size) == (32, 32)
+    assert load_config("", {"body": "attention"}).network == NetworkConfig(body="attention")
+    assert load_config("", {"smolgen_channels": "4"}).network.smolgen_hidden == 256
+    with pytest.raises(ConfigError, match=r"--smolgen-size: not a separate setting; 8 times --smolgen-"):
+        build_parser("train").parse_args(["--smolgen-size", "8"])
+    with pytest.raises(ConfigError, match=r"--embedding-width: not a setting; fixed at 64: as lc0 has it"):
+        build_parser("train").parse_args(["--embedding-width", "8"])
 
 
 @pytest.mark.parametrize(
@@ -72,14 +89,14 @@ def test_a_checkpoint_with_another_value_is_found():
 
 
 def test_no_section_has_a_retired_setting():
-    sections = {**SECTIONS, "cluster": ClusterSection}
+    sections = {**SECTIONS, "cluster": ClusterConfig}
     for name, retired in RETIRED.items():
         assert name not in sections[retired.section].__dataclass_fields__
 
 
 def test_there_are_few_settings():
-    sections = (*SECTIONS.values(), ClusterSection)
-    assert sum(len(flag_fields(section)) for section in sections) <= 118
+    sections = (*SECTIONS.values(), ClusterConfig)
+    assert sum(len(flag_fields(section)) for section in sections) <= 110
 
 
 def test_help_lists_the_common_flags_and_help_all_lists_every_flag(capsys):

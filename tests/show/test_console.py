@@ -182,3 +182,16 @@ def test_what_anyone_prints_becomes_json(capsys, monkeypatch):
     monkeypatch.delenv(FORMAT_VARIABLE)
     assert error_line("no data") == "alphazero: error: no data"
     assert re.fullmatch(rf"{TIME} alphazero: starting", program_line("starting"))
+
+
+def test_a_reader_that_has_ended_is_no_reason_to_end(opened, monkeypatch, tmp_path):
+    """As ssh after Ctrl-C at DeepSpeed's launcher: the checkpoint that follows must still be written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        console = opened()
+        console.log_to(tmp_path)
+        console.say("one")
+        console.say("two")
+    assert [line.split()[-1] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["one", "two"]

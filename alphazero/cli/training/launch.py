@@ -238,8 +238,8 @@ def run(args: argparse.Namespace) -> int:
 def unread_variables(environment: Mapping[str, str]) -> list[str]:
     """A line about each variable of the environment that has no effect on a job of this program."""
     return [
-        f"{name}={environment[name]}: has no effect; --hang-timeout, --start-timeout and --pause-timeout "
-        "set how long ranks may stand still"
+        f"{name}={environment[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
+        "may stand still"
         for name in UNREAD_VARIABLES
         if name in environment
     ]

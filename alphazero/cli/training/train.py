@@ -17,7 +17,7 @@ from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import HiddenHelp, add_flags
 from alphazero.cluster.plan.outer import TaskRank, read_task
-from alphazero.machine.machine import names_loopback
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, names_loopback
 from alphazero.run.checkpoint_files import STATE, read_json
 from alphazero.run.directory import RESTART_VARIABLE, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
@@ -37,7 +37,6 @@ from alphazero.settings.scope import changed_settings, kept_settings, require_sa
 from alphazero.show.weights_and_biases import require_package
 
 MOST_RANKS = 2**20
-LOOPBACK, DEFAULT_PORT = "127.0.0.1", 12355
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"

@@ -7,7 +7,7 @@ import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +70,7 @@ class RankWatch:
         token: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """token: of the job (JOB_VARIABLE), "" for ranks that no launcher of ours started."""
         self._heartbeats = run_directory / "heartbeat"
         self._checkpoints = run_directory / "checkpoints"
         self._first_rank = first_rank
@@ -80,10 +81,13 @@ class RankWatch:
     def look(self) -> Beat:
         """The ranks as they are now."""
         now = self._clock()
+        pids = {}
         for beat in read_heartbeats(self._heartbeats):
-            if beat.rank in self._progress and beat.job == self._token:  # not what an earlier start left
-                self._progress[beat.rank].update(beat, now)
-        processes = ranks_of(self._token)
+            if beat.rank not in self._progress or beat.job != self._token:  # what an earlier start left
+                continue
+            self._progress[beat.rank].update(beat, now)
+            pids[beat.rank - self._first_rank] = beat.pid
+        processes = ranks_of(self._token) if self._token else alive(pids)
         states = []
         for rank, progress in self._progress.items():
             process = processes.get(rank - self._first_rank)
@@ -125,3 +129,12 @@ class RankWatch:
         except OSError:
             return -1
         return max((int(found[1]) for name in names if (found := CHECKPOINT.fullmatch(name))), default=-1)
+
+
+def alive(pids: Mapping[int, int]) -> dict[int, psutil.Process]:
+    """The processes that there are, by local rank."""
+    found = {}
+    for local_rank, pid in pids.items():
+        with contextlib.suppress(psutil.Error):
+            found[local_rank] = psutil.Process(pid)
+    return found

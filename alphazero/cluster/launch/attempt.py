@@ -25,16 +25,16 @@ from alphazero.run.rank import HANG, UNKNOWN, Phase, order_of_blame
 # A stopped process, then one that waits for a device or disk that does not answer, then any other.
 STOPPED = "T"
 SUSPICION = {STOPPED: 0, "D": 1}
-# How long a phase may last, or, where it reports progress, stand still. Steps and the end have rules of
-# their own below.
-LIMITS: dict[Phase, tuple[str, Callable[[Limits], float]]] = {
-    Phase.START: ("--start-timeout", lambda limits: limits.start_s),
-    Phase.PLAN: ("--start-timeout", lambda limits: limits.start_s),
-    Phase.DATA: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.VALIDATE: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.CHECKPOINT: ("--pause-timeout", lambda limits: limits.pause_s),
-    Phase.SELF_PLAY: ("--games-timeout", lambda limits: limits.games_s),
-    Phase.GATE: ("--games-timeout", lambda limits: limits.games_s),
+# How long a phase may last, or, where it reports progress, stand still: the flag that lengthens it, and the
+# limit. Steps and the end have rules of their own below.
+LIMITS: dict[Phase, tuple[str, str]] = {
+    Phase.START: ("--start-timeout", "start_s"),
+    Phase.PLAN: ("--start-timeout", "start_s"),
+    Phase.DATA: ("--hang-timeout", "pause_s"),
+    Phase.VALIDATE: ("--hang-timeout", "pause_s"),
+    Phase.CHECKPOINT: ("--hang-timeout", "pause_s"),
+    Phase.SELF_PLAY: ("--hang-timeout", "games_s"),
+    Phase.GATE: ("--hang-timeout", "games_s"),
 }
 IMPORT_ADVICE = ", or `alphazero data import` before the job"
 
@@ -56,10 +56,15 @@ class Hang:
         where = f"step {state.step} ({state.phase.value}{how_far})" if state.step >= 0 else f"start{how_far}"
         process = {STOPPED: ", its process is stopped", "D": ", its process hangs in the system"}
         how = process.get(state.state, "")
-        advice = IMPORT_ADVICE if state.phase is Phase.START else ""
-        expected = f"; expected a sign of progress, or a larger {self.flag}{advice}"
-        end = "" if state.state == STOPPED else expected
-        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}{end}"
+        return f"(pid {state.pid}) stands still in {where} for {state.age_s:.0f} s{how}"
+
+    @property
+    def expected(self) -> str:
+        """What would have kept the job alive; "" where that is clear."""
+        if self.state.state == STOPPED or (self.state.phase is Phase.END and not self.state.pid):
+            return ""
+        advice = IMPORT_ADVICE if self.state.phase is Phase.START else ""
+        return f"; expected a sign of progress, or a larger {self.flag}{advice}"
 
 
 def find_hang(states: Sequence[RankState], limits: Limits) -> Hang | None:
@@ -83,15 +88,15 @@ def _limit(state: RankState, median_s: float, limits: Limits) -> tuple[str, floa
     """The limit of a rank in seconds, and its flag."""
     step_s = max(limits.step_s, limits.step_medians * median_s)
     if state.phase is Phase.END:
-        found = "--shutdown-timeout", limits.shutdown_s if state.pid else limits.exit_s
+        found = "--hang-timeout", limits.shutdown_s if state.pid else limits.exit_s
     elif state.phase is Phase.START and not state.pid:
         # Its launcher waits for other nodes as long as that, and reports which.
         found = "--start-timeout", limits.start_s + limits.shutdown_s
     elif state.phase is Phase.STEP:
         found = ("--hang-timeout", step_s) if median_s else ("--start-timeout", limits.start_s)
     else:
-        flag, limit_of = LIMITS[state.phase]
-        found = flag, limit_of(limits)
+        flag, limit = LIMITS[state.phase]
+        found = flag, getattr(limits, limit)
     return ("--hang-timeout", min(found[1], step_s)) if state.state == STOPPED else found
 
 
@@ -114,7 +119,8 @@ Say = Callable[[str], None]
 class Failure:
     """What went wrong first: on which host, in which rank (None: the host's launcher, or the host).
 
-    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages.
+    kind, ranks: as in Ended, for whoever decides what follows; cause is for messages. at: when it came to
+    pass, by time.monotonic() of this process.
     """
 
     host: str
@@ -125,6 +131,12 @@ class Failure:
     status: int
     kind: str = UNKNOWN
     ranks: tuple[int, ...] = ()
+    at: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Order of blame: a host or launcher that was lost or killed comes first."""
+        return 0 if self.rank is None else order_of_blame(self.kind), self.at
 
     @property
     def line(self) -> str:
@@ -154,19 +166,6 @@ class StartOutcome:
     stopped: signal.Signals | None = None
     begun: bool = True
     newest_checkpoint: int = -1
-
-
-@dataclass(frozen=True)
-class FailureReport:
-    """A failure, and when it came to pass by time.monotonic() of this process."""
-
-    at: float
-    failure: Failure
-
-    @property
-    def key(self) -> tuple[int, float]:
-        """Order of blame: a host or launcher that was lost or killed comes first."""
-        return 0 if self.failure.rank is None else order_of_blame(self.failure.kind), self.at
 
 
 class Attempt:
@@ -199,7 +198,7 @@ class Attempt:
         self._selector = selectors.DefaultSelector()
         self._states: dict[str, tuple[RankState, ...]] = {}
         self._first_steps: dict[int, int] = {}
-        self._reports: list[FailureReport] = []
+        self._failures: list[Failure] = []
         self._lost: set[str] = set()
         self._checkpoints_before: dict[str, int] = {}
         self._saved = False
@@ -239,7 +238,7 @@ class Attempt:
             beats.join()
             for link in self._links:
                 link.close()
-        failure = min(self._reports, key=lambda report: report.key).failure if self._reports else None
+        failure = min(self._failures, key=lambda one: one.key, default=None)
         return StartOutcome(
             failure.status if failure else 0,
             failure,
@@ -345,8 +344,9 @@ class Attempt:
                 ended.status,
                 ended.kind,
                 ended.ranks,
+                now - ended.seconds_ago,
             )
-            self._report(now - ended.seconds_ago, failure)
+            self._note_failure(failure)
 
     def _host_was_asked(self, link: AgentLink, ended: Ended) -> None:
         """A signal came to the agent: SLURM means the whole job, another machine itself, as it shuts down."""
@@ -355,11 +355,11 @@ class Attempt:
             self._asked.append(number)
             return
         fate = f"was asked to end by {number.name}"
-        failure = Failure(remote.name, None, fate, "", ended.log, 128 + number)
-        self._reports.append(FailureReport(time.monotonic() - ended.seconds_ago, failure))
+        at = time.monotonic() - ended.seconds_ago
+        self._failures.append(Failure(remote.name, None, fate, "", ended.log, 128 + number, at=at))
 
-    def _report(self, at: float, failure: Failure) -> None:
-        self._reports.append(FailureReport(at, failure))
+    def _note_failure(self, failure: Failure) -> None:
+        self._failures.append(failure)
         if self._end_at is None:
             self._end_at = time.monotonic() + SETTLE_S
 
@@ -389,7 +389,7 @@ class Attempt:
         self._lost.add(link.remote.name)
         self._states.pop(link.remote.name, None)
         if self._end_sent_at is None:
-            self._report(link.heard, Failure(link.remote.name, None, fate, "", "", status))
+            self._note_failure(Failure(link.remote.name, None, fate, "", "", status, at=link.heard))
 
     def _look_for_lost_hosts(self, now: float) -> None:
         for link in list(self._open):
@@ -409,7 +409,7 @@ class Attempt:
         if self._all_well_since is not None and now - self._all_well_since > shutdown_s:
             for link in self._open:
                 fate = f"still runs {shutdown_s:.0f} s after another host ended"
-                self._report(now, Failure(link.remote.name, None, fate, "", "", HANG_STATUS))
+                self._note_failure(Failure(link.remote.name, None, fate, "", "", HANG_STATUS, at=now))
 
     def _blame(self, hang: Hang) -> None:
         """Every rank shows its stacks, then all is ended."""
@@ -418,9 +418,16 @@ class Attempt:
         self._send(protocol.STACKS)
         log = next(f"{link.plan.run_directory}/logs" for link in self._links if link.remote.name == host)
         log += f"/{host}-rank{hang.state.rank}.log"
-        self._reports.append(
-            FailureReport(
-                time.monotonic(), Failure(host, hang.state.rank, hang.fate, "", log, HANG_STATUS, HANG)
+        self._failures.append(
+            Failure(
+                host,
+                hang.state.rank,
+                hang.fate + hang.expected,
+                "",
+                log,
+                HANG_STATUS,
+                HANG,
+                at=time.monotonic(),
             )
         )
         self._end_at = time.monotonic() + STACKS_S

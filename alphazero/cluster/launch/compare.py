@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from alphazero.cluster.launch.remote import (
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import HostPlan
 from alphazero.machine.environment import CHECKOUT
+from alphazero.machine.machine import names_loopback
 
 PROBE_TIMEOUT_S = 25.0
 GIB = 1 << 30
@@ -195,7 +195,7 @@ def _check_address(one: Examined, question: Question) -> Iterator[HostIssue]:
     if name and not probe.master_addresses:
         yield _error(one, f"master address {name} does not resolve; expected --master-addr ADDRESS that does")
     for address in probe.master_addresses:
-        if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        if names_loopback(address):
             yield _error(
                 one,
                 f"master address {name} is {address} there, which other hosts cannot reach; "

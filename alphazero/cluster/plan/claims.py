@@ -138,17 +138,16 @@ def agreed(claims: Sequence[SettingClaim[T]]) -> SettingClaim[T] | None:
     return claims[0] if claims else None
 
 
-# By key: the limit.
-TIMEOUTS = {
-    "hang_timeout": "step_s",
-    "start_timeout": "start_s",
-    "pause_timeout": "pause_s",
-    "silence_timeout": "silence_s",
-}
-
-
 def choose_limits(sources: Sources) -> Limits:
-    """The limits of a launch."""
+    """The limits of a launch: no phase is held to less than a step."""
     usual = Limits()
-    chosen = {limit: sources.choice(key, float, getattr(usual, limit)) for key, limit in TIMEOUTS.items()}
-    return replace(usual, **chosen)
+    step_s = sources.choice("hang_timeout", float, usual.step_s)
+    return replace(
+        usual,
+        step_s=step_s,
+        start_s=sources.choice("start_timeout", float, usual.start_s),
+        silence_s=sources.choice("silence_timeout", float, usual.silence_s),
+        pause_s=max(usual.pause_s, step_s),
+        games_s=max(usual.games_s, step_s),
+        shutdown_s=max(usual.shutdown_s, step_s),
+    )

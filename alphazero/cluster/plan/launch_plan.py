@@ -33,7 +33,7 @@ class Limits:
     silent host or head counts as lost.
     """
 
-    step_s: float = 10.0
+    step_s: float = 60.0
     step_medians: float = 10.0
     start_s: float = 1800.0
     pause_s: float = 600.0

@@ -100,8 +100,6 @@ def _fits(num_ranks: int, batch_size: int, network: NetworkConfig, available_byt
     return num_ranks * rank_bytes(network, micro_batch_size) <= MEMORY_SHARE * available_bytes
 
 
-DEFAULT_PORT = 12355
-
 # From a number of cores.
 ChooseCpuRanks = Callable[[int], CpuRanks]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from alphazero.base.errors import LaunchError
+from alphazero.machine.machine import LOOPBACK
 from alphazero.run.rank import ONE_HEAD_VARIABLE
 
 MAX_HOSTS = 65536
@@ -284,7 +285,6 @@ def _outer_launcher_number(environment: Mapping[str, str], name: str) -> int:
 
 # Steps of one allocation that run side by side meet at ports that lie apart.
 PORTS_BETWEEN_STEPS = 1009
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)

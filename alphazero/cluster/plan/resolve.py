@@ -32,9 +32,9 @@ from alphazero.cluster.plan.launch_plan import (
     Remote,
     SshOptions,
 )
-from alphazero.cluster.plan.node import DEFAULT_PORT, ChooseCpuRanks, resolve_devices, resolve_port
-from alphazero.cluster.plan.role import LOOPBACK, choose_role, is_loopback_name, refuse_loopback
-from alphazero.machine.machine import Machine
+from alphazero.cluster.plan.node import ChooseCpuRanks, resolve_devices, resolve_port
+from alphazero.cluster.plan.role import choose_role, refuse_loopback
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, Machine, names_loopback
 from alphazero.settings.cluster import ClusterFile
 
 ALL_GPUS = -1
@@ -172,7 +172,7 @@ def _choose_master(sources: Sources, nodes: SettingClaim[int], hosts: tuple[Host
     if found is not None and not found.value:
         raise LaunchError("--master-addr '': expected the address of node 0")
     if nodes.value == 1:  # no other machine is to reach it
-        return found.value if found is not None and is_loopback_name(found.value) else LOOPBACK
+        return found.value if found is not None and names_loopback(found.value) else LOOPBACK
     if found is not None:
         return found.value
     return hosts[0].address
@@ -200,7 +200,7 @@ def _own_address(
 def _is_on_one_machine(sources: Sources, role: str, master_addr: str) -> bool:
     """True where a person started the nodes by hand and named the loopback, which means just that."""
     by_person = role == NODE and not sources.chosen and sources.outer.num_nodes == 1
-    return by_person and is_loopback_name(master_addr)
+    return by_person and names_loopback(master_addr)
 
 
 def _choose_port(sources: Sources, nodes: SettingClaim[int]) -> SettingClaim[int]:

@@ -14,13 +14,11 @@ from alphazero.cluster.plan.launch_plan import HEAD, LOCAL, NODE, SLURM, SLURM_T
 from alphazero.cluster.plan.outer import SlurmJob
 from alphazero.machine.machine import Machine, names_loopback
 
-LOOPBACK = "127.0.0.1"
-
 
 def is_this_machine(address: str, machine: Machine) -> bool:
     """True where a host's name or address is this machine's own; asks no name server."""
     name, own = address.lower(), machine.host_name.lower()
-    if is_loopback_name(name) or name == own:
+    if names_loopback(name) or name == own:
         return True
     if any(name == address for _, address in machine.addresses):
         return True
@@ -46,23 +44,18 @@ def is_ip(name: str) -> bool:
     return True
 
 
-def is_loopback_name(address: str) -> bool:
-    """True for localhost and loopback addresses, as written."""
-    return names_loopback(address)
-
-
 def refuse_loopback(
     master_addr: str, machine: Machine, addresses_of: Callable[[str], tuple[str, ...]]
 ) -> None:
     """LaunchError where other hosts would take the master's address for themselves."""
-    found = [address for address in addresses_of(master_addr) if is_loopback_name(address)]
-    if is_loopback_name(master_addr):
+    found = [address for address in addresses_of(master_addr) if names_loopback(address)]
+    if names_loopback(master_addr):
         what = "is the loopback"
     elif found:
         what = f"resolves to {found[0]} on {machine.host_name}, the loopback (a line of /etc/hosts)"
     else:
         return
-    own = [address for _, address in machine.addresses if not is_loopback_name(address)]
+    own = [address for _, address in machine.addresses if not names_loopback(address)]
     here = f"; this machine has {', '.join(own)}" if own else ""
     raise LaunchError(
         f"--master-addr {master_addr}: {what}, which other machines cannot reach; "
@@ -122,7 +115,7 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     if len(sources.chosen) == 1:
         return (LOCAL, 0) if own else (HEAD, None)
     for chosen in sources.chosen:
-        if is_loopback_name(chosen.host.address):
+        if names_loopback(chosen.host.address):
             raise LaunchError(
                 f"{sources.origin}, line {chosen.host.line}: {chosen.host.address} is another machine on "
                 "every host; expected the name or address that the other hosts reach it by"
@@ -142,7 +135,7 @@ def _own_line(sources: Sources) -> int:
         rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
     ]
     if len(own) != 1:
-        addresses = ", ".join(address for _, address in machine.addresses if not is_loopback_name(address))
+        addresses = ", ".join(address for _, address in machine.addresses if not names_loopback(address))
         found = "does not name" if not own else f"names {len(own)} times"
         raise LaunchError(
             f"--node-rank auto: {sources.origin} {found} this machine ({machine.host_name}, {addresses}); "

@@ -6,11 +6,13 @@ Whatever a file holds, what is in memory at a time is bounded: packed data is un
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
@@ -48,12 +50,17 @@ class NoFileError(DataError):
 
 @dataclass(frozen=True)
 class Source:
-    """A file as it was when found. `name` is the same on any machine, and UTF-8: it goes into the store."""
+    """A file, or all of a directory that are read as one, as found: their whole size and newest change.
+
+    path: as the user named it, or below that. name: the same on any machine, and UTF-8, as it goes into the
+    store.
+    """
 
     path: Path
     name: str
     size_bytes: int
     mtime_ns: int
+    files: tuple[Path, ...]
 
 
 def ignore(line: str) -> None:
@@ -68,36 +75,52 @@ class Kind:
     files: str  # "PGN files"
     expected: str  # of names below a directory
     is_meant: Callable[[str], bool]  # by its name in lower case
+    joins_directory: bool = False  # all below a directory are one source
 
 
-def find_files(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None] = ignore) -> list[Source]:
-    """The files behind paths: files as given, directories searched for the kind's names and sorted.
+def find_sources(arguments: Sequence[Path], kind: Kind, say: Callable[[str], None] = ignore) -> list[Source]:
+    """The sources behind paths: files as given, directories searched for the kind's names and sorted.
 
-    A file is named by its place below the directory given, or by its last part; where two would be named
+    A source is named by its place below the directory given, or by its last part; where two would be named
     alike, by their paths as given. What is below a directory and no file (a pipe, a device) is passed over,
     with a line to `say`. Raises DataError for what cannot be read or is named twice.
     """
-    found: list[tuple[Path, str]] = []
+    found: list[tuple[Path, str, list[Path]]] = []
     for argument in arguments:
-        if argument.is_dir():
-            inside = files_below(argument, kind, say)
-            if not inside:
-                raise DataError(
-                    f"{argument}: no {kind.files} below this directory; expected names in {kind.expected}"
-                )
-            found += [(path, printable(path.relative_to(argument))) for path in inside]
-        else:
+        own_name = printable((argument.resolve() if kind.joins_directory else argument).name)
+        if not argument.is_dir():
             refuse_positions(argument)
-            found.append((argument, printable(argument.name)))
-    names = Counter(name for _, name in found)
+            found.append((argument, own_name, [argument]))
+            continue
+        inside = _files_below(argument, kind, say)
+        if not inside:
+            raise DataError(
+                f"{argument}: no {kind.files} below this directory; expected names in {kind.expected}"
+            )
+        if kind.joins_directory:
+            found.append((argument, own_name, inside))
+        else:
+            found += [(path, printable(path.relative_to(argument)), [path]) for path in inside]
+    names = Counter(name for _, name, _ in found)
     sources = []
     seen: set[Path] = set()
-    for path, name in found:
-        resolved = path.resolve()
-        if resolved in seen:
-            raise DataError(f"{path}: given twice; its games would count double")
-        seen.add(resolved)
-        sources.append(_source(path, name if names[name] == 1 else printable(path), kind))
+    for path, name, files in found:
+        statuses = []
+        for file in files:
+            if file.resolve() in seen:
+                raise DataError(f"{file}: given twice; its games would count double")
+            seen.add(file.resolve())
+            with open_file(file, kind.what) as opened:
+                statuses.append(os.fstat(opened.fileno()))
+        sources.append(
+            Source(
+                path,
+                name if names[name] == 1 else printable(path),
+                sum(status.st_size for status in statuses),
+                max(status.st_mtime_ns for status in statuses),
+                tuple(files),
+            )
+        )
     return sources
 
 
@@ -112,7 +135,7 @@ def names_below(directory: Path) -> list[Path]:
     )
 
 
-def files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
+def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> list[Path]:
     files = []
     for path in names_below(directory):
         if not kind.is_meant(path.name.lower()):
@@ -142,12 +165,6 @@ def open_file(path: Path, what: str) -> io.FileIO:
     return io.FileIO(descriptor, "rb")
 
 
-def _source(path: Path, name: str, kind: Kind) -> Source:
-    with open_file(path, kind.what) as file:
-        status = os.fstat(file.fileno())
-    return Source(path, name, status.st_size, status.st_mtime_ns)
-
-
 class HashingFile(io.RawIOBase):
     """A file that counts and hashes what is read from it. Reading raises DataError."""
 
@@ -175,10 +192,19 @@ class HashingFile(io.RawIOBase):
         super().close()
 
 
-def read_to_end(stream: IO[bytes]) -> None:
+def read_to_end(stream: IO[bytes] | HashingFile) -> None:
     """Read what is left, so that all of the file is hashed."""
     while stream.read(READ_BYTES):
         pass
+
+
+def sha256_of_source(source: Source) -> str:
+    """Hex digest of the content of its files, one after the other. Raises DataError."""
+    digest = hashlib.sha256()
+    for path in source.files:
+        with closing(HashingFile(path, lambda _: None, "games", digest)) as file:
+            read_to_end(file)
+    return digest.hexdigest()
 
 
 def read_blocks(stream: IO[bytes], block_bytes: int) -> Iterator[bytes]:

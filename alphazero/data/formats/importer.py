@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.text import printable
-from alphazero.data.formats.files import Source, names_below
-from alphazero.data.formats.lc0 import LC0
+from alphazero.data.formats.files import Source, names_below, sha256_of_source
+from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
-from alphazero.data.formats.parallel import Format, ParsedGames, SourceEnd, parse_in_order
-from alphazero.data.formats.pgn import KIND as PGN_FILES
+from alphazero.data.formats.parallel import Format, SourceEnd, parse_in_order
 from alphazero.data.formats.pgn import PGN
 from alphazero.data.formats.quarantine import MOST_LINES, Quarantine
 from alphazero.data.formats.working_directory import MARKER, WorkingDirectory
@@ -37,7 +37,7 @@ from alphazero.machine.lock import ImportLock
 from alphazero.settings.data import GameFilters
 
 C = TypeVar("C")
-G = TypeVar("G", bound=ParsedGames)
+G = TypeVar("G", bound=_core.PgnGames | Lc0Chunk)
 
 ALL_GAMES = GameFilters()
 # Of what the parsers make of files: with another number, cached stores are imported again.
@@ -77,7 +77,7 @@ def format_of(paths: Sequence[Path]) -> Format[Any, Any]:
         path
         for path in paths
         if path not in lc0
-        or (path.is_dir() and any(PGN_FILES.is_meant(below.name.lower()) for below in names_below(path)))
+        or (path.is_dir() and any(PGN.kind.is_meant(below.name.lower()) for below in names_below(path)))
     ]
     if lc0 and others:
         raise DataError(
@@ -159,9 +159,9 @@ def _present_manifest(
     manifest = Manifest.from_json(store / MANIFEST_NAME)
     here = [(source.name, source.size_bytes) for source in found]
     there = [(entry.name, entry.size_bytes) for entry in manifest.sources]
-    same = here == there and all(
-        kind.sha256(source) == entry.sha256 for source, entry in zip(found, manifest.sources, strict=True)
-    )
+    same = here == there and [sha256_of_source(source) for source in found] == [
+        entry.sha256 for entry in manifest.sources
+    ]
     if not same:
         raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
     if manifest.filters != tuple(filters):

@@ -25,13 +25,10 @@ from alphazero.data.formats.lc0_files import (
     KIND,
     LARGEST_GAME_BYTES,
     ArchiveReader,
-    files_of,
-    find_sources,
-    sha256_of_source,
     unpacked,
 )
-from alphazero.data.formats.parallel import DescribedFault, SourceEnd
-from alphazero.data.store.writer import row_schema
+from alphazero.data.formats.parallel import Format, SourceEnd
+from alphazero.data.store.writer import list_column, row_schema, rows_with, text_column
 
 CHUNK_BYTES = 1 << 20  # packed, some 50 MB of records
 _READ_BYTES = 1 << 16
@@ -87,7 +84,7 @@ class Lc0Chunk:
         return np.zeros(0, np.uint8)
 
     @property
-    def quarantined(self) -> Sequence[DescribedFault]:
+    def quarantined(self) -> Sequence[_core.PgnQuarantined]:
         """None."""
         return ()
 
@@ -99,7 +96,7 @@ class Lc0Chunk:
 
 def packed_games(source: Source, count_bytes: Callable[[int], None], digest: Digest) -> Iterator[PackedGame]:
     """Each game of a source's files in order; all their bytes are hashed. Raises DataError."""
-    for path in files_of(source):
+    for path in source.files:
         name = source.name
         if source.path.is_dir():
             name = printable(path.relative_to(source.path))
@@ -168,30 +165,21 @@ def rows_of(chunk: Lc0Chunk, begin: int, end: int) -> pa.RecordBatch:
     lists["policy_prob"] = (games.policy_part_offset, games.policy_prob)
     num_rows, schema = end - begin, _SCHEMA
     columns: dict[str, pa.Array[Any]] = {
-        name: _lists(schema.field(name).type, offset, values).slice(begin, num_rows)
+        name: list_column(schema.field(name).type, offset, pa.array(values))
         for name, (offset, values) in lists.items()
     }
     ends = [TERMINATION[_core.Lc0End(code)] for code in games.end[begin:end].tolist()]
     columns |= {
         "game": pa.repeat(GAME, num_rows),
         "variant": pa.repeat("standard", num_rows),
-        "start_fen": _starts(games).slice(begin, num_rows),
+        "start_fen": text_column(games.fen_offset, games.fen_bytes, np.diff(games.fen_offset) > 0),
         "result": pa.array(games.result[begin:end]),
-        _OF_V7: _of_v7(games, schema.field(_OF_V7).type).slice(begin, num_rows),
+        _OF_V7: _of_v7(games, schema.field(_OF_V7).type),
         "termination": pa.array(ends, pa.utf8()),
         "source": pa.array(chunk.sources[begin:end], pa.utf8()),
         "target_kind": pa.repeat(TARGET_KIND, num_rows),
     }
-    in_order = [
-        columns[field.name] if field.name in columns else pa.nulls(num_rows, field.type) for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(in_order, schema=schema)
-
-
-def _lists(kind: pa.DataType, offset: npt.NDArray[np.int32], values: npt.NDArray[Any]) -> pa.Array[Any]:
-    return pa.Array.from_buffers(
-        kind, len(offset) - 1, [None, pa.py_buffer(offset.data)], children=[pa.array(values)]
-    )
+    return rows_with(schema, columns, begin, num_rows)
 
 
 def _of_v7(games: _core.Lc0Games, kind: pa.DataType) -> pa.Array[Any]:
@@ -200,33 +188,15 @@ def _of_v7(games: _core.Lc0Games, kind: pa.DataType) -> pa.Array[Any]:
     plies = np.diff(games.moves_offset)
     offset = np.concatenate([[0], np.cumsum(plies * is_v7)]).astype(np.int32)
     values = games.number(_OF_V7)[np.repeat(is_v7, plies)]
-    validity = pa.py_buffer(np.packbits(is_v7, bitorder="little").data)
-    return pa.Array.from_buffers(
-        kind, len(plies), [validity, pa.py_buffer(offset.data)], children=[pa.array(values)]
-    )
+    return list_column(kind, offset, pa.array(values), is_v7)
 
 
-def _starts(games: _core.Lc0Games) -> pa.Array[Any]:
-    """First positions; null for the standard start."""
-    is_other = np.diff(games.fen_offset) > 0
-    validity = pa.py_buffer(np.packbits(is_other, bitorder="little").data)
-    return pa.StringArray.from_buffers(
-        len(is_other),
-        pa.py_buffer(games.fen_offset.data),
-        pa.py_buffer(games.fen_bytes.data),
-        validity,
-        int(np.count_nonzero(~is_other)),
-    )
-
-
-class _Lc0:
+class _Lc0(Format[PackedChunk, Lc0Chunk]):
     """lc0's training data as parallel.Format has it. A game that cannot be rebuilt ends the import."""
 
+    kind = KIND
     game = GAME
     chunk_bytes = CHUNK_BYTES
-
-    def find(self, paths: Sequence[Path], say: Callable[[str], None]) -> list[Source]:
-        return find_sources(paths, say)
 
     def chunks(
         self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
@@ -261,9 +231,6 @@ class _Lc0:
 
     def name_of_fault(self, fault: int) -> str:
         return str(fault)
-
-    def sha256(self, source: Source) -> str:
-        return sha256_of_source(source)
 
 
 LC0 = _Lc0()

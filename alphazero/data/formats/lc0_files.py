@@ -7,27 +7,20 @@ reader is our own because what a header claims must not decide how much is read.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
-import os
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from alphazero.base.errors import DataError
-from alphazero.base.text import counted, printable, quoted, reason
+from alphazero.base.text import counted, quoted, reason
 from alphazero.data.formats.files import (
     GZIP_ERROR,
-    READ_BYTES,
     Kind,
-    Source,
     begin_gzip,
-    files_below,
     frames,
-    ignore,
     names_below,
     open_file,
 )
@@ -44,53 +37,7 @@ def _is_meant(name: str) -> bool:
     return name.endswith((GAME_SUFFIX, ARCHIVE_SUFFIX)) and not name.endswith((".pgn.gz", ".pb.gz"))
 
 
-KIND = Kind("lc0 training data", "lc0 training data", f"{GAME_SUFFIX}, {ARCHIVE_SUFFIX}", _is_meant)
-
-
-def find_sources(arguments: Sequence[Path], say: Callable[[str], None] = ignore) -> list[Source]:
-    """A source for each path that a user named: a file, or a directory with all the files below it.
-
-    What is below a directory and no file (a pipe, a device) is passed over with a line to `say`. Raises
-    DataError for what cannot be read or is named twice.
-    """
-    sources = []
-    names = Counter(printable(argument.resolve().name) for argument in arguments)
-    seen: set[Path] = set()
-    for argument in arguments:
-        files = files_below(argument, KIND, say) if argument.is_dir() else [argument]
-        if not files:
-            raise DataError(
-                f"{argument}: no {KIND.files} below this directory; expected names in {KIND.expected}"
-            )
-        size_bytes = mtime_ns = 0
-        for path in files:
-            if path.resolve() in seen:
-                raise DataError(f"{path}: given twice; its games would count double")
-            seen.add(path.resolve())
-            with open_file(path, KIND.what) as file:
-                status = os.fstat(file.fileno())
-            size_bytes += status.st_size
-            mtime_ns = max(mtime_ns, status.st_mtime_ns)
-        name = printable(argument.resolve().name)
-        sources.append(
-            Source(argument, name if names[name] == 1 else printable(argument), size_bytes, mtime_ns)
-        )
-    return sources
-
-
-def files_of(source: Source) -> list[Path]:
-    """The files of a source, in their order. Raises DataError."""
-    return files_below(source.path, KIND, ignore) if source.path.is_dir() else [source.path]
-
-
-def sha256_of_source(source: Source) -> str:
-    """Hex digest of all its files' content, one after the other. Raises DataError."""
-    digest = hashlib.sha256()
-    for path in files_of(source):
-        with open_file(path, KIND.what) as file:
-            while block := file.read(READ_BYTES):
-                digest.update(block)
-    return digest.hexdigest()
+KIND = Kind("lc0 training data", "lc0 training data", f"{GAME_SUFFIX}, {ARCHIVE_SUFFIX}", _is_meant, True)
 
 
 def is_lc0(path: Path) -> bool:

@@ -9,71 +9,23 @@ from __future__ import annotations
 
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from alphazero.data.formats.files import Source
+from alphazero.data.formats.files import Kind, Source, find_sources
 
 _SOURCES_AHEAD = 4  # files queued for each worker
 
 
-class DescribedFault(Protocol):
-    """A game that cannot be replayed: where the fault is, what kind it is, and the reason in words."""
-
-    @property
-    def game(self) -> int: ...
-
-    @property
-    def line(self) -> int: ...
-
-    @property
-    def ply(self) -> int: ...
-
-    @property
-    def fault(self) -> Any: ...  # noqa: ANN401 - an enumeration of the core
-
-    @property
-    def reason(self) -> str: ...
-
-
-class ParsedGames(Protocol):
-    """What the core made of a chunk: as _core.PgnGames has it."""
-
-    @property
-    def game(self) -> npt.NDArray[np.int32]: ...
-
-    @property
-    def moves_offset(self) -> npt.NDArray[np.int32]: ...
-
-    @property
-    def contradiction(self) -> npt.NDArray[np.uint8]: ...
-
-    @property
-    def faulty_game(self) -> npt.NDArray[np.int32]: ...
-
-    @property
-    def fault(self) -> npt.NDArray[np.uint8]: ...
-
-    @property
-    def quarantined(self) -> Sequence[DescribedFault]: ...
-
-    @property
-    def games_read(self) -> int: ...
-
-    @property
-    def lines(self) -> int: ...
-
-
-G = TypeVar("G", bound=ParsedGames)
+G = TypeVar("G")
 C = TypeVar("C")
 
 
@@ -84,23 +36,22 @@ class SourceEnd:
     sha256: str
 
 
-class Format(Protocol[C, G]):
-    """How files of one kind become rows of a store."""
+class Format(ABC, Generic[C, G]):
+    """How files of one kind become rows of a store.
 
-    @property
-    def game(self) -> str:
-        """The game that all of them hold."""
-        ...
+    game: that all of them hold. chunk_bytes: of a file, what a task parses at once unless another size is
+    given.
+    """
 
-    @property
-    def chunk_bytes(self) -> int:
-        """How much of a file a task parses at once unless another size is given."""
-        ...
+    kind: Kind
+    game: str
+    chunk_bytes: int
 
     def find(self, paths: Sequence[Path], say: Callable[[str], None]) -> list[Source]:
         """The sources at these paths; `say` receives what is passed over. Raises DataError."""
-        ...
+        return find_sources(paths, self.kind, say)
 
+    @abstractmethod
     def chunks(
         self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
     ) -> Generator[C | SourceEnd, None, None]:
@@ -108,23 +59,18 @@ class Format(Protocol[C, G]):
 
         count_bytes receives the number of bytes of each read, from any thread.
         """
-        ...
 
+    @abstractmethod
     def parse(self, chunk: C) -> G:
         """The games of a chunk; called on any thread. Raises DataError."""
-        ...
 
+    @abstractmethod
     def rows(self, games: G, source_name: str, begin: int, end: int) -> pa.RecordBatch:
         """Parsed games begin ... end - 1 as rows (row_schema)."""
-        ...
 
+    @abstractmethod
     def name_of_fault(self, fault: int) -> str:
         """The name of a number in a chunk's `fault`."""
-        ...
-
-    def sha256(self, source: Source) -> str:
-        """Hex digest of a source's files. Raises DataError."""
-        ...
 
 
 class _ClosedError(Exception):
@@ -223,7 +169,9 @@ def parse_in_order(
     """
     size = chunk_bytes or kind.chunk_bytes
     chunks = [kind.chunks(source, count_bytes, size) for source in sources]
-    return _parse_on_threads(kind, chunks, workers) if workers > 1 else _parse_here(kind, chunks)
+    if workers > 1:
+        return _parse_on_threads(kind, chunks, workers)
+    return _parse_here(kind, chunks)
 
 
 def _parse_here(

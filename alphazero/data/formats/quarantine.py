@@ -6,8 +6,9 @@ import json
 import os
 from pathlib import Path
 
+import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.data.formats.parallel import DescribedFault, ParsedGames
+from alphazero.data.formats.lc0 import Lc0Chunk
 
 MOST_LINES = 100_000  # some 20 MB
 LEFT_OUT = "left_out"  # key of the last line of a quarantine that is full
@@ -26,7 +27,9 @@ class Quarantine:
         except OSError as error:
             raise self._fault(error) from error
 
-    def add(self, games: ParsedGames, source_name: str, games_before: int, lines_before: int) -> None:
+    def add(
+        self, games: _core.PgnGames | Lc0Chunk, source_name: str, games_before: int, lines_before: int
+    ) -> None:
         """Lines for the faulty games of a chunk, as long as there is room.
 
         games_before, lines_before: of the source, before that chunk.
@@ -67,7 +70,9 @@ class Quarantine:
         return DataError(f"{self._path}: cannot write: {error.strerror}")
 
 
-def quarantine_line(game: DescribedFault, source_name: str, games_before: int, lines_before: int) -> bytes:
+def quarantine_line(
+    game: _core.PgnQuarantined, source_name: str, games_before: int, lines_before: int
+) -> bytes:
     """A line of quarantine.jsonl. Games and lines of the source count from 1, plies are those read before."""
     body = {
         "source": source_name,

@@ -17,10 +17,10 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ import pyarrow as pa
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.files import open_regular, sha256_of
+from alphazero.base.records import from_table
 from alphazero.base.text import quoted, reason
 from alphazero.data.store.columns import (
     EvaluationView,
@@ -49,7 +50,7 @@ MAGIC = "alphazero-game-store"
 MANIFEST_NAME = "manifest.json"
 QUARANTINE_NAME = "quarantine.jsonl"
 
-
+Entry = TypeVar("Entry")
 _SHARD_NAME = re.compile(r"shard-\d{5,}\.arrow", re.ASCII)
 
 
@@ -71,7 +72,7 @@ class ShardEntry:
     @classmethod
     def from_json(cls, body: object) -> ShardEntry:
         """The entry of a file, checked. Raises ValueError."""
-        entry = cls(**_checked(cls, body))
+        entry = _entry(cls, body)
         if not _SHARD_NAME.fullmatch(entry.name):
             raise ValueError(f"shard {quoted(entry.name)}; expected a name like {shard_name(0)}")
         return entry
@@ -92,9 +93,9 @@ class SourceEntry:
     games: int
     imported: int
     plies: int
-    quarantined: Mapping[str, int]
+    quarantined: dict[str, int]
     contradictions: int
-    filtered: Mapping[str, int] = field(default_factory=dict)
+    filtered: dict[str, int] = field(default_factory=dict)
 
     @property
     def num_quarantined(self) -> int:
@@ -109,50 +110,26 @@ class SourceEntry:
     @classmethod
     def from_json(cls, body: object) -> SourceEntry:
         """The entry of a file, checked. Raises ValueError."""
-        return cls(**_checked(cls, body, optional=("filtered",)))
+        return _entry(cls, body)
 
 
-def _checked(
-    kind: type[ShardEntry] | type[SourceEntry], body: object, optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """The fields of an entry: all of them but for optional ones, text or whole numbers from 0."""
-    names = [entry.name for entry in fields(kind)]
-    if not isinstance(body, dict) or sorted({*body, *optional}) != sorted(names):
-        raise ValueError(f"an entry with other keys; expected {', '.join(names)}")
-    for name, value in body.items():
-        if name in ("quarantined", "filtered"):
-            fits = isinstance(value, dict) and all(_is_count(count) for count in value.values())
-        elif name in ("name", "sha256"):
-            fits = isinstance(value, str)
-        else:
-            fits = _is_count(value)
-        if not fits:
-            raise ValueError(
-                f"{name} {quoted(value)}; expected {'text' if name in ('name', 'sha256') else 'counts'}"
-            )
-    return body
+@dataclass(frozen=True)
+class _QuarantineEntry:
+    """quarantine.jsonl as the manifest knows it."""
+
+    games: int
+    size_bytes: int
+    sha256: str
 
 
-def _checked_quarantine(body: object) -> dict[str, Any]:
-    """The manifest's entry for quarantine.jsonl. Raises ValueError."""
-    if (
-        not isinstance(body, dict)
-        or not isinstance(body.get("sha256"), str)
-        or not all(_is_count(body.get(name)) for name in ("games", "size_bytes"))
-    ):
-        raise ValueError(f"quarantine {quoted(body)}; expected games, size_bytes and sha256")
-    return body
-
-
-def _checked_filters(body: object) -> tuple[str, ...]:
-    """The manifest's entry for filters. Raises ValueError."""
-    if not isinstance(body, list) or not all(isinstance(text, str) for text in body):
-        raise ValueError(f"filters {quoted(body)}; expected a list of texts")
-    return tuple(body)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+def _entry(kind: type[Entry], body: object) -> Entry:
+    """An entry of a manifest, its numbers counts. Raises ValueError."""
+    entry = from_table(kind, body)
+    for name, value in vars(entry).items():
+        counts = value.values() if isinstance(value, dict) else [value] if isinstance(value, int) else []
+        if not all(0 <= count < 1 << 62 for count in counts):
+            raise ValueError(f"{name} {quoted(value)}; expected counts")
+    return entry
 
 
 @dataclass(frozen=True)
@@ -249,16 +226,16 @@ class Manifest:
         try:
             if not isinstance(body["game"], str):
                 raise ValueError(f"game {quoted(body['game'])}; expected the name of a game")
-            quarantine = _checked_quarantine(body["quarantine"])
+            quarantine = _entry(_QuarantineEntry, body["quarantine"])
             manifest = cls(
                 game=body["game"],
                 shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
                 sources=tuple(SourceEntry.from_json(entry) for entry in body["sources"]),
-                quarantine_games=quarantine["games"],
-                quarantine_size_bytes=quarantine["size_bytes"],
-                quarantine_sha256=quarantine["sha256"],
+                quarantine_games=quarantine.games,
+                quarantine_size_bytes=quarantine.size_bytes,
+                quarantine_sha256=quarantine.sha256,
                 version=version,
-                filters=_checked_filters(body.get("filters", [])),
+                filters=from_table(tuple[str, ...], body.get("filters", [])),
             )
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: damaged: {reason(error)}") from error

@@ -14,13 +14,13 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from alphazero.base.errors import DataError
 from alphazero.base.files import CHUNK_BYTES, complete_lines, open_regular
 from alphazero.base.text import counted
-from alphazero.data.store.store import GameStore, ShardView, damaged
+from alphazero.data.store.store import ShardView, damaged
 
 BEFORE_STEP_ONE_S = 10.0
 # A file may be written to twice within one tick of its clock: what is that new is not remembered.
@@ -28,8 +28,7 @@ _SETTLED_S = 2.0
 _MOST_LINES = 20_000
 
 
-@dataclass(frozen=True)
-class _Identity:
+class _Identity(NamedTuple):
     """A file as it was read; another content has another identity."""
 
     device: int
@@ -97,7 +96,7 @@ class KnownDigests:
         if not identity.is_settled():
             return
         self._known[identity] = sha256
-        line = json.dumps([*_key(identity), sha256]) + "\n"
+        line = json.dumps([*identity, sha256]) + "\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -125,17 +124,6 @@ class KnownDigests:
         return known
 
 
-def _key(identity: _Identity) -> tuple[int, ...]:
-    return (identity.device, identity.inode, identity.size_bytes, identity.mtime_ns, identity.ctime_ns)
-
-
-@dataclass(frozen=True)
-class _Shard:
-    path: Path
-    size_bytes: int
-    sha256: str
-
-
 class _StoppedError(Exception):
     """Nobody waits for the end."""
 
@@ -143,10 +131,10 @@ class _StoppedError(Exception):
 class Verification:
     """A thread that reads shards and compares their sha256 with their manifests.
 
-    with Verification.start(stores) as verification: ... verification.wait() before anything is published.
+    with Verification.start(shards) as verification: ... verification.wait() before anything is published.
     """
 
-    def __init__(self, shards: Sequence[_Shard], cache: Path) -> None:
+    def __init__(self, shards: Sequence[tuple[ShardView, str]], cache: Path) -> None:
         self._shards = shards
         self._cache = cache
         self._fault: DataError | None = None
@@ -156,31 +144,17 @@ class Verification:
     @classmethod
     def start(
         cls,
-        stores: Iterable[GameStore],
+        shards: Iterable[tuple[ShardView, str]],
         *,
         cache: Path | None = None,
         first_s: float = BEFORE_STEP_ONE_S,
     ) -> Verification:
         """Begin, and wait up to `first_s` for the end. Raises DataError for what was found by then.
 
-        cache: where digests are remembered; without it, default_cache_directory().
+        shards: each with the sha256 that is expected of it. cache: where digests are remembered; without it,
+        default_cache_directory().
         """
-        pairs = [pair for store in stores for pair in store.listed_shards()]
-        return cls.start_shards(pairs, cache=cache, first_s=first_s)
-
-    @classmethod
-    def start_shards(
-        cls,
-        pairs: Iterable[tuple[ShardView, str]],
-        *,
-        cache: Path | None = None,
-        first_s: float = BEFORE_STEP_ONE_S,
-    ) -> Verification:
-        """The same for shards, each with the sha256 that is expected of it."""
-        shards = [
-            _Shard(view.path, len(view.mapping), sha256) for view, sha256 in pairs if view.mapping is not None
-        ]
-        verification = cls(shards, cache or default_cache_directory())
+        verification = cls(list(shards), cache or default_cache_directory())
         verification._thread.start()
         verification._thread.join(first_s)
         try:
@@ -219,8 +193,8 @@ class Verification:
     def _run(self) -> None:
         try:
             verified = KnownDigests(self._cache)
-            for shard in self._shards:
-                self._verify(shard, verified)
+            for view, expected in self._shards:
+                self._verify(view, expected, verified)
                 self._check_stopping()
         except _StoppedError:
             return
@@ -233,14 +207,14 @@ class Verification:
         if self._stopping.is_set():
             raise _StoppedError
 
-    def _verify(self, shard: _Shard, verified: KnownDigests) -> None:
-        if (size_bytes := shard.path.stat().st_size) != shard.size_bytes:
+    def _verify(self, view: ShardView, expected: str, verified: KnownDigests) -> None:
+        if view.mapping is None:
+            return
+        if (size_bytes := view.path.stat().st_size) != len(view.mapping):
             raise DataError(
-                f"{shard.path}: {counted(size_bytes, 'byte')}, {shard.size_bytes:,} when it was"
+                f"{view.path}: {counted(size_bytes, 'byte')}, {len(view.mapping):,} when it was"
                 " opened: it was changed while in use; expected a store that never changes"
             )
-        found = verified.of(shard.path, self._check_stopping)
-        if found != shard.sha256:
-            raise DataError(
-                f"{damaged(shard.path, found, shard.sha256)} (--no-verify-data trains on it as it is)"
-            )
+        found = verified.of(view.path, self._check_stopping)
+        if found != expected:
+            raise DataError(f"{damaged(view.path, found, expected)} (--no-verify-data trains on it as it is)")

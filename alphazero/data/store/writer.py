@@ -6,7 +6,7 @@ Where a shard ends depends on the rows alone, so that equal rows make equal byte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,48 @@ ROW_SCHEMA = as_rows(SCHEMA)
 def row_schema(names: Iterable[str]) -> pa.Schema:
     """ROW_SCHEMA and these columns of version 2, in their order."""
     return as_rows(schema_with(names))
+
+
+def text_column(
+    offset: npt.NDArray[np.int32], text: npt.NDArray[np.uint8], valid: npt.NDArray[Any]
+) -> pa.Array[Any]:
+    """G texts, null where `valid` [G] is 0; nothing but that is copied."""
+    return pa.StringArray.from_buffers(
+        len(valid), pa.py_buffer(offset.data), pa.py_buffer(text.data), _bits(valid), int((valid == 0).sum())
+    )
+
+
+def number_column(kind: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.uint8]) -> pa.Array[Any]:
+    """G numbers, null where `valid` [G] is 0; nothing but that is copied."""
+    return pa.Array.from_buffers(kind, len(values), [_bits(valid), pa.py_buffer(values.data)])
+
+
+def list_column(
+    kind: pa.DataType,
+    offset: npt.NDArray[np.int32],
+    entries: pa.Array[Any],
+    valid: npt.NDArray[Any] | None = None,
+) -> pa.Array[Any]:
+    """G lists of `entries` from offset[g] to offset[g + 1], null where `valid` [G] is 0."""
+    bits = None if valid is None else _bits(valid)
+    return pa.Array.from_buffers(kind, len(offset) - 1, [bits, pa.py_buffer(offset.data)], children=[entries])
+
+
+def _bits(valid: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(valid, bitorder="little").data)
+
+
+def rows_with(
+    schema: pa.Schema, columns: Mapping[str, pa.Array[Any]], begin: int, num_rows: int
+) -> pa.RecordBatch:
+    """Rows begin ... of the columns, those as long as num_rows whole; what they lack of `schema` is null."""
+    in_order: list[pa.Array[Any]] = []
+    for field in schema:
+        column = columns.get(field.name)
+        if column is None:
+            column = pa.nulls(num_rows, field.type)
+        in_order.append(column if len(column) == num_rows else column.slice(begin, num_rows))
+    return pa.RecordBatch.from_arrays(in_order, schema=schema)
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
@@ -209,8 +251,4 @@ def _with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with exactly these columns: what they lack is null."""
     if rows.schema.equals(schema):
         return rows
-    columns = [
-        rows.column(field.name) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return rows_with(schema, dict(zip(rows.schema.names, rows.columns, strict=True)), 0, rows.num_rows)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
+from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
 from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, why_not_onednn
 from alphazero.network.inference.program import (
     BatchBuffers,
@@ -66,8 +67,7 @@ class NetworkEvaluator:
     onednn_layers.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
-    compiled: torch.compile, for CUDA. On the CPU the fused convolutions are about as fast, and take new
-    weights without compiling again: ValueError.
+    kernels: of CUDA (kernels.py), "" for those in use; the CPU has its own: ValueError.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NetworkEvaluator:
         batch_size: int,
         *,
         in_flight: int = 2,
-        compiled: bool = False,
+        kernels: str = "",
     ) -> None:
         self.spec = network.spec
         self.places = policy_places(network.config, network.spec)
@@ -86,7 +86,7 @@ class NetworkEvaluator:
         self.batch_size = batch_size
         self.dtype = torch.uint8 if precision == INT8 else DTYPES[precision]
         self.shapes = {name: tensor.to("meta") for name, tensor in network.state_dict().items()}
-        self._make_buffers(make_forward(network, device, precision, batch_size, compiled), in_flight)
+        self._make_buffers(make_forward(network, device, precision, batch_size, kernels), in_flight)
 
     def _make_buffers(self, forward: Forward, in_flight: int) -> None:
         self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
@@ -168,7 +168,7 @@ class NetworkEvaluator:
 
 
 def make_forward(
-    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, compiled: bool
+    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int, kernels: str
 ) -> Forward:
     """The fastest forward pass that keeps the evaluator's promise on this device. Raises ConfigError."""
     if precision == INT8:
@@ -176,9 +176,10 @@ def make_forward(
         return Int8Forward(network, batch_size)
     dtype = DTYPES[precision]
     if device.type == "cuda":
-        return ModuleForward(network, device, dtype, compiled=compiled)
-    if compiled:
-        raise ValueError("compiled: expected a CUDA device; the CPU has fused convolutions")
+        kernels = kernels or kernels_for(network, device, dtype, batch_size)
+        return make_cuda_forward(network, device, dtype, kernels)
+    if kernels:
+        raise ValueError(f"kernels {kernels}: expected a CUDA device; the CPU has fused convolutions")
     reason = why_not_onednn(dtype)
     if reason:
         return ModuleForward(network, device, dtype, compiled=False, remark=f" ({reason})")

@@ -6,6 +6,7 @@ It runs at once on the CPU, and as a captured graph on a CUDA stream.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alphazero.base.log import program_line
 from alphazero.games.registry import GameSpec
+from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import Forward
 from alphazero.network.model.heads import PROMOTION_PIECES
 from alphazero.settings.sections import NetworkConfig
@@ -292,7 +295,10 @@ class CudaRunner:
                     program.run(program.max_moves)
                 self.graph = graph
             except RuntimeError as error:
+                if memory := memory_error(error):
+                    raise memory from error
                 how = f"without CUDA graph: {str(error).strip().splitlines()[0]}"
+                print(program_line(f"evaluations on {device} {how}"), file=sys.stderr, flush=True)
         self.description = f"{program.forward.description}, {how}"
 
     def enqueue(self, buffers: BatchBuffers) -> None:

@@ -63,7 +63,8 @@ class TrainingState:
     LossScale's state. elapsed_s: wall time of the run up to here, over all its starts. figures: of the
     validation at this step, empty where none was made. self_play: the state of the generations
     (generations.py), empty where games were given. num_threads: compute threads of rank 0, on which fp32 sums
-    on a CPU depend; 0 in checkpoints that do not say.
+    on a CPU depend; 0 in checkpoints that do not say. kernels: of evaluations on CUDA (inference/kernels.py),
+    empty where none were chosen.
     """
 
     step: int
@@ -83,6 +84,7 @@ class TrainingState:
     figures: dict[str, float] = field(default_factory=dict)
     self_play: dict[str, Any] = field(default_factory=dict)
     num_threads: int = 0
+    kernels: str = ""
 
 
 # A value of the type of each field.

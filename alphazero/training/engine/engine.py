@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import torch
@@ -355,8 +355,22 @@ class Engine:
             self.loss_scale.load(checkpoint.state.loss_scale)
 
     def close(self) -> None:
-        """Release what DeepSpeed holds, so that another engine can take its place."""
+        """Release all memory of the device that this engine holds, so that another one can take its place.
+
+        The network given to it loses its weights, whoever still holds it.
+        """
+        self.time_communication(NOT_TIMED)
         self._engine.destroy()
+        # At ZeRO 3 hooks of autograd, which Python's collector does not see, keep DeepSpeed's optimizer.
+        held = (*self.network.parameters(), *self.network.buffers(), vars(self._optimizer))
+        for tensor in _tensors_in((*held, self._torch_optimizer.state)):
+            tensor.grad = None
+            tensor.data = tensor.data.new_empty(0)
+        self.__dict__.clear()  # recordings, gradients, optimizer state, averages
+        # Modules and hooks refer to each other, and a recording's memory is its graph's until that is gone.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 @contextlib.contextmanager
@@ -367,3 +381,15 @@ def _silenced(logger: logging.Logger) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def _tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """All tensors of nested containers."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _tensors_in(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors_in(one)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from alphazero.machine.memory import memory_error
 from alphazero.network.model.resnet import NetworkOutput
 from alphazero.settings.sections import TrainingConfig
 
@@ -112,7 +113,7 @@ class GraphedNetwork:
             _require_no_hooks(self._parameters)
             self._recording = _Recording(self._run, packed_BN, self._parameters, self._recorder)
         except RuntimeError as error:
-            if memory := _out_of_memory(error):
+            if memory := memory_error(error):
                 raise memory from error
             self._has_failed = True
             self._say(f"training without CUDA graphs: {str(error).strip().splitlines()[0]}")
@@ -236,12 +237,3 @@ def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:
     for parameter in parameters:
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise RuntimeError("hooks wait for each gradient")
-
-
-def _out_of_memory(error: BaseException | None) -> torch.OutOfMemoryError | None:
-    """The error of memory behind `error`: where a recording is broken off, its end fails as well."""
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError):
-            return error
-        error = error.__cause__ or error.__context__
-    return None

@@ -1,4 +1,4 @@
-"""What all ranks choose together before training: how the batch is cut, and the precision for `auto`."""
+"""What all ranks choose together before training: micro-batches, precision, kernels of evaluations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from alphazero.base.errors import ConfigError, TrainingError
 from alphazero.base.text import counted
 from alphazero.machine.machine import HOST_WEIGHT_VARIABLE
 from alphazero.machine.memory import HostMemory
-from alphazero.network.model.precision import fast_precisions
+from alphazero.network.inference.kernels import KERNELS, OPERATORS, use_kernels, why_not
+from alphazero.network.model.precision import DTYPES, fast_precisions
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.settings.sections import AUTO, TrainingConfig
+from alphazero.settings.sections import AUTO, NetworkConfig, TrainingConfig
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.probe import (
     candidates,
@@ -224,3 +225,37 @@ def _on_cpus(
     milliseconds = {name: 1000 * value for name, value in slowest_seconds(seconds_by_rank).items()}
     others = "".join(f"; {name} {value:.0f} ms" for name, value in milliseconds.items() if name != chosen)
     return chosen, f"auto: {milliseconds[chosen]:.0f} ms per pass{others}"
+
+
+def choose_kernels(
+    network: NetworkConfig,
+    precision: str,
+    batch_size: int,
+    device: torch.device,
+    saved: TrainingState | None,
+    exchange: Exchange,
+) -> list[str]:
+    """Choose kernels for the evaluations of all ranks on GPUs, for this process too; lines for the banner.
+
+    precision, batch_size: of the evaluations. saved: of the checkpoint that the run continues from, whose
+    kernels are kept where every device has them: games differ with the kernels. Collective.
+    """
+    kept = "" if saved is None else saved.kernels or OPERATORS  # older runs had these
+    on_gpu = device.type == "cuda"
+    if not any(exchange.numbers(int(on_gpu))):
+        return []
+    lines = []
+    chosen = OPERATORS
+    for kernels in dict.fromkeys((*([kept] if kept else ()), *KERNELS)):
+        reason = why_not(kernels, network, device, DTYPES[precision], batch_size) if on_gpu else ""
+        reasons = exchange.gather(reason)
+        found = next(((rank, text) for rank, text in enumerate(reasons) if text), None)
+        if found is None:
+            chosen = kernels
+            break
+        lines.append(f"no {kernels} kernels for evaluations: rank {found[0]}: {found[1]}")
+    use_kernels(chosen)
+    lines.append(f"evaluations by {chosen} kernels")
+    if kept and chosen != kept:
+        lines.append(f"changed arithmetic: evaluations by {chosen} kernels, were {kept}: games will differ")
+    return lines

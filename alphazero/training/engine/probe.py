@@ -24,7 +24,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec
-from alphazero.machine.memory import HostMemory, resident_bytes
+from alphazero.machine.memory import HostMemory, memory_error, resident_bytes
 from alphazero.network.model.planes import to_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import LossConfig, TrainingConfig
@@ -75,15 +75,6 @@ def find_micro_batch_size(
     return found
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """True for torch's own error, and for those of cuDNN, cuBLAS and the CPU, which have no separate type.
-
-    The CPU's: c10/core/impl/alloc_cpu.cpp.
-    """
-    texts = ("CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(t in str(error) for t in texts)
-
-
 def candidates(batch_size: int, world_size: int) -> list[int]:
     """The micro-batch sizes that cut `batch_size` evenly and leave no rank without one; ascending."""
     return [size for size in micro_batch_sizes(batch_size) if size <= batch_size // world_size]
@@ -116,7 +107,7 @@ def fits(
     try:
         _try_passes(network, recipe, device, micro_batch_size, reserve_bytes)
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if not memory_error(error):
             raise
         return False
     finally:

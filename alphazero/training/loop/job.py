@@ -20,6 +20,7 @@ import torch
 
 from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import HostMemory
+from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
@@ -191,6 +192,7 @@ def training_state(
         figures=dict(figures),
         self_play=source.self_play,
         num_threads=torch.get_num_threads(),
+        kernels=kernels_in_use(),
     )
 
 

@@ -12,12 +12,12 @@ from alphazero.base.errors import TrainingError
 from alphazero.base.log import Topic
 from alphazero.base.text import counted
 from alphazero.games.batch import MicroBatch
+from alphazero.machine.memory import memory_error
 from alphazero.machine.watcher import Doing
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run import checkpoint_files
 from alphazero.run.rank import Phase
 from alphazero.training.engine.engine import Engine
-from alphazero.training.engine.probe import is_out_of_memory
 from alphazero.training.loop.job import (
     DataSource,
     Job,
@@ -192,7 +192,7 @@ class Trainer:
                     sums[-1] += float(micro_batch.batch.sample_id.sum())
             return Wish.NOTHING if self._engine.gradients_are_finite() else Wish.NOT_FINITE
         except RuntimeError as error:
-            if not is_out_of_memory(error):
+            if not memory_error(error):
                 raise
             if self.plan.equal_passes:
                 # The other ranks wait for this one within the pass: no way back into step with them.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -48,7 +49,10 @@ class Runtime:
 
 
 def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: str = "") -> Runtime:
-    """The Runtime that torchrun's variables describe; a lone process where there are none."""
+    """The Runtime that torchrun's variables describe; a lone process where there are none.
+
+    local_world_size is what a launcher gave: DeepSpeed's calls it LOCAL_SIZE. with_local_ranks corrects it.
+    """
 
     def number(name: str, default: int) -> int:
         text = environment.get(name, str(default))
@@ -67,11 +71,23 @@ def read_runtime(environment: Mapping[str, str], device: str = "auto", backend: 
         rank=rank,
         local_rank=local_rank,
         world_size=world_size,
-        local_world_size=number("LOCAL_WORLD_SIZE", world_size),
+        local_world_size=max(number("LOCAL_WORLD_SIZE", number("LOCAL_SIZE", 1)), local_rank + 1),
         device=chosen,
         backend=backend or ("nccl" if chosen.type == "cuda" else "gloo"),
         host=socket.gethostname(),
     )
+
+
+def with_local_ranks(runtime: Runtime, exchange: Exchange) -> Runtime:
+    """`runtime` with room for every local rank of its host, whatever its launcher wrote. Collective."""
+    ranks = exchange.gather([_host_identity(runtime), runtime.local_rank, runtime.local_world_size])
+    sizes = [max(local + 1, size) for host, local, size in ranks if host == _host_identity(runtime)]
+    return replace(runtime, local_world_size=max(sizes))
+
+
+def _host_identity(runtime: Runtime) -> str:
+    """Equal for ranks of one host; containers with networks of their own are hosts."""
+    return machine.machine_identity() or runtime.host
 
 
 def default_threads(local_world_size: int, environment: Mapping[str, str] = os.environ) -> int:
@@ -90,6 +106,7 @@ def default_threads(local_world_size: int, environment: Mapping[str, str] = os.e
 # reproducibility"); the first, of 8 buffers of 4 MiB, costs the least speed.
 DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 TF32_CAPABILITY = (8, 0)  # Ampere
+OLD_SWITCHES = "Please use the new API settings to control TF32 behavior"
 
 
 def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple[str, ...]:
@@ -109,11 +126,14 @@ def _set_tf32(config: TrainingConfig, device: torch.device) -> str:
     """Both of these calls, and no `fp32_precision`: that alone leaves torch's switches at odds.
 
     torch 2.13 raises "mix of the legacy and new APIs" when its compiler then asks for
-    get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags.
+    get_float32_matmul_precision, or when anything enters torch.backends.cudnn.flags. torch 2.9 to 2.11
+    announce both calls as old, which is of no use to a user.
     """
     has_tf32 = torch.cuda.get_device_capability(device) >= TF32_CAPABILITY
-    torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = config.tf32
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=OLD_SWITCHES, category=UserWarning)
+        torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = config.tf32
     if config.tf32 and not has_tf32:
         return "TF32: this GPU has none"
     return f"TF32 {'on' if config.tf32 else 'off'}"
@@ -145,7 +165,11 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
 
     Compute threads are cut to the processors that are left. Ranks on CPUs stay as they are.
     """
-    own = _pin(runtime) if runtime.device.type == "cuda" else ""
+    on_cuda = runtime.device.type == "cuda"
+    uuid = str(torch.cuda.get_device_properties(runtime.device).uuid) if on_cuda else ""
+    host = _host_identity(runtime)
+    here = {rank: its for rank, (on, its) in enumerate(exchange.gather([host, uuid])) if its and on == host}
+    own = _pin(list(here).index(runtime.rank), list(here.values())) if on_cuda else ""
     pinned = [one for one in exchange.gather([runtime.host, runtime.rank, own]) if one[2]]
     lines = []
     for host, ranks in groupby(pinned, key=lambda one: str(one[0])):
@@ -156,15 +180,12 @@ def pin_ranks(runtime: Runtime, exchange: Exchange) -> list[str]:
     return lines
 
 
-def _pin(runtime: Runtime) -> str:
-    """What was done with this rank."""
+def _pin(place: int, uuids: Sequence[str]) -> str:
+    """What was done with this rank. uuids: of the GPUs of this host's ranks; `place`: its own among them."""
     if machine.is_bound_by_launcher():
         return f"{machine.processors_text(frozenset(os.sched_getaffinity(0)))}, as the launcher bound it"
-    count = torch.cuda.device_count()
-    devices = [local % count for local in range(runtime.local_world_size)]
-    uuids = [str(torch.cuda.get_device_properties(device).uuid) for device in devices]
     allowed = frozenset(os.sched_getaffinity(0))
-    share = machine.share_of(runtime.local_rank, machine.processors_near(uuids), allowed)
+    share = machine.share_of(place, machine.processors_near(uuids), allowed)
     if share is None:
         return "ranks are not pinned: none are known to be nearer to one GPU than to another"
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import LaunchError, LostConnectionError, PortInUseError
 from alphazero.machine.machine import (
     ANY_PORT,
+    DEFAULT_PORT,
     is_everywhere,
     listen_on,
     machine_identity,
@@ -75,7 +76,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node_rank", type=int, default=0)
     parser.add_argument("--master_addr", default="127.0.0.1")
-    parser.add_argument("--master_port", type=int, default=12355)
+    parser.add_argument("--master_port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--start_timeout", type=float, default=START_TIMEOUT_S)
     parser.add_argument("--silence_timeout", type=float, default=0.0)
     parser.add_argument("--any_port", action="store_true")

@@ -177,7 +177,7 @@ class DataCheck:
         the first seconds.
         """
         verification = exchange.on_each(
-            lambda: Verification.start_shards(_shards_of(windows, run)) if enabled and reads else None
+            lambda: Verification.start(_shards_of(windows, run)) if enabled and reads else None
         )
         return cls(verification, exchange)
 

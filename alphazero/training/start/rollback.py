@@ -76,7 +76,7 @@ class PersistentTraining:
         raise TrainingError(
             f"training diverges: no finite gradients in {steps} in a row, "
             f"after {counted(MOST_RETURNS, 'return')} to the last checkpoint; "
-            "expected a lower --learning-rate or --clip-gradients, or another --precision",
+            "expected a lower --learning-rate or gradient_clipping (ds_config.json), or another --precision",
             found_by_all_ranks=True,
         )
 

@@ -16,6 +16,7 @@ from alphazero.data.sampling.window import Window
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
@@ -27,14 +28,26 @@ from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
-from alphazero.training.engine.planner import PrecisionChoice, choose_plan, choose_precision, saved_batch
+from alphazero.training.engine.planner import (
+    PrecisionChoice,
+    choose_kernels,
+    choose_plan,
+    choose_precision,
+    saved_batch,
+)
 from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan, fix_batch
 from alphazero.training.ranks.exchange import Exchange
-from alphazero.training.ranks.runtime import Runtime, apply_device_settings, default_threads, pin_ranks
+from alphazero.training.ranks.runtime import (
+    Runtime,
+    apply_device_settings,
+    default_threads,
+    pin_ranks,
+    with_local_ranks,
+)
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
 from alphazero.training.sources.shown_texts import with_opening_shown
@@ -51,6 +64,7 @@ from alphazero.training.start.resume_checks import (
 )
 from alphazero.training.start.rollback import PersistentTraining
 from alphazero.training.start.run_start import Request, RunStart, find_run, keep_weights, make_directory
+from alphazero.training.start.stall_watch import StallWatch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 
@@ -93,10 +107,11 @@ class Found:
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
     """Train as one rank of the job; returns the process's exit status."""
     stop = StopRequest()
-    torch.set_num_threads(default_threads(runtime.local_world_size))
     if runtime.device.type == "cpu":
         keep_freed_memory()
     exchange = start_process_group(runtime)
+    runtime = with_local_ranks(runtime, exchange)
+    torch.set_num_threads(default_threads(runtime.local_world_size))
     console = Console(runtime.is_main, ConsoleStyle(config.run.log_format, config.run.quiet))
     rank = Rank(runtime, exchange, console, stop)
     console.begin("preparing")
@@ -153,6 +168,7 @@ def prepare(
     network = starting.build(start.resumed)
     precision = settle_precision(config, settings, network, start, rank)
     config = dataclasses.replace(config, training=precision.training)
+    kernel_lines = settle_kernels(config, saved, rank)
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
@@ -180,7 +196,7 @@ def prepare(
             check_nothing_else_is_asked(job, saved, changes, request)
     curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
     graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
-    notices += [*precision.notices, *changes, *plan_changes, *curve_lines, *graph_lines]
+    notices += [*precision.notices, *kernel_lines, *changes, *plan_changes, *curve_lines, *graph_lines]
     return Found(
         job=job,
         start=start,
@@ -233,6 +249,17 @@ def settle_precision(
             lambda: evaluation_precision(asked, precision.training.precision, device, config.network.body)
         )
     return precision
+
+
+def settle_kernels(config: Config, saved: TrainingState | None, rank: Rank) -> list[str]:
+    """Kernels for the evaluations of self-play; lines for the banner."""
+    games, device = config.self_play, rank.runtime.device
+    if games.mode == "supervised":
+        return []
+    precision = evaluation_precision(
+        games.evaluation_precision, config.training.precision, device, config.network.body
+    )
+    return choose_kernels(config.network, precision, games.evaluation_batch, device, saved, rank.exchange)
 
 
 def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
@@ -296,7 +323,7 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
     """Open the services of this rank and train until the last step or a signal."""
     job, spec = found.job, found.network.spec
     services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
-    with in_service(job, services):
+    with in_service(job, services), StallWatch(job.run, rank.runtime, rank.console.alarm):
         source: DataSource
         if job.config.self_play.mode == "supervised":
             assert found.window is not None

@@ -12,6 +12,8 @@ from alphazero.cluster.launch.attempt import find_hang
 from alphazero.cluster.plan.launch_plan import Limits
 from alphazero.run.rank import HeartbeatWriter, Phase
 
+LIMITS = Limits(step_s=10.0)
+
 
 class Clock:
     """Seconds that pass when a test says so, as time.monotonic() does."""
@@ -45,14 +47,14 @@ def test_a_healthy_job_is_left_alone_whatever_the_wall_clock_says_and_a_hang_is_
         for rank in ranks:
             rank.beat(Phase.STEP, step)
         clock.now_s += 1.0
-        assert find_hang(watch.look().ranks, Limits()) is None
+        assert find_hang(watch.look().ranks, LIMITS) is None
     states = watch.look().ranks
     assert [state.step for state in states] == [99, 99]
     assert states[0].median_step_s == pytest.approx(1.0)
     clock.now_s += 8.0
-    assert find_hang(watch.look().ranks, Limits()) is None
+    assert find_hang(watch.look().ranks, LIMITS) is None
     clock.now_s += 2.5
-    assert find_hang(watch.look().ranks, Limits()) is not None
+    assert find_hang(watch.look().ranks, LIMITS) is not None
 
 
 def test_self_play_that_goes_on_is_left_alone_and_a_hang_amid_it_is_found_within_minutes(
@@ -64,12 +66,12 @@ def test_self_play_that_goes_on_is_left_alone_and_a_hang_amid_it_is_found_within
         for rank in ranks:
             rank.beat(Phase.SELF_PLAY, 40, batch)
         clock.now_s += 60.0
-        assert find_hang(watch.look().ranks, Limits()) is None
+        assert find_hang(watch.look().ranks, LIMITS) is None
     ranks[0].beat(Phase.SELF_PLAY, 40, 60)  # rank 1 does not
     clock.now_s += 100.0
     watch.look()
     clock.now_s += 301.0
-    hang = find_hang(watch.look().ranks, Limits())
+    hang = find_hang(watch.look().ranks, LIMITS)
     assert hang is not None
     assert hang.state.rank == 1
     assert "(self-play, progress 59)" in hang.fate

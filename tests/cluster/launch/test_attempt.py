@@ -2,11 +2,11 @@
 
 import pytest
 
-from alphazero.cluster.launch.attempt import Failure, FailureReport
+from alphazero.cluster.launch.attempt import Failure
 
 
-def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: int = 1) -> FailureReport:
-    return FailureReport(at, Failure("host", rank, "ended", cause, "/log", status, kind))
+def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: int = 1) -> Failure:
+    return Failure("host", rank, "ended", cause, "/log", status, kind, at=at)
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def report(at: float, kind: str, rank: int | None = 0, cause: str = "", status: 
         (report(1.0, ""), [report(0.5, "lost connection"), report(0.6, "terminated", status=134)]),
     ],
 )
-def test_the_order_of_blame_is_by_kind_and_then_by_time(blamed: FailureReport, others: list[FailureReport]):
+def test_the_order_of_blame_is_by_kind_and_then_by_time(blamed: Failure, others: list[Failure]):
     assert min([*others, blamed], key=lambda one: one.key) is blamed

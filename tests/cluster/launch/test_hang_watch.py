@@ -15,13 +15,13 @@ def state(rank: int, **changed) -> RankState:
 
 
 def test_a_job_that_moves_is_left_alone():
-    assert find_hang([state(0), state(1, age_s=9.9)], Limits()) is None
+    assert find_hang([state(0), state(1, age_s=59.9)], Limits()) is None
 
 
 @pytest.mark.parametrize(
-    ("median_s", "age_s", "hangs"), [(0.1, 10.1, True), (3.0, 29.0, False), (3.0, 30.1, True)]
+    ("median_s", "age_s", "hangs"), [(0.1, 60.1, True), (7.0, 69.0, False), (7.0, 70.1, True)]
 )
-def test_the_limit_is_ten_seconds_or_ten_median_steps(median_s: float, age_s: float, hangs: bool):
+def test_the_limit_is_a_minute_or_ten_median_steps(median_s: float, age_s: float, hangs: bool):
     found = find_hang([state(0, median_step_s=median_s, age_s=age_s)], Limits())
     assert (found is not None) is hangs
 
@@ -37,7 +37,7 @@ def test_the_limit_is_ten_seconds_or_ten_median_steps(median_s: float, age_s: fl
         (Phase.SELF_PLAY, 300),
         (Phase.GATE, 300),
         (Phase.END, 60),
-        (Phase.STEP, 10),
+        (Phase.STEP, 60),
     ],
 )
 def test_every_phase_has_a_limit_of_its_own(phase: Phase, limit_s: float):
@@ -46,16 +46,16 @@ def test_every_phase_has_a_limit_of_its_own(phase: Phase, limit_s: float):
 
 
 def test_before_steps_are_timed_nothing_but_a_stopped_process_is_a_hang():
-    slow = {"median_step_s": 0.0, "age_s": 60.0}
+    slow = {"median_step_s": 0.0, "age_s": 61.0}
     assert find_hang([state(0, **slow)], Limits()) is None
     assert find_hang([state(0, **slow, state="T")], Limits()) is not None
 
 
 def test_blamed_is_the_stopped_one_then_the_one_behind_then_the_longest_silent():
-    waiting = [state(rank, age_s=12.0) for rank in (0, 1, 2)]
-    stopped = state(3, age_s=11.0, state="T")
-    behind = state(4, age_s=11.5, step=49)
-    silent = state(5, age_s=12.5)
+    waiting = [state(rank, age_s=62.0) for rank in (0, 1, 2)]
+    stopped = state(3, age_s=61.0, state="T")
+    behind = state(4, age_s=61.5, step=49)
+    silent = state(5, age_s=62.5)
     for culprit, others in (
         (stopped, [behind, silent]),
         (behind, [silent]),
@@ -84,9 +84,9 @@ def test_a_rank_that_waits_for_one_that_still_plays_is_no_hang():
     found = find_hang([waits, state(1, phase=Phase.SELF_PLAY, progress=700, age_s=901.0)], Limits())
     assert found is not None
     assert found.state.rank == 1
-    assert found.fate == (
+    assert found.fate + found.expected == (
         "(pid 101) stands still in step 50 (self-play, progress 700) for 901 s; "
-        "expected a sign of progress, or a larger --games-timeout"
+        "expected a sign of progress, or a larger --hang-timeout"
     )
 
 
@@ -94,14 +94,14 @@ def test_a_start_that_takes_too_long_names_its_limit_and_the_import_of_games():
     start = {"phase": Phase.START, "step": -1, "median_step_s": 0.0}
     found = find_hang([state(0, age_s=1801.0, progress=57, **start)], Limits())
     assert found is not None
-    assert found.fate == (
+    assert found.fate + found.expected == (
         "(pid 100) stands still in start, progress 57 for 1801 s; expected a sign of progress, or a larger "
         "--start-timeout, or `alphazero data import` before the job"
     )
 
 
 def test_a_rank_stopped_amid_its_games_is_found_while_others_play_on():
-    stopped = state(1, phase=Phase.SELF_PLAY, age_s=11.0, state="T")
+    stopped = state(1, phase=Phase.SELF_PLAY, age_s=61.0, state="T")
     found = find_hang([state(0, phase=Phase.SELF_PLAY), stopped], Limits())
     assert found is not None
     assert found.state == stopped

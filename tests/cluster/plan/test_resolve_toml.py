@@ -40,10 +40,15 @@ def test_a_cluster_is_described_once_in_the_toml(toml):
 
 
 def test_limits_come_from_flags_then_the_toml_then_the_defaults(toml):
-    config = toml("hang_timeout = 20\nsilence_timeout = 30\npause_timeout = 50")
+    config = toml("hang_timeout = 20\nsilence_timeout = 30")
     limits = cluster(LaunchRequest(hang_timeout=7.0, start_timeout=60.0), config=config).limits
-    assert limits == Limits(step_s=7.0, start_s=60.0, pause_s=50.0, silence_s=30.0)
+    assert limits == Limits(step_s=7.0, start_s=60.0, silence_s=30.0)
     assert cluster(LaunchRequest()).limits == Limits()
+
+
+def test_no_phase_is_held_to_less_than_a_step():
+    limits = cluster(LaunchRequest(hang_timeout=400.0)).limits
+    assert (limits.step_s, limits.pause_s, limits.games_s, limits.shutdown_s) == (400, 600, 400, 400)
 
 
 def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
@@ -69,7 +74,7 @@ def test_a_flag_beats_the_toml_in_what_is_a_choice(toml):
         ('hosts = ["a slots=1\\nb slots=1"]', {}, {}, "{path}:5: [cluster] hosts: 'a slots=1\\nb slots=1'"),
         ("gpus = 0", {}, {}, "[cluster] gpus=0 ({path}:5): expected a number of processes from 1"),
         ('host_weights = ["a=2"]', {}, {}, "{path}:5: host_weights: expected weight=N in the lines of hosts"),
-        ("games_timeout = 9", {}, {}, "{path}:5: games_timeout: not a setting; fixed at 300: far above"),
+        ("games_timeout = 9", {}, {}, "{path}:5: games_timeout: not a separate setting; 300 seconds"),
         ("node = 2", {}, {}, "{path}:5: 'node' = 2: no such setting; did you mean nodes? Expected"),
         ("nodes = 0", {}, {}, "{path}:5: nodes: 0: expected a whole number from 1 to 65536"),
         ('nodes = "x"', {}, {}, "{path}:5: nodes: 'x': expected a whole number"),

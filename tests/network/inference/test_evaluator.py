@@ -196,5 +196,5 @@ def test_a_cpu_without_onednn_says_so_and_computes(monkeypatch):
 
 def test_compiling_for_the_cpu_is_refused():
     network = trained_like("connect4")
-    with pytest.raises(ValueError, match="compiled: expected a CUDA device"):
-        NetworkEvaluator(network, CPU, "fp32", 8, compiled=True)
+    with pytest.raises(ValueError, match="kernels compile: expected a CUDA device"):
+        NetworkEvaluator(network, CPU, "fp32", 8, kernels="compile")

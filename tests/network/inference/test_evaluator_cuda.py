@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.kernels import CUDNN, KERNELS, OPERATORS, why_not
 from alphazero.network.inference.program import CudaRunner
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.sections import NetworkConfig
 from tests.support.network.evaluator_nets import calibrate, chosen, positions, trained_like
 
 pytestmark = [
@@ -16,21 +18,22 @@ pytestmark = [
 CUDA = torch.device("cuda")
 
 
-def chess_network(seed: int = 4) -> AlphaZeroNet:
-    network = trained_like("chess", seed, blocks=4, filters=64, se_ratio=8, value_hidden=64)
+def chess_network(seed: int = 4, se_ratio: int = 0) -> AlphaZeroNet:
+    network = trained_like("chess", seed, blocks=4, filters=64, se_ratio=se_ratio, value_hidden=64)
     calibrate(network, positions("chess", 64)[0])
     return network
 
 
-def make(network: AlphaZeroNet, precision: str = "bf16", compiled: bool = False) -> NetworkEvaluator:
-    return NetworkEvaluator(network, CUDA, precision, 64, compiled=compiled)
+def make(network: AlphaZeroNet, precision: str = "bf16", kernels: str = "") -> NetworkEvaluator:
+    return NetworkEvaluator(network, CUDA, precision, 64, kernels=kernels)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+@pytest.mark.parametrize("se_ratio", [0, 8])
+@pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, compiled):
-    network, arrays = chess_network(), positions("chess", 50)
-    evaluator = make(network, precision, compiled)
+def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, kernels, se_ratio):
+    network, arrays = chess_network(se_ratio=se_ratio), positions("chess", 50)
+    evaluator = make(network, precision, kernels)
     assert evaluator.description.endswith("as a CUDA graph")
     exact = NetworkEvaluator(network, torch.device("cpu"), "fp32", 64)(*arrays)
     result = evaluator(*arrays)
@@ -39,10 +42,11 @@ def test_the_graph_is_captured_and_says_what_the_cpu_says(precision, compiled):
     np.testing.assert_allclose(result.legal_logits, exact.legal_logits, rtol=0.05, atol=20 * tolerance)
 
 
+@pytest.mark.parametrize("kernels", [CUDNN, OPERATORS])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_company_place_and_padding_change_no_bit(precision):
+def test_company_place_and_padding_change_no_bit(precision, kernels):
     network, arrays = chess_network(), positions("chess", 64)
-    evaluator = make(network, precision)
+    evaluator = make(network, precision, kernels)
     expected = evaluator(*arrays)
     rng = np.random.default_rng(1)
     for count in (64, 21, 1):
@@ -89,3 +93,11 @@ def test_a_batch_allocates_nothing_on_the_device():
     for _ in range(10):
         evaluator(*arrays)
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("filters", [64, 256])
+def test_fused_convolutions_of_cudnn_are_right_on_this_device(precision, filters):
+    """A GPU that has none plays by PyTorch's operators; this is how that is found out."""
+    config = NetworkConfig(blocks=2, filters=filters)
+    assert why_not(CUDNN, config, CUDA, precision, 256) == ""

@@ -35,6 +35,7 @@ class LoneEngine:
         settings: DeepSpeedSettings | None = None,
         loss_scale: float = 65536.0,
         loss_scale_window: int = 1000,
+        clip_gradients: float = 10.0,
         **flags: object,
     ) -> Engine:
         """An engine with a fresh network; flags as on the command line, the others as in ds_config.json."""
@@ -45,7 +46,8 @@ class LoneEngine:
         training = dataclasses.replace(
             config.training, loss_scale=loss_scale, loss_scale_window=loss_scale_window
         )
-        sections = (training, config.optimizer, config.loss)
+        optimizer = dataclasses.replace(config.optimizer, clip_gradients=clip_gradients)
+        sections = (training, optimizer, config.loss)
         return Engine(network, Recipe(*sections, settings or DeepSpeedSettings()), plan, self.runtime)
 
     def step(self, engine: Engine, number: int = 0, num_micro_batches: int = 1) -> None:

@@ -73,7 +73,7 @@ def test_both_ways_train_the_same_but_for_rounding(lone_engine, monkeypatch):
             "alphazero.training.engine.optimizer.runs_fused", lambda network, later=later: later
         )
         # Adam makes whole steps of what is a rounding error in a gradient that should be zero.
-        engine = lone_engine.make(optimizer="sgd", ema_decay="0.9", clip_gradients="0.5")
+        engine = lone_engine.make(optimizer="sgd", ema_decay="0.9", clip_gradients=0.5)
         for number in range(6):
             step(engine, number, is_bad=number == 3, num_micro_batches=2)
         states.append(all_state(engine))

@@ -165,12 +165,10 @@ PAIRS = {
             "gradient_accumulation_steps": 2,
             "optimizer": {"type": "Adam", "params": {**ADAM, "adam_w_mode": False}},
             "scheduler": {"type": "WarmupDecayLR", "params": WARMUP},
-            "gradient_clipping": 0.5,
             "zero_optimization": {"stage": 1},
         },
         "--batch-size 64 --micro-batch-size 16 --optimizer adam --lr 0.02 "
-        "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --clip-gradients 0.5 "
-        "--zero-stage 1",
+        "--weight-decay 0.05 --lr-schedule warmup_decay_lr --warmup-steps 5 --zero-stage 1",
     ),
     "sgd": (
         {

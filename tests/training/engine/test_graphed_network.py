@@ -165,16 +165,25 @@ def test_somebody_who_waits_for_each_gradient_is_not_passed_over():
         assert pair.said == ["training without CUDA graphs: hooks wait for each gradient"]
 
 
-def test_too_little_memory_is_an_error_of_memory_also_where_the_end_of_a_recording_fails():
+@pytest.mark.parametrize(
+    "memory",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+        RuntimeError("CUDA error: out of memory"),
+    ],
+)
+def test_too_little_memory_is_an_error_of_memory_also_where_the_end_of_a_recording_fails(memory):
     def fail() -> None:
         try:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise memory
         finally:
             raise RuntimeError("operation failed due to a previous error during capture")
 
     pair = Pair(fail)
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(memory)) as caught:
         pair.pass_on(4)
+    assert caught.value is memory
     pair.recorder._fail = lambda: None  # smaller micro-batches fit
     for parameter in pair.plain.parameters():
         parameter.grad = None

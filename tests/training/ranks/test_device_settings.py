@@ -17,7 +17,17 @@ from alphazero.settings.load import load_config
 from alphazero.base.errors import ConfigError
 from alphazero.training.ranks.runtime import apply_device_settings
 
+# torch 2.9 to 2.11 warn at each use of the switches of TF32; this stands for them in the others.
+ANNOUNCED = "Please use the new API settings to control TF32 behavior, such as ..."
+
+def announce(function):
+    def announced(*args):
+        warnings.warn(ANNOUNCED, UserWarning)
+        return function(*args)
+    return announced
+
 def run(device, flags, capability, workspace):
+    torch.set_float32_matmul_precision = announce(torch.set_float32_matmul_precision)
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
     if workspace:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
@@ -27,6 +37,7 @@ def run(device, flags, capability, workspace):
         lines = apply_device_settings(load_config("", flags).training, torch.device(device))
     except ConfigError as error:
         return str(error)
+    warnings.simplefilter("ignore")  # torch 2.9 to 2.11 warn of every look at these switches
     with torch.backends.cudnn.flags(enabled=True):  # raises where the switches are at odds
         pass
     return {

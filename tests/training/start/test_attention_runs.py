@@ -12,7 +12,7 @@ from tests.training.start.test_self_play_runs import assert_same, run
 
 BODY = (
     *("--body", "attention", "--blocks", "2", "--filters", "32", "--heads", "4", "--ffn-width", "48"),
-    *("--smolgen-channels", "4", "--smolgen-hidden", "16", "--smolgen-size", "8", "--embedding-width", "8"),
+    *("--smolgen-channels", "2"),
 )
 STEPS = "20"
 

@@ -1,0 +1,94 @@
+"""The forward pass on CUDA with cuDNN's fused convolutions: bias, residual sum and ReLU in the same call.
+
+cuDNN computes max(0, convolution + alpha * addend + bias) and rounds once (cuDNN developer guide, fused
+operation graphs). PyTorch's operators write and read the whole tower three times a block more, and round each
+time: in their own precision both are as near to the exact result, and not equal to the bit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.model.heads import ConvNorm
+from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
+
+# Shapes: B positions, C channels, H x W board.
+
+# Fused kernels take channels in groups of so many: 16 bytes of bf16. Planes of small games are fewer.
+CHANNEL_GROUP = 8
+UNSCALED = 1.0
+
+
+class CudnnForward(ModuleForward):
+    """The modules with every convolution before a ReLU fused with it."""
+
+    def __init__(self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(network, device, dtype, compiled=False)
+        self.description = f"fused convolutions of cuDNN on {device.type}, {dtype}"
+        _fuse_children(self.network)
+
+
+def _fuse_children(module: nn.Module) -> None:
+    for name, child in module.named_children():
+        _fuse_children(child)
+        if isinstance(child, ConvNorm) and _can_be_fused(child.conv):
+            setattr(module, name, FusedConv(child))
+    for name, child in module.named_children():
+        if isinstance(child, ResidualBlock) and child.se is None:
+            first: nn.Module = child.first
+            second: nn.Module = child.second
+            if isinstance(first, FusedConv) and isinstance(second, FusedConv):
+                setattr(module, name, FusedBlock(first, second))
+
+
+def _can_be_fused(conv: nn.Conv2d) -> bool:
+    return conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0
+
+
+class FusedConv(nn.Module):
+    """A ConvNorm after `fold`; parameters keep their names."""
+
+    def __init__(self, folded: ConvNorm) -> None:
+        super().__init__()
+        self.conv = folded.conv
+
+    def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:
+        """As ConvNorm's."""
+        conv = self.conv
+        if not rectifies:  # squeeze-excitation comes between
+            unrectified_BCHW: Tensor = conv(input_BCHW)
+            return unrectified_BCHW
+        assert not isinstance(conv.padding, str)
+        return torch.cudnn_convolution_relu(
+            input_BCHW, conv.weight, conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups
+        )
+
+    def added_to(self, skip_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
+        """relu(skip + the convolution of the input), [B, C, H, W]."""
+        conv = self.conv
+        assert not isinstance(conv.padding, str)
+        return torch.cudnn_convolution_add_relu(
+            input_BCHW,
+            conv.weight,
+            skip_BCHW,
+            UNSCALED,
+            conv.bias,
+            conv.stride,
+            conv.padding,
+            conv.dilation,
+            conv.groups,
+        )
+
+
+class FusedBlock(nn.Module):
+    """A ResidualBlock without squeeze-excitation: two calls."""
+
+    def __init__(self, first: FusedConv, second: FusedConv) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, input_BCHW: Tensor) -> Tensor:
+        """As ResidualBlock's."""
+        return self.second.added_to(input_BCHW, self.first(input_BCHW, rectifies=True))

@@ -1,0 +1,137 @@
+"""Which kernels evaluate a residual tower on CUDA: one choice for a process, tried on the device before use.
+
+Kernels round differently, so that games differ with them: the ranks of a run choose together and keep their
+choice (planner.choose_kernels); elsewhere each process chooses for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from alphazero.games.random_positions import random_positions
+from alphazero.games.registry import get_spec
+from alphazero.machine.memory import memory_error
+from alphazero.network.inference.cudnn import CudnnForward
+from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.inference.program import cudnn_by_rule
+from alphazero.network.model.layers import BatchNorm
+from alphazero.network.model.planes import expand_planes
+from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
+from alphazero.settings.sections import NetworkConfig
+
+# cuDNN's fused convolutions; torch.compile; PyTorch's operators one after the other. Fastest first.
+CUDNN, COMPILE, OPERATORS = "cudnn", "compile", "operators"
+KERNELS = (CUDNN, COMPILE, OPERATORS)
+# Compiling takes a minute for each batch size: it must pay.
+OUTSIDE_OF_RUNS = (CUDNN, OPERATORS)
+
+# Other kernels may be so many times as far from the exact result as the operators are, and by a little more.
+MOST_ERROR, LEAST_ERROR = 2.0, 1e-6
+PROBE_BLOCKS = 2  # all blocks have the same shapes
+# Of a probe's second convolutions: the tower's activations must not grow out of fp16's reach.
+BRANCH_SCALE = 0.3
+
+_chosen = ""
+
+
+def use_kernels(kernels: str) -> None:
+    """Evaluate with these from now on in this process; "" lets each evaluator choose."""
+    global _chosen
+    _chosen = kernels
+
+
+def kernels_in_use() -> str:
+    """What use_kernels said last."""
+    return _chosen
+
+
+def make_cuda_forward(
+    network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, kernels: str
+) -> ModuleForward:
+    """The forward pass by these kernels."""
+    if kernels == CUDNN:
+        return CudnnForward(network, device, dtype)
+    return ModuleForward(network, device, dtype, compiled=kernels == COMPILE)
+
+
+def kernels_for(network: AlphaZeroNet, device: torch.device, dtype: torch.dtype, batch_size: int) -> str:
+    """Those in use; else the fastest that are right here, without compiling."""
+    if _chosen:
+        return _chosen
+    return next(one for one in OUTSIDE_OF_RUNS if not why_not(one, network.config, device, dtype, batch_size))
+
+
+@functools.lru_cache(maxsize=64)
+def why_not(
+    kernels: str, config: NetworkConfig, device: torch.device, dtype: torch.dtype, batch_size: int
+) -> str:
+    """Why these kernels are not to evaluate such networks on this device; "" where they may.
+
+    Tried on a small network of the same widths: results must be as near to those in fp64 as the operators'
+    (MOST_ERROR), and the same bits twice. The memory must suffice.
+    """
+    if kernels == OPERATORS:
+        return ""
+    if config.body != "residual":
+        return "they are for residual towers"
+    try:
+        with cudnn_by_rule(), torch.inference_mode():
+            return _fault(kernels, config, device, dtype, batch_size)
+    except Exception as error:  # cuDNN has no such engine, no compiler is installed, ...
+        if memory_error(error):
+            raise
+        return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def _fault(
+    kernels: str, config: NetworkConfig, device: torch.device, dtype: torch.dtype, batch_size: int
+) -> str:
+    network = _probe_network(config)
+    packed, _, _ = random_positions(config.game)
+    rows = torch.arange(batch_size) % len(packed)
+    planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec, torch.channels_last)
+
+    def outputs(forward: Forward, precision: torch.dtype) -> list[Tensor]:
+        return [output.double() for output in forward(planes_BCHW.to(precision))]
+
+    exact = outputs(ModuleForward(network, device, torch.float64, compiled=False), torch.float64)
+    plain = outputs(ModuleForward(network, device, dtype, compiled=False), dtype)
+    tried = make_cuda_forward(network, device, dtype, kernels)
+    first, second = outputs(tried, dtype), outputs(tried, dtype)
+    if not all(torch.equal(one, other) for one, other in zip(first, second, strict=True)):
+        return "they gave other bits the second time"
+    errors, allowed = _errors(first, exact), _errors(plain, exact)
+    for error, usual in zip(errors, allowed, strict=True):
+        if not error <= MOST_ERROR * usual + LEAST_ERROR:
+            return f"their error is {error:.1e} where that of PyTorch's operators is {usual:.1e}"
+    return ""
+
+
+def _errors(outputs: Sequence[Tensor], exact: Sequence[Tensor]) -> list[float]:
+    """The largest error of each output, as a share of the largest number there."""
+    pairs = zip(outputs, exact, strict=True)
+    return [float((output - true).abs().max() / true.abs().max()) for output, true in pairs]
+
+
+def _probe_network(config: NetworkConfig) -> AlphaZeroNet:
+    """A shallow network of these widths whose BatchNorms and biases hide no mistake; always the same."""
+    shallow = dataclasses.replace(config, blocks=min(config.blocks, PROBE_BLOCKS), moves_left=False)
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):  # modules draw from torch's own generator as they are made
+        network = AlphaZeroNet(shallow, get_spec(config.game), generator)
+    for module in network.modules():
+        if isinstance(module, BatchNorm):
+            assert module.running_mean is not None and module.running_var is not None
+            module.running_mean.normal_(0.0, 0.1, generator=generator)
+            module.running_var.uniform_(0.5, 1.5, generator=generator)
+            module.bias.normal_(0.0, 0.1, generator=generator)
+            module.weight.uniform_(0.5, 1.5, generator=generator)
+    for module in network.modules():
+        if isinstance(module, ResidualBlock):
+            nn.init.constant_(module.second.norm.get_parameter("weight"), BRANCH_SCALE)
+    return network
