@@ -87,7 +87,7 @@ def test_the_files_with_tests_marked_gpu_are_found():
 def test_what_an_interpreter_lacks_is_named_in_one_line():
     environment = gpu_proof.environment_of(rehearse=False)
     told = gpu_proof.lacking({"json": "json", "no_such_module": "no-such-package"}, environment)
-    assert "lacks no-such-package; expected them there, or their wheels in --wheels" in told
+    assert "lacks no-such-package; expected them there, or make test-gpu BUNDLE=" in told
     assert gpu_proof.lacking({"json": "json"}, environment) == ""
 
 
