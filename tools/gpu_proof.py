@@ -3,9 +3,9 @@
     python3 -m tools.gpu_proof test|bench [--out DIRECTORY] [--rehearse] [ARGUMENTS]
 
 test: every test marked gpu. bench: `alphazero bench gpu`, which leaves out rows whose packages are missing.
-Each leaves one JSON document in the directory of --out within nine minutes. Tests and rows that need a package
-which the interpreter lacks, such as DeepSpeed, are skipped by its name. The C++ core is built by cmake where it
-is not there yet. Further arguments go to pytest or to the benchmark. See docs/gpu.md.
+Each leaves one JSON document in the directory of --out within nine minutes. What needs a package that the
+interpreter lacks, such as DeepSpeed, is skipped by its name. The C++ core is built by cmake where it is not
+there yet. Further arguments go to pytest or to the benchmark. See docs/gpu.md.
 """
 
 from __future__ import annotations

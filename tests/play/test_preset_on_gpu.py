@@ -1,4 +1,4 @@
-"""Self-play of the main preset as it is, on the device: how full its batches are, and how many it evaluates."""
+"""Self-play of the main preset as it is, on the device: how full its batches are, and how many there are."""
 
 import time
 

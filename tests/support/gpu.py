@@ -23,6 +23,12 @@ HAS_DEVICE = pytest.mark.skipif(
     not (REHEARSAL or torch.cuda.is_available()), reason="no CUDA device here (nor ALPHAZERO_REHEARSE_GPU=1)"
 )
 
+PRECISIONS = (
+    "bf16",
+    pytest.param("fp16", marks=pytest.mark.skipif(REHEARSAL, reason="on a CPU fp16 takes minutes")),
+    "fp32",
+)
+
 Mark = Callable[[Callable[..., None]], Callable[..., None]]
 
 

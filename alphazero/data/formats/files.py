@@ -235,7 +235,7 @@ _LIBRARY_ERRORS = (("isal.igzip_lib", "error"), ("zstandard", "ZstdError"))
 
 
 def unpacking_errors() -> tuple[type[Exception], ...]:
-    """What damaged data raises. Libraries are imported for the files they unpack: the others raise nothing."""
+    """What damaged data raises. A library is imported for the first file that it unpacks, and not before."""
     loaded = [getattr(sys.modules[name], error) for name, error in _LIBRARY_ERRORS if name in sys.modules]
     return EOFError, OSError, *loaded
 

@@ -12,7 +12,7 @@ from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
 from tests.support.data.random_store import write_random_store
-from tests.support.gpu import DEVICE, LIMIT_S, REHEARSAL, on_cuda, on_gpu
+from tests.support.gpu import DEVICE, LIMIT_S, PRECISIONS, REHEARSAL, on_cuda, on_gpu
 from tests.support.jobs.jobs import state_of, step_lines
 from tests.support.paths import SUPPORT
 
@@ -101,11 +101,9 @@ def test_a_job_on_cuda_trains_what_the_cpu_trains(
 
 
 @pytest.mark.parametrize("extra", [(), ("--zero-stage", "2"), ("--ema-decay", "0.9")])
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @on_gpu(order=2)
 def test_every_precision_on_cuda_learns_one_batch_by_heart(tmp_path, one_game, gpu_jobs, precision, extra):
-    if REHEARSAL and precision == "fp16":
-        pytest.skip("on a CPU fp16 takes minutes")
     learn_by_heart(gpu_jobs, tmp_path, one_game, "--precision", precision, *extra)
 
 
