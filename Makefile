@@ -30,7 +30,7 @@ TEST_PROCESSES ?= 2
 help:
 	@echo "make setup         create .venv, install the dependencies, build the C++ core (BUNDLE=DIR: without network)"
 	@echo "make lock          write requirements.lock anew (needs uv; ARGS=--upgrade takes newer versions)"
-	@echo "make bundle        fetch wheels for a machine without network (PYTHON_VERSION=3.12 HAVE=FILE; docs/cluster.md)"
+	@echo "make bundle        fetch wheels for a machine without network (PYTHON_VERSION=3.12 HAVE=FILE; docs/gpu.md)"
 	@echo "make train         set up, then train on the embedded games (ARGS=... adds flags)"
 	@echo "make demo          learn Connect Four from zero in about ten minutes on two cores, and plot it"
 	@echo "make test          set up, then run the fast tests"
@@ -98,7 +98,7 @@ lock:
 		requirements.lock >requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
-# The wheels of another Python, hashes checked; see docs/cluster.md.
+# The wheels of another Python, hashes checked; see docs/gpu.md.
 bundle: setup
 	@$(BIN)/python -m tools.make_bundle $(OUT) $(PYTHON_VERSION:%=--python-version=%) $(EXTRA:%=--extra=%) \
 		$(HAVE:%=--have=%) $(if $(TORCH),--torch)
