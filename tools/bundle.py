@@ -96,9 +96,9 @@ def install(directory: Path, environment: Path, system: bool) -> None:
     pip = next((path for path in wheels if path.name.startswith("pip-")), None)
     if pip is None:
         raise BundleError(f"{directory}: holds no pip: expected a folder that make bundle made")
-    venv.EnvBuilder(system_site_packages=system, with_pip=False, symlinks=True).create(environment)
-    if system and sys.prefix != sys.base_prefix:
-        show_packages_of_this_environment(environment)
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(environment)
+    if system:
+        show_packages(environment)
     # The bundle's own pip runs out of its wheel: an interpreter without pip or ensurepip will do. It looks
     # for all that the wheels need before it installs one.
     command = [sys.executable, str(pip / "pip"), "--python", str(environment / "bin" / "python"), "install"]
@@ -111,11 +111,15 @@ def install(directory: Path, environment: Path, system: bool) -> None:
         raise BundleError(f"{directory}: {pip_fault(done.stderr)}")
 
 
-def show_packages_of_this_environment(environment: Path) -> None:
-    """A new environment sees the packages of the base interpreter, not those of one made of it."""
+def show_packages(environment: Path) -> None:
+    """Let the environment see this interpreter's packages.
+
+    venv's own flag shows those of the base interpreter, also where this one is of an environment itself.
+    """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = environment / "lib" / version / "site-packages"
-    lines = [f"import site; site.addsitedir({directory!r})\n" for directory in site.getsitepackages()]
+    places = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    lines = [f"import site; site.addsitedir({directory!r})\n" for directory in places]
     (packages / "system.pth").write_text("".join(lines), encoding="utf-8")
 
 

@@ -75,12 +75,14 @@ def make(directory: Path, python: str, extras: Sequence[str], have: Path | None,
     writing = directory.with_name(directory.name + ".writing")
     shutil.rmtree(writing, ignore_errors=True)
     writing.mkdir(parents=True)
-    bundle = Bundle(writing, python, have, with_torch)
-    bundle.collect(requirements)
-    build_sources(writing)
-    write_sums(writing)
-    shutil.rmtree(directory, ignore_errors=True)
-    writing.replace(directory)
+    try:
+        Bundle(writing, python, have, with_torch).collect(requirements)
+        build_sources(writing)
+        write_sums(writing)
+        shutil.rmtree(directory, ignore_errors=True)
+        writing.replace(directory)
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
     files = [path for path in directory.iterdir() if path.name != SUMS]
     size_mib = sum(path.stat().st_size for path in files) / 2**20
     wheels = sum(path.suffix == ".whl" for path in files)
