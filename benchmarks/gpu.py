@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,30 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 BUDGET_S = 510.0
 # A row may take so many times what it should before it is ended, and at least so many seconds.
 PATIENCE, LEAST_LIMIT_S = 4.0, 60.0
+# What torch.compile(mode="reduce-overhead") sets: CUDA graphs by torch itself.
+TORCH_GRAPHS = (("TORCHINDUCTOR_CUDAGRAPHS", "1"),)
 # What the trainer imports beyond what inference needs.
 TRAINER_NEEDS = ("deepspeed", "hjson", "chess", "zstandard", "isal")
 BATCHES, USUAL_BATCH = (256, 512, 1024, 2048, 4096), 1024
-
-
+# Kernels of evaluations that are not fused; their own module (alphazero/network/inference) imports torch.
+OPERATORS = "operators"
 # Of rows that are not named for it.
 BENCH_OF = {"product": "ceilings", "convolutions": "ceilings", "passes": "network"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A benchmark with its flags. expected_s: on an H100. needs: modules beyond torch, numpy and pyarrow."""
+    """A benchmark with its flags and what it finds in its environment beside what is there.
+
+    expected_s: on an H100. needs: modules beyond torch, numpy and pyarrow.
+    """
 
     name: str
     bench: str
     flags: tuple[str, ...]
     expected_s: float
     needs: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def rows(device: str, *, tiny: bool) -> list[Row]:
@@ -73,6 +79,11 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
             flags += ("--log-interval", "10")
         return row(name, 70 if "--compile" in more else 35, *flags, needs=TRAINER_NEEDS)
 
+    def torch_graphs(batch: int) -> Row:
+        compiled = training(batch, "--compile", "--no-cuda-graphs")
+        name = f"training bf16 zero0 {batch} reduce-overhead"
+        return replace(compiled, name=name, environment=TORCH_GRAPHS)
+
     ordered = [row(f"product {precision}", 12, *size) for precision in ("bf16", "fp16", "tf32", "fp32")]
     for batch in few:
         chain = ("--what", "convolutions", *tower, "--batch", str(batch))
@@ -81,13 +92,18 @@ def rows(device: str, *, tiny: bool) -> list[Row]:
     ordered.append(training(usual))
     for batch in (4,) if tiny else (512, 256, 1024):
         ordered.append(row(f"selfplay bf16 {batch}", 40, *tower, *play, "--batch", str(batch)))
+    if device == "cuda":
+        unfused = ("--kernels", OPERATORS, "--batch", "512")
+        ordered.append(row("selfplay bf16 512 operators", 40, *tower, *play, *unfused))
     ordered += [training(batch) for batch in sorted(batches, reverse=True)]
+    if device == "cuda":  # our recordings, torch's, and none
+        for batch in (usual, min(batches)):
+            ordered += [training(batch, "--compile"), torch_graphs(batch)]
+        ordered.append(training(usual, "--no-cuda-graphs"))
     ordered.append(training(usual, "--checkpoint-interval", "4" if tiny else "50"))
     ordered.append(Row("loader", "loader", (*short, "--repeats", "1" if tiny else "3"), 20))
     ordered += [training(usual, stage=stage) for stage in (1, 2, 3)]
     ordered += [training(usual, precision=precision) for precision in ("fp16", "tf32", "fp32")]
-    if device == "cuda":
-        ordered.append(training(usual, "--compile"))
     return list(dict.fromkeys(ordered))
 
 
@@ -137,7 +153,7 @@ def figures_of(row: Row, limit_s: float) -> dict[str, Any]:
     """Run the benchmark of a row; it ends after `limit_s`, and what it launched ends with it."""
     argv = [sys.executable, "-m", "alphazero", "bench", row.bench, "--json", *row.flags]
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH", ""))))
-    environment = {**os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": path, **dict(row.environment)}
     begin = time.monotonic()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, env=environment)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from alphazero.base.errors import ConfigError
 from alphazero.games.random_positions import leaves_of, random_lines
 from alphazero.games.registry import game_names, get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
+from alphazero.network.inference.kernels import KERNELS, use_kernels
 from alphazero.network.inference.purpose import evaluator_for_positions
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
@@ -47,11 +49,15 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--rounds", type=count, default=3)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--precision", choices=EVALUATION_PRECISIONS, default="bf16")
+    parser.add_argument("--kernels", choices=KERNELS, default="", help="of CUDA (default: the fastest)")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     config = NetworkConfig(game=args.game, blocks=args.blocks, filters=args.filters, se_ratio=args.se_ratio)
     network = AlphaZeroNet(config, get_spec(args.game), torch.Generator().manual_seed(0)).eval()
     device = choose_device(args.device, 0, os.environ)
+    if args.kernels and device.type != "cuda":
+        raise ConfigError(f"--kernels {args.kernels}: the CPU has its own; expected --device cuda")
+    use_kernels(args.kernels)
     evaluator = evaluator_for_positions(network, device, args.precision, args.batch)
     lines = random_lines(args.game)
     positions = leaves_of([lines[place % len(lines)] for place in range(args.batch)])

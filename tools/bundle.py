@@ -126,7 +126,7 @@ def show_packages(environment: Path) -> None:
 def pip_fault(stderr: str) -> str:
     """What pip says was wrong, in one line."""
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    return "; ".join(errors) or stderr.strip()[-500:] or "pip failed"
+    return "; ".join(errors) or " ".join(stderr.split())[-500:] or "pip failed"
 
 
 if __name__ == "__main__":

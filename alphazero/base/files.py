@@ -98,6 +98,11 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - anything json 
         file.write((json.dumps(value, indent=1) + "\n").encode())
 
 
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest directory above it that is there."""
+    return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+
+
 def given_path(text: str, flag: str) -> Path:
     """The path that a user gave as `flag`. Raises DataError for what is no path; nothing is not `.`."""
     if not text or "\0" in text:

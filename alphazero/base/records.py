@@ -27,6 +27,18 @@ def from_json(kind: type[T], text: str | bytes) -> T:
         raise ValueError("nested too deeply") from error
 
 
+def from_output(kind: type[T], mark: str, output: str) -> T | None:
+    """The record in the last line of a program's output that begins with `mark`; None where there is none.
+
+    A login script of the host may print other things before it.
+    """
+    lines = [line for line in output.splitlines() if line.startswith(mark)]
+    try:
+        return from_json(kind, lines[-1][len(mark) :])
+    except (IndexError, ValueError):
+        return None
+
+
 def from_table(kind: type[T], table: object) -> T:
     """The record of this kind in a table of JSON; ValueError where the table holds something else."""
     found: T = _value(kind, table)
@@ -52,7 +64,7 @@ def _value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
         return kind(value)
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind:
+    if kind is not Any and type(value) is not kind:
         raise ValueError(f"{value!r}: expected {kind}")
     return value
 

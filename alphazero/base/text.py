@@ -42,6 +42,11 @@ def shortened(text: str) -> str:
     return f"{text[:REASON_WIDTH]}... ({len(text):,} characters)"
 
 
+def last_line(text: str) -> str:
+    """The last line that is not empty, "" where there is none."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 def near_match(word: str, known: Iterable[str]) -> str:
     """The known word that was probably meant, "" where none is near."""
     return next(iter(difflib.get_close_matches(word[:QUOTED_WIDTH], list(known), n=1, cutoff=0.6)), "")

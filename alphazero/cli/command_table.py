@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import one_of, quoted, table
 from alphazero.machine.environment import program_text
+from alphazero.machine.machine import WORKER_VARIABLE
 from alphazero.settings.flags import Parser
 
 
@@ -81,6 +83,10 @@ def run_command(argv: Sequence[str]) -> int:
     if command not in COMMANDS:
         raise ConfigError(f"{quoted(command)}: no such command; {one_of(command, COMMANDS)}")
     module = module_of(command)
+    if WORKER_VARIABLE in os.environ:  # a process of this command started this one, and has the arguments
+        from alphazero.cluster.workers import serve
+
+        return serve(module.work)
     parser = build_parser(command)
     if getattr(module, "PASSES_ON_UNKNOWN_FLAGS", False):
         args, passed_on = parser.parse_known_args(argv[1:])

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alphazero.base import records
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import given_path
 from alphazero.base.text import table
 from alphazero.cli import eval_solved
-from alphazero.cli.flags import add_network_flags, add_weights_flag
+from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_flag
 from alphazero.settings.flags import batch_size, count, seed, threads
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import torch
 
+    from alphazero.cluster.workers import Worker, Workers
     from alphazero.data.sampling.window import Window
     from alphazero.games.batch import Batch
-    from alphazero.games.registry import GameSpec
     from alphazero.measure.known_games import PositionMetrics
     from alphazero.network.model.resnet import AlphaZeroNet
 
@@ -68,6 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="positions per forward pass (default: 256)",
     )
     add_network_flags(parser)
+    add_gpus_flag(parser)
     parser.add_argument(
         "--num-workers",
         type=threads,
@@ -95,14 +100,13 @@ class PositionSet:
 
 def run(args: argparse.Namespace) -> int:
     """Measure each network on the same positions, print them."""
-    import os
-
-    from alphazero.network.model.precision import choose_device
+    from alphazero.cluster.workers import find_places
     from alphazero.network.weights.open_network import open_network
 
-    device = choose_device(args.device, 0, os.environ)
+    places = find_places(args.gpus, args.device)
+    device = device_of("cpu" if places else args.device)  # workers evaluate
     if args.solved:
-        return eval_solved.run(args, device)
+        return eval_solved.run(args, device, places)
     eval_solved.refuse_flags(args)
     args.positions, args.num_workers = args.positions or MOST_POSITIONS, args.num_workers or 1
     if args.precision == "int8":
@@ -113,12 +117,28 @@ def run(args: argparse.Namespace) -> int:
     networks = [open_network(name, device)[0] for name in args.weights]
     window = open_window(args.data, args.cache_dir)
     positions = choose_positions(args, window)
-    rows = [
-        measure(args, name, network, window, positions)
-        for name, network in zip(args.weights, networks, strict=True)
-    ]
+    for name, network in zip(args.weights, networks, strict=True):
+        if network.spec.name != window.game_name:
+            raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
+    if places:
+        from alphazero.cluster.workers import Workers
+
+        with Workers("eval", args, places) as workers:
+            rows = [measure_dealt(workers, args, number, positions) for number in range(len(networks))]
+    else:
+        rows = [
+            measure(args, name, network, window, positions)
+            for name, network in zip(args.weights, networks, strict=True)
+        ]
     print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
     return 0
+
+
+def device_of(asked: str) -> torch.device:
+    """The device of this process. Raises LaunchError."""
+    from alphazero.network.model.precision import choose_device
+
+    return choose_device(asked, 0, os.environ)
 
 
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
@@ -168,27 +188,91 @@ def measure(
     args: argparse.Namespace, name: str, network: AlphaZeroNet, window: Window, positions: PositionSet
 ) -> PositionMetrics:
     """One network on the positions."""
-    from alphazero.measure.known_games import metrics_of, sum_over_positions
-
-    device = next(network.parameters()).device
-    if network.spec.name != window.game_name:
-        raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
-    batches = progress(Path(name).name, args, window, network.spec, positions)
-    return metrics_of(sum_over_positions(network, batches, device, args.precision))
-
-
-def progress(
-    name: str, args: argparse.Namespace, window: Window, spec: GameSpec, positions: PositionSet
-) -> Iterator[Batch]:
-    """The batches, with progress on stderr."""
-    from alphazero.data.sampling.loader import WindowEncoder, batches_of
+    from alphazero.measure.known_games import metrics_of
     from alphazero.show.console import showing
 
-    encoder = WindowEncoder(window, spec, num_threads=args.num_workers)
-    with showing(name, len(positions.ids), "position") as work:
-        for batch in batches_of(encoder, positions.ids, args.batch_size):
+    with showing(Path(name).name, len(positions.ids), "position") as work:
+
+        def more(count: int) -> None:
+            work.done += count
+
+        return metrics_of(sums_of(args, network, window, positions.ids, more))
+
+
+def sums_of(
+    args: argparse.Namespace,
+    network: AlphaZeroNet,
+    window: Window,
+    ids: npt.NDArray[np.int64],
+    more: Callable[[int], None],
+) -> torch.Tensor:
+    """Sums over these positions; more: called with the number of each batch's."""
+    from alphazero.data.sampling.loader import WindowEncoder, batches_of
+    from alphazero.measure.known_games import sum_over_positions
+
+    encoder = WindowEncoder(window, network.spec, num_threads=args.num_workers)
+
+    def batches() -> Iterator[Batch]:
+        for batch in batches_of(encoder, ids, args.batch_size):
             yield batch
-            work.done += len(batch.sample_id)
+            more(len(batch.sample_id))
+
+    return sum_over_positions(network, batches(), next(network.parameters()).device, args.precision)
+
+
+@dataclass(frozen=True)
+class PositionShare:
+    """The samples that one process evaluates, by the network of this number."""
+
+    network: int
+    ids: tuple[int, ...]
+
+
+# What workers send.
+MORE, SUMS = "more", "sums"
+
+
+def measure_dealt(
+    workers: Workers, args: argparse.Namespace, number: int, positions: PositionSet
+) -> PositionMetrics:
+    """One network on the positions, whose batches are dealt to the workers as one process would fill them."""
+    import torch
+
+    from alphazero.measure.known_games import metrics_of
+    from alphazero.show.console import showing
+
+    ids, size = positions.ids.tolist(), args.batch_size
+    batches = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
+    parts = [tuple(chain.from_iterable(batches[own :: len(workers)])) for own in range(len(workers))]
+    sums = torch.zeros(0, dtype=torch.float64)
+    with showing(Path(args.weights[number]).name, len(ids), "position") as work:
+        workers.ask([records.to_json(PositionShare(number, part)) for part in parts])
+        for reply in workers.replies():
+            if reply.kind == MORE:
+                work.done += int(reply.content)
+            else:
+                found = torch.tensor(json.loads(reply.content), dtype=torch.float64)
+                sums = sums + found if len(sums) else found
+    return metrics_of(sums)
+
+
+def work(args: argparse.Namespace, worker: Worker) -> None:
+    """A worker of this command: its share of the positions."""
+    import numpy as np
+
+    from alphazero.network.weights.open_network import open_network
+
+    device = device_of(args.device)
+    if args.solved:
+        eval_solved.work(args, device, worker)
+        return
+    window = open_window(args.data, args.cache_dir)
+    for task in worker.tasks():
+        share = records.from_json(PositionShare, task)
+        network, _ = open_network(args.weights[share.network], device)
+        ids = np.array(share.ids, np.int64)
+        sums = sums_of(args, network, window, ids, lambda count: worker.reply(MORE, str(count)))
+        worker.reply(SUMS, json.dumps(sums.tolist()))
 
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:

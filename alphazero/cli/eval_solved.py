@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from alphazero.base import records
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import table
 from alphazero.settings.flags import whole
@@ -171,11 +173,15 @@ if TYPE_CHECKING:
 
     import alphazero._core as _core
     from alphazero.base.log import Work
+    from alphazero.cluster.workers import Place, Worker, Workers
     from alphazero.games.core_types import Line
     from alphazero.measure.exact_truth import Outcomes, SolvedMove, SolvedSet
     from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.play.matches.players import Player
     from alphazero.show.console import Console
+
+    # The moves of a player, by its name, in a set of this number, whose lines are given.
+    Choices: TypeAlias = Callable[[int, str, Sequence[Line]], Sequence[int]]
 
 OUTCOMES_FILE = "connect4_outcomes.txt"
 ALONE = "network alone"
@@ -233,10 +239,11 @@ def refuse_flags(args: argparse.Namespace) -> None:
             raise ConfigError(f"--{name.replace('_', '-')}: only with --solved")
 
 
-def run(args: argparse.Namespace, device: torch.device) -> int:
-    """Count each network's errors, print them."""
+def run(args: argparse.Namespace, device: torch.device, places: Sequence[Place]) -> int:
+    """Count each network's errors, print them. places: of workers that choose the moves, none for here."""
     import torch
 
+    from alphazero.cluster.workers import Workers
     from alphazero.measure.exact_truth import SolverOutcomes, read_sets
     from alphazero.show.console import Console
 
@@ -246,11 +253,16 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     table_mib = max(TABLES_MIB, SMALLEST_TABLE_MIB * num_threads)
     solver_outcomes = SolverOutcomes(args.cache_dir / OUTCOMES_FILE, table_mib, num_threads)
     results = {}
-    with closing(Console(True)) as console:
-        for name in args.weights:
-            with console.working(name, num_simulations(args, sets), "simulation") as work:
-                players = network_players(args, name, device, work)
-                results[name] = measure(args, sets, players, solver_outcomes, console)
+    with ExitStack() as stack:
+        console = stack.enter_context(closing(Console(True)))
+        workers = stack.enter_context(Workers("eval", args, places)) if places else None
+        for number, name in enumerate(args.weights):
+            with console.working(name, num_simulations(args, sets), "simulation") as shown:
+                if workers is not None:
+                    choose = dealt_choices(workers, number, shown)
+                else:
+                    choose = own_choices(args, name, device, shown)
+                results[name] = measure(args, sets, choose, solver_outcomes, console)
     pairs = compare(results)
     if args.json:
         print(to_json(results, pairs))
@@ -259,6 +271,72 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
         tables += [pairs_table(of_second) for of_second in pairs]
         print("\n\n".join(tables))
     return 0
+
+
+@dataclass(frozen=True)
+class ChoiceShare:
+    """Of the positions of a set in which an error is possible, those with number mod processes == process.
+
+    network, set: numbers. player: a name of player_names.
+    """
+
+    network: int
+    player: str
+    set: int
+    process: int
+    processes: int
+
+
+# What workers send: simulations since the last time, moves.
+MORE, MOVES = "more", "moves"
+
+
+def own_choices(args: argparse.Namespace, name: str, device: torch.device, shown: Work) -> Choices:
+    """By a network of this process."""
+
+    def more(simulations: int) -> None:
+        shown.done += simulations
+
+    players = network_players(args, name, device, more)
+    return lambda number, player, lines: players[player](lines)
+
+
+def dealt_choices(workers: Workers, network: int, shown: Work) -> Choices:
+    """By workers."""
+
+    def choose(number: int, player: str, lines: Sequence[Line]) -> list[int]:
+        processes = len(workers)
+        shares = [ChoiceShare(network, player, number, own, processes) for own in range(processes)]
+        moves = [0] * len(lines)
+        workers.ask([records.to_json(share) for share in shares])
+        for reply in workers.replies():
+            if reply.kind == MORE:
+                shown.done += int(reply.content)
+            else:
+                moves[reply.worker :: processes] = json.loads(reply.content)
+        return moves
+
+    return choose
+
+
+def work(args: argparse.Namespace, device: torch.device, worker: Worker) -> None:
+    """A worker's side of dealt_choices."""
+    from alphazero.measure.exact_truth import may_err, read_sets
+
+    sets = read_sets(args.solved_sets or ())
+    players: dict[str, Player] = {}
+    network: int | None = None
+    for task in worker.tasks():
+        share = records.from_json(ChoiceShare, task)
+        if share.network != network:
+            network = share.network
+            players = network_players(
+                args, args.weights[network], device, lambda count: worker.reply(MORE, str(count))
+            )
+        asked = [position for position in sets[share.set].positions if may_err(position)]
+        lines = [position.line() for position in asked[share.process :: share.processes]]
+        moves = players[share.player](lines) if lines else ()
+        worker.reply(MOVES, json.dumps([int(move) for move in moves]))
 
 
 def check(args: argparse.Namespace) -> None:
@@ -287,12 +365,22 @@ def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
     return asked * len(proof_modes(args)) * (args.simulations or 0)
 
 
-def network_players(
-    args: argparse.Namespace, name: str, device: torch.device, work: Work
-) -> dict[str, Player]:
-    """The network alone, its values, the searches asked for, by name. Raises ConfigError, WeightsError.
+def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
+    """The network alone, its values, the searches asked for, each of which uses proofs or does not."""
+    names: dict[str, bool | None] = {ALONE: None}
+    if args.one_ply:
+        names[ONE_PLY] = None
+    for proofs in proof_modes(args):
+        names[f"{args.simulations} simulations{', proofs' if proofs else ''}"] = proofs
+    return names
 
-    The searches advance `work` by their simulations.
+
+def network_players(
+    args: argparse.Namespace, name: str, device: torch.device, more: Callable[[int], None]
+) -> dict[str, Player]:
+    """The players of player_names; more gets simulations as they are made.
+
+    Raises ConfigError and WeightsError.
     """
     import alphazero._core as _core
     from alphazero.network.inference.purpose import evaluator_for_positions
@@ -305,34 +393,37 @@ def network_players(
     if network.spec.name != "connect4":
         raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
     evaluator = evaluator_for_positions(network, device, args.precision, args.batch_size)
-    players = {ALONE: network_player(evaluator)}
-    if args.one_ply:
-        players[ONE_PLY] = one_ply_player(evaluator)
-    if args.simulations is None:
-        return players
-    search = load_config(args.config or "", {}).search
+    players: dict[str, Player] = {}
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
-    for proofs in proof_modes(args):
+    for title, proofs in player_names(args).items():
+        if proofs is None:
+            players[title] = (one_ply_player if title == ONE_PLY else network_player)(evaluator)
+            continue
+        search = load_config(args.config or "", {}).search
         settings = search_settings(dataclasses.replace(search, simulations=args.simulations))
         settings.proofs = proofs
-        title = f"{args.simulations} simulations{', proofs' if proofs else ''}"
-        players[title] = watched_search(evaluator, settings, cache, work)
+        players[title] = watched_search(evaluator, settings, cache, more)
     return players
 
 
 def watched_search(
-    evaluator: NetworkEvaluator, settings: _core.SearchSettings, cache: _core.EvaluationCache, work: Work
+    evaluator: NetworkEvaluator,
+    settings: _core.SearchSettings,
+    cache: _core.EvaluationCache,
+    more: Callable[[int], None],
 ) -> Player:
-    """A search that advances `work`, in the end by all simulations even where proofs saved some."""
+    """A search whose simulations go to `more`, in the end all of them even where proofs saved some."""
     import torch
 
     from alphazero.play.matches.players import search_player
 
     def choose(lines: Sequence[Line]) -> Sequence[int]:
-        before = work.done
+        seen = 0
 
         def advance(simulations: int) -> None:
-            work.done = before + simulations
+            nonlocal seen
+            more(simulations - seen)
+            seen = simulations
 
         player = search_player(
             evaluator, settings, cache=cache, num_threads=torch.get_num_threads(), after_batch=advance
@@ -347,7 +438,7 @@ def watched_search(
 def measure(
     args: argparse.Namespace,
     sets: Sequence[SolvedSet],
-    players: dict[str, Player],
+    choose: Choices,
     solver_outcomes: Outcomes,
     console: Console,
 ) -> list[SetErrors]:
@@ -355,13 +446,16 @@ def measure(
     from alphazero.measure.exact_truth import count_without_errors, find_errors, table_outcomes
 
     results = []
-    for entry in sets:
+    for number, entry in enumerate(sets):
         known = all(position.move_scores for position in entry.positions)
         outcomes = table_outcomes if known else with_progress(solver_outcomes, console, entry.name)
         without = None
         if known or args.all_moves:
             without = count_without_errors(entry.positions, outcomes)
-        errs = {name: find_errors(entry.positions, player, outcomes) for name, player in players.items()}
+        errs = {
+            name: find_errors(entry.positions, partial(choose, number, name), outcomes)
+            for name in player_names(args)
+        }
         results.append(SetErrors(entry.name, len(entry.positions), without, errs))
     return results
 

@@ -1,11 +1,15 @@
-"""Flags of the commands that evaluate positions: the network, its device and its arithmetic."""
+"""Flags that several commands have: the network, its device and its arithmetic; how ssh reaches hosts."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import ConfigError, LaunchError
+from alphazero.cluster.plan.launch_plan import SshOptions
+from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
+from alphazero.settings.flags import whole
 
 if TYPE_CHECKING:
     import alphazero._core as _core
@@ -16,20 +20,43 @@ WEIGHTS_HELP = (
 )
 
 
+def add_device_flag(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    help_text: str = "device to use (default: auto)",
+) -> None:
+    """--device."""
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help=help_text)
+
+
 def add_network_flags(parser: argparse.ArgumentParser) -> None:
     """--device and --precision."""
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="device to use (default: auto)",
-    )
+    add_device_flag(parser)
     parser.add_argument(
         "--precision",
         choices=("fp32", "bf16", "fp16", "int8"),
         default="fp32",
         help="arithmetic of the network; int8 is for the CPU (default: fp32)",
     )
+
+
+def add_gpus_flag(parser: argparse.ArgumentParser) -> None:
+    """--gpus: of the commands whose work several processes share."""
+    parser.add_argument(
+        "--gpus",
+        type=process_count,
+        default=1,
+        metavar="N",
+        help="processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
+        "they share the cores (default: 1)",
+    )
+
+
+def process_count(text: str) -> int:
+    """A number of processes of this machine, or -1."""
+    number = whole(-1, MOST_PROCESSES)(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("'0': expected a whole number from 1, or -1 for all GPUs")
+    return number
 
 
 def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
@@ -41,6 +68,23 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
         metavar="W",
         help=f"{role}: {WEIGHTS_HELP}" if role else WEIGHTS_HELP,
     )
+
+
+def add_ssh_flags(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """--ssh-port and --ssh-config."""
+    parser.add_argument(
+        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
+    )
+    parser.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
+    )
+
+
+def ssh_options(args: argparse.Namespace) -> SshOptions:
+    """What these flags ask for. Raises LaunchError for a file that is not there."""
+    if args.ssh_config is not None and not args.ssh_config.is_file():
+        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
+    return SshOptions(args.ssh_port, args.ssh_config)
 
 
 def make_solver(table_mib: int) -> _core.Connect4Solver:

@@ -24,6 +24,7 @@ from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
 from alphazero.data.store.summary import StoreSummary, summarize
 from alphazero.data.store.verification import KnownDigests
 from alphazero.games.board import Board
+from alphazero.games.notation import RESULTS
 from alphazero.games.registry import make_line
 from alphazero.machine.memory import count_processors
 
@@ -143,7 +144,6 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 # Columns with an entry a ply or more: not of a table with a row a game.
 MOVES = "moves"
 

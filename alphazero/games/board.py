@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import as_text, from_python_chess, move_text, read_move, svg
+from alphazero.games.notation import RESULTS, as_text, from_python_chess, move_text, read_move, svg
 from alphazero.games.registry import make_line
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Board:
         if not outcome.over:
             return None
         value = outcome.value if self._line.first_player_to_move else -outcome.value
-        return {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[value]
+        return RESULTS[value]
 
     @property
     def termination(self) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import chess
 
 CHESS = "chess"
+# By the result for the first player; None: unknown.
+RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 SVG_SIZE = 360  # pixels
 LONGEST_WORD = 20  # of what may have been meant as a move
 NEAR = 0.4  # of difflib: e5 is near e4, and zz is near nothing

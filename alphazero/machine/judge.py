@@ -43,12 +43,12 @@ XIDS = {
 
 
 class Judge:
-    """Makes the findings of one GPU; `host` is put into each."""
+    """Makes the findings of a host, or of one of its GPUs."""
 
-    def __init__(self, reading: GpuReading, host: str) -> None:
-        self._reading = reading
+    def __init__(self, host: str, gpu: GpuReading | None = None) -> None:
         self._host = host
-        self._unread = dict(reading.unread)
+        self._device, self._uuid = (gpu.device, gpu.uuid) if gpu else ("", "")
+        self._unread = dict(gpu.unread) if gpu else None
         self.findings: list[Finding] = []
 
     def add(
@@ -60,23 +60,25 @@ class Judge:
         advice: str,
     ) -> None:
         """One finding."""
-        reading = self._reading
-        self.findings.append(
-            Finding(
-                severity,
-                self._host,
-                reading.device,
-                reading.uuid,
-                name,
-                value,
-                threshold,
-                advice if severity is not Severity.OK else "",
-            )
-        )
+        advice = advice if severity is not Severity.OK else ""
+        where = (self._host, self._device, self._uuid)
+        self.findings.append(Finding(severity, *where, name, value, threshold, advice))
 
     def unknown(self, name: str) -> None:
-        """A value that the driver does not report: never a pass."""
-        self.add(Severity.UNKNOWN, name, None, None, f"NVML: {self._unread.get(name, 'not reported')}")
+        """A value that the driver or the system does not report: never a pass."""
+        why = "this system does not report it"
+        if self._unread is not None:
+            why = f"NVML: {self._unread.get(name, 'not reported')}"
+        self.add(Severity.UNKNOWN, name, None, None, why)
+
+    def at_least(self, name: str, value: float | None, warn: float, fail: float, advice: str) -> None:
+        """A warning where `value` is below `warn`, a failure below `fail`."""
+        if value is None:
+            self.unknown(name)
+        elif value < fail:
+            self.add(Severity.FAIL, name, value, fail, advice)
+        else:
+            self.add(Severity.WARN if value < warn else Severity.OK, name, value, warn, advice)
 
     def at_most(
         self, name: str, value: float | None, threshold: float, severity: Severity, advice: str
@@ -112,7 +114,7 @@ def judge_gpus(
     any_link = any(link.active for reading in readings for link in reading.nvlinks or ())
     findings: list[Finding] = []
     for reading in readings:
-        judge = Judge(reading, host)
+        judge = Judge(host, reading)
         if judge_state(judge, reading, thresholds, any_link):
             _judge_counters(judge, reading, thresholds)
             _judge_others(judge, reading, thresholds, own_pids)
@@ -294,7 +296,7 @@ def describe(process: Process) -> str:
 
 def judge_xid(xid: int, reading: GpuReading, thresholds: GpuThresholds, host: str) -> Finding:
     """An Xid event that arrived during training."""
-    judge = Judge(reading, host)
+    judge = Judge(host, reading)
     judge.add(
         Severity.FAIL if xid in thresholds.xids_fail else Severity.WARN,
         f"xid_{xid}",
@@ -318,8 +320,7 @@ LEFT = {
 
 def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_gpus: int) -> list[Finding]:
     """Findings of the host itself."""
-    t = thresholds
-    findings = []
+    t, judge = thresholds, Judge(host)
     for name, advice in LEFT.items():
         if name == "shm_free_mib" and not num_gpus:
             continue  # gloo needs none
@@ -327,63 +328,40 @@ def judge_host(reading: HostReading, thresholds: HostThresholds, host: str, num_
         if value is not None and name.endswith("_mib"):
             value //= MIB
         limits = getattr(t, f"{name}_warn"), getattr(t, f"{name}_fail")
-        findings.append(_left(host, name, value, limits, advice.format(directory=reading.directory)))
+        judge.at_least(name, value, *limits, advice.format(directory=reading.directory))
     swap_percent = 100 * reading.swap_used / reading.swap_total if reading.swap_total else 0.0
-    findings += [
-        _over(
-            host,
-            "swap_used_percent",
-            round(swap_percent, 1),
-            t.swap_used_percent_warn,
-            "memory is being swapped to disk, which is slow: end other programs",
-        ),
-        _over(
-            host,
-            "load_per_core",
-            round(reading.load / reading.cores, 2),
-            t.load_per_core_warn,
-            "other programs use the cores, and training will be slower (see top)",
-        ),
-        _clock(host, reading.clock_synchronised, t.wants_synchronised_clock),
-    ]
+    judge.at_most(
+        "swap_used_percent",
+        round(swap_percent, 1),
+        t.swap_used_percent_warn,
+        Severity.WARN,
+        "memory is being swapped to disk, which is slow: end other programs",
+    )
+    judge.at_most(
+        "load_per_core",
+        round(reading.load / reading.cores, 2),
+        t.load_per_core_warn,
+        Severity.WARN,
+        "other programs use the cores, and training will be slower (see top)",
+    )
+    _judge_clock(judge, reading.clock_synchronised, t.wants_synchronised_clock)
     if num_gpus:
         per_gpu = round(reading.cores / num_gpus, 2)
         advice = "too few cores to feed the GPUs: give the container or the job more"
-        findings.append(_left(host, "cores_per_gpu", per_gpu, (t.cores_per_gpu_warn, 0), advice))
-    return findings
+        judge.at_least("cores_per_gpu", per_gpu, t.cores_per_gpu_warn, 0, advice)
+    return judge.findings
 
 
-def _left(host: str, name: str, value: float | None, limits: tuple[float, float], advice: str) -> Finding:
-    """A finding on something of which less than limits (warn, fail) is too little."""
-    warn, fail = limits
-    if value is None:
-        return Finding(Severity.UNKNOWN, host, "", "", name, None, None, "this system does not report it")
-    if value < fail:
-        return Finding(Severity.FAIL, host, "", "", name, value, fail, advice)
-    severity = Severity.WARN if value < warn else Severity.OK
-    return Finding(severity, host, "", "", name, value, warn, advice if value < warn else "")
-
-
-def _over(host: str, name: str, value: float, warn: float, advice: str) -> Finding:
-    severity = Severity.WARN if value >= warn else Severity.OK
-    return Finding(severity, host, "", "", name, value, warn, advice if value >= warn else "")
-
-
-def _clock(host: str, synchronised: bool | None, wanted: bool) -> Finding:
+def _judge_clock(judge: Judge, synchronised: bool | None, wanted: bool) -> None:
     if synchronised is None:
         advice = "the kernel does not report whether its clock is synchronised"
-        return Finding(Severity.UNKNOWN, host, "", "", "clock", None, None, advice)
-    bad = wanted and not synchronised
-    return Finding(
-        Severity.WARN if bad else Severity.OK,
-        host,
-        "",
-        "",
+        judge.add(Severity.UNKNOWN, "clock", None, None, advice)
+        return
+    judge.add(
+        Severity.WARN if wanted and not synchronised else Severity.OK,
         "clock",
         "synchronised" if synchronised else "on its own",
         "synchronised" if wanted else None,
         "nothing keeps the clock right, so that logs of several hosts do not fit together: start chrony, "
-        "ntpd or systemd-timesyncd"
-        if bad
-        else "",
+        "ntpd or systemd-timesyncd",
     )

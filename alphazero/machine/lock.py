@@ -12,18 +12,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from alphazero.base.errors import BusyError, DataError
 from alphazero.base.files import open_regular
+from alphazero.base.records import from_json, to_json
 
 LOCK_FILE = ".alphazero.lock"
 HELD_FILE = ".alphazero.held"  # the lock itself, where the file system has none
@@ -261,18 +261,15 @@ def _has_the_name(descriptor: int, path: Path) -> bool:
 
 def record_of(purpose: str) -> bytes:
     """This process as a lock file names it, for `read_holder`."""
-    return (json.dumps(asdict(this_process(purpose))) + "\n").encode()
+    return (to_json(this_process(purpose)) + "\n").encode()
 
 
 def read_holder(path: Path) -> Holder | None:
     """The process that a file names; None where there is no such file, or nothing of ours in it."""
     try:
         with open_regular(path) as file:
-            record = json.loads(file.read(LARGEST_RECORD_BYTES))
-        numbers = {name: int(record[name]) for name in ("pid", "started")}
-        words = {name: str(record[name])[:200] for name in ("host", "boot", "namespace", "purpose", "since")}
-        return Holder(**numbers, **words)  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):  # another program's
+            return from_json(Holder, file.read(LARGEST_RECORD_BYTES))
+    except (OSError, ValueError):  # another program's
         return None
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from alphazero.base.files import nearest_existing
+
 ROOT = Path("/")
 # A group without a limit shows a number near 2**63 (version 1) or "max" (version 2).
 NO_LIMIT = 1 << 60
@@ -143,18 +145,11 @@ class MemoryState:
     available_bytes: int
     total_bytes: int
     rss_bytes: int
-    low_share: float = LOW_SHARE
-    critical_share: float = CRITICAL_SHARE
-
-    @property
-    def is_low(self) -> bool:
-        """True below low_share of the total."""
-        return self.available_bytes < self.low_share * self.total_bytes
 
     @property
     def is_critical(self) -> bool:
-        """True below critical_share of the total."""
-        return self.available_bytes < self.critical_share * self.total_bytes
+        """True below CRITICAL_SHARE of the total."""
+        return self.available_bytes < CRITICAL_SHARE * self.total_bytes
 
     @property
     def figures(self) -> dict[str, float]:
@@ -172,7 +167,7 @@ class HostMemory:
     """Watches the memory of the host and of the control groups this process is in.
 
     root: where /proc and /sys are found. virtual_memory: psutil's, for `available` and `total`.
-    rss_bytes: resident memory of this process. low_share, critical_share: see MemoryState.
+    rss_bytes: resident memory of this process.
     """
 
     def __init__(
@@ -181,15 +176,11 @@ class HostMemory:
         virtual_memory: Callable[[], Any] = psutil.virtual_memory,
         rss_bytes: Callable[[], int] | None = None,
         host: str = "",
-        low_share: float = LOW_SHARE,
-        critical_share: float = CRITICAL_SHARE,
     ) -> None:
         self._root = root
         self._virtual_memory = virtual_memory
         self._rss_bytes = rss_bytes or resident_bytes
         self._host = host or socket.gethostname()
-        self._low_share = low_share
-        self._critical_share = critical_share
 
     def check(self) -> MemoryState:
         """The state now; reads a few files of the kernel, well under a millisecond."""
@@ -198,9 +189,7 @@ class HostMemory:
         for limit, used in memory_limits(self._root):
             total = min(total, limit)
             available = min(available, max(0, limit - used))
-        return MemoryState(
-            self._host, available, total, self._rss_bytes(), self._low_share, self._critical_share
-        )
+        return MemoryState(self._host, available, total, self._rss_bytes())
 
 
 def resident_bytes() -> int:
@@ -265,7 +254,7 @@ def read_host(directory: Path) -> HostReading:
     """Look at this host; `directory` is where the run will be written, it need not exist yet."""
     memory = HostMemory().check()
     swap = psutil.swap_memory()
-    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    existing = nearest_existing(directory)
     disk = os.statvfs(existing)
     return HostReading(
         memory_total=memory.total_bytes,

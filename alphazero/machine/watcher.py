@@ -234,7 +234,7 @@ class HealthWatcher:
         any_link = any(link.active for gpu in gpus for link in gpu.nvlinks or ())
         family = _job_of_this_process()
         for gpu in gpus:
-            judge = Judge(gpu, self._host)
+            judge = Judge(self._host, gpu)
             if judge_state(judge, gpu, self._thresholds.gpu, any_link):
                 self._judge_replays(judge, gpu)
                 self._judge_foreign(judge, gpu, family)

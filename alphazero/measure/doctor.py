@@ -17,12 +17,14 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from alphazero.base.errors import TrainingError
+from alphazero.base.files import nearest_existing
+from alphazero.base.records import from_json, from_output, to_json
 from alphazero.cluster.launch.compare import explain
 from alphazero.cluster.launch.remote import run_everywhere
 from alphazero.cluster.plan import programs
@@ -47,7 +49,7 @@ LARGEST_CPU_BATCH, SMALLER_CPU_BATCH = 512, 256
 # Self-play before the steps is short: its games only feed them.
 SHORT_GENERATION = (
     *("--generations", "1", "--steps-per-generation", "1000000", "--reuse", "1000000"),
-    *("--lanes", "64", "--moves-per-round", "64", "--simulations", "2"),
+    *("--lanes", "64", "--simulations-per-round", "128", "--simulations", "2"),
 )
 
 
@@ -59,7 +61,7 @@ class Examination:
     0 measures nothing. ranks: 0 for as many as `alphazero launch` chooses.
     """
 
-    presets: Sequence[str]
+    presets: tuple[str, ...]
     runs: str
     device: str
     seconds: float
@@ -96,7 +98,7 @@ class PresetSpeed:
     memory_bytes: int = 0
     plays: float = 0.0
     evaluations: float = 0.0
-    watts: Mapping[str, float] = field(default_factory=dict)
+    watts: dict[str, float] = field(default_factory=dict)
     fault: str = ""
 
     def hours(self, positions: float) -> float | None:
@@ -123,7 +125,7 @@ class ExaminedHost:
     """disk: None where it was not measured. fault: why the host could not be examined, else ""."""
 
     host: str
-    environment: Mapping[str, Any]
+    environment: dict[str, Any]
     disk: DiskSpeed | None = None
     disk_fault: str = ""
     presets: tuple[PresetSpeed, ...] = ()
@@ -180,11 +182,10 @@ def examine_hosts(
 ) -> list[ExaminedHost]:
     """All hosts at once, each with as many ranks as it has slots; in the order of the hosts."""
     remotes = [Remote(host.address, host.name, ssh=ssh) for host in hosts]
-    requests = [dataclasses.replace(asked, ranks=host.slots) for host in hosts]
-    lines = [json.dumps(dataclasses.asdict(request)) + "\n" for request in requests]
+    lines = [to_json(dataclasses.replace(asked, ranks=host.slots)) + "\n" for host in hosts]
     found = []
     for answer in run_everywhere(remotes, python, ["-m", programs.DOCTOR], lines, limit_s):
-        host = decode(answer.output) if answer.status == 0 else None
+        host = from_output(ExaminedHost, MARK, answer.output) if answer.status == 0 else None
         fault = explain(answer, python, CHECKOUT, limit_s)
         found.append(host or ExaminedHost(answer.remote.name, {}, fault=fault))
     return found
@@ -195,7 +196,7 @@ def measure_disk(directory: Path, size_bytes: int = DISK_BYTES) -> DiskSpeed:
 
     Raises OSError where nothing can be written.
     """
-    existing = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    existing = nearest_existing(directory)
     chunk = os.urandom(CHUNK_BYTES)
     with tempfile.TemporaryFile(dir=existing, buffering=0) as file:
         started = time.perf_counter()
@@ -254,7 +255,7 @@ def _train(preset: str, asked: Examination, directory: Path) -> PresetSpeed:
         batch_size=batch_size,
         trains=trained.samples_per_s,
         memory_bytes=trained.memory_bytes,
-        watts=trained.watts,
+        watts=dict(trained.watts),
     )
 
 
@@ -282,26 +283,9 @@ def _play(speed: PresetSpeed, asked: Examination, directory: Path) -> float:
     return sum(float(json.loads(output)["evaluations_per_s"]) for output in last_lines(each, directory))
 
 
-def decode(output: str) -> ExaminedHost | None:
-    """The host in the output of its program; None where there is none of this version."""
-    lines = [line for line in output.splitlines() if line.startswith(MARK)]
-    try:
-        table = json.loads(lines[-1][len(MARK) :])
-        disk = DiskSpeed(**table["disk"]) if table["disk"] else None
-        presets = tuple(PresetSpeed(**one) for one in table["presets"])
-        return ExaminedHost(**{**table, "disk": disk, "presets": presets})
-    except (IndexError, ValueError, TypeError, KeyError):
-        return None
-
-
-def encode(host: ExaminedHost) -> str:
-    """The line that `decode` reads."""
-    return MARK + json.dumps(dataclasses.asdict(host))
-
-
 def main() -> int:
     """Examine this host as requested on stdin."""
-    print(encode(examine_this_host(Examination(**json.loads(sys.stdin.readline())))))
+    print(MARK + to_json(examine_this_host(from_json(Examination, sys.stdin.readline()))))
     return 0
 
 

@@ -22,7 +22,8 @@ from typing import Any
 import psutil
 
 from alphazero.base.errors import TrainingError
-from alphazero.base.files import complete_lines
+from alphazero.base.files import complete_lines, read_text
+from alphazero.base.text import last_line
 from alphazero.machine.die_with_parent import guarded
 from alphazero.machine.environment import CHECKOUT
 from alphazero.machine.machine import look_at_this_machine, visible_devices
@@ -232,5 +233,4 @@ def _wait(
 
 
 def _last_line(directory: Path, number: int) -> str:
-    output = (directory / f"output-{number}").read_text(encoding="utf-8", errors="replace")
-    return (output.strip().splitlines() or [""])[-1]
+    return last_line(read_text(directory / f"output-{number}"))

@@ -6,7 +6,7 @@ A lane is an endless sequence of games.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.data.store.growing import GrowingStore
 from alphazero.games.registry import get_game, history_fill
 from alphazero.play import lanes as games
 from alphazero.play.lanes import is_trained_on
@@ -77,16 +76,19 @@ def play(
     game_name: str,
     settings: _core.SelfPlaySettings,
     lanes: Sequence[_core.SelfPlayGame],
-    moves: int,
+    budget: int,
     evaluator: PoolEvaluator,
     *,
+    in_simulations: bool = False,
     cache: _core.EvaluationCache | None = None,
     num_threads: int = 1,
     to_the_end: bool = False,
     on_progress: Callable[[int, int], bool] = lambda moves, games: True,
 ) -> Played:
-    """Play `moves` searched moves in every lane, continuing its game; to_the_end: at most to that game's end.
+    """Play `budget` searched moves in every lane, continuing its game; to_the_end: at most to its end.
 
+    in_simulations: a lane stops instead at the end of the move at which it has used `budget` new
+    simulations; those of a tree that is kept are not new.
     A game is a function of the settings, its lane and number, and the evaluator's weights: other lanes, the
     number of threads and the cache change nothing. cache: evaluations by the same weights; new ones are
     added. on_progress is called after each batch with the moves and games so far; False interrupts play.
@@ -101,7 +103,7 @@ def play(
         pool.add_lane(lane)
     if to_the_end:
         pool.stop_at_ends()
-    pool.begin(moves)
+    pool.begin(budget, in_simulations)
     batches = 0
 
     def after_batch(size: int) -> bool:
@@ -197,7 +199,7 @@ def _list_lengths(column: pa.Array[Any]) -> npt.NDArray[Any]:
 
 @dataclass
 class Recording:
-    """Plays games into a store, which gets the finished games after each round of moves.
+    """Plays games of given lanes; `keep` gets the finished games (GAME_SCHEMA) after each round of moves.
 
     on_progress gets the games so far after each batch; False ends play.
     """
@@ -207,26 +209,23 @@ class Recording:
     seed: int
     game_name: str
     evaluator: PoolEvaluator
-    store: GrowingStore
+    keep: Callable[[pa.RecordBatch], None]
     on_progress: Callable[[int], bool]
     num_threads: int = 1
-    evaluations: int = 0
-    finished: list[pa.RecordBatch] = field(default_factory=list)
 
-    def run(self, num_games: int) -> pa.RecordBatch:
-        """Play num_games games; returns those that ended (GAME_SCHEMA), by lane.
+    def run(self, numbers: Sequence[int], at_a_time: int) -> None:
+        """Play the first game of each lane of `numbers`, `at_a_time` of them side by side.
 
-        Each is the first game of its lane, so that the games are the same ones for any number of lanes at a
-        time, whichever end first. Raises DataError where the store cannot be written.
+        So the games are the same ones for any number of lanes at a time and whichever end first.
         """
         own = self.self_play
         settings = self_play_settings(self.search, own, self.seed)
         lanes: list[_core.SelfPlayGame] = []
         begun = done = 0
         cache = new_cache(own.evaluation_cache)
-        while done < num_games:
-            last = min(num_games, begun + own.lanes - len(lanes))
-            lanes += [new_lane(number) for number in range(begun, last)]
+        while done < len(numbers):
+            last = min(len(numbers), begun + at_a_time - len(lanes))
+            lanes += [new_lane(number) for number in numbers[begun:last]]
             begun = last
             played = play(
                 self.game_name,
@@ -240,20 +239,11 @@ class Recording:
                 on_progress=self._progress_from(done),
             )
             lanes = [lane for lane in played.under_way if lane.number == 0]
-            self.evaluations += played.evaluations
             done += len(played.finished)
-            self._keep(played.finished)
+            if played.finished:
+                self.keep(games.to_batch(played.finished))
             if not played.is_complete:
                 break
-        return games.concatenated(self.finished)
 
     def _progress_from(self, done: int) -> Callable[[int, int], bool]:
         return lambda moves, ended: self.on_progress(done + ended)
-
-    def _keep(self, finished: list[_core.SelfPlayGame]) -> None:
-        if not finished:
-            return
-        batch = games.to_batch(finished)
-        self.finished.append(batch)
-        algorithm = self.search.algorithm
-        self.store.append(games.store_rows(batch, self.game_name, algorithm, "self-play"))

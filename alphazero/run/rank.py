@@ -99,23 +99,13 @@ class HeartbeatWriter:
             return
         self._written_at = now
         beat = Heartbeat(self._rank, self._host, os.getpid(), self._job, step, phase, progress, self._changes)
-        # No fsync: a heartbeat matters only while the machine runs.
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(to_json(beat), encoding="utf-8")
-        temporary.replace(self._path)
+        _write(self._path, beat)
 
 
 def read_heartbeats(directory: Path) -> list[Heartbeat]:
     """What every rank reported last, by rank; files of another version of this program are left out."""
-    found = (_read(path) for path in sorted(directory.glob("rank-*.json")))
+    found = (_read(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
     return [beat for beat in found if beat is not None]
-
-
-def _read(path: Path) -> Heartbeat | None:
-    try:
-        return from_json(Heartbeat, read_text(path))
-    except (OSError, ValueError):  # removed at this moment, or older than phases
-        return None
 
 
 OUTPUT_VARIABLE = "ALPHAZERO_RANK_OUTPUT"  # a directory with one FIFO or terminal a local rank
@@ -284,7 +274,7 @@ def _was_raised_in(error: BaseException, package: str) -> bool:
 
 def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     """The account of a rank; None where it left none."""
-    return _read_account(RankFailure, _path(directory, str(local_rank))) if directory else None
+    return _read(RankFailure, _path(directory, str(local_rank))) if directory else None
 
 
 def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
@@ -324,7 +314,7 @@ def write_first_failure(failure: FirstFailure, path: Path) -> None:
 
 def read_first_failure(path: Path) -> FirstFailure | None:
     """What the launcher reported; None where it reported nothing."""
-    return _read_account(FirstFailure, path)
+    return _read(FirstFailure, path)
 
 
 def _path(directory: Path, local_rank: str) -> Path:
@@ -336,13 +326,15 @@ def _line(text: str) -> str:
     return lines[0][:MAX_TEXT] if lines else ""
 
 
-def _write(path: Path, account: RankFailure | FirstFailure) -> None:
+def _write(path: Path, record: Heartbeat | RankFailure | FirstFailure) -> None:
+    """Whole or not at all, but not flushed: what it says matters only while the machine runs."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(to_json(account), encoding="utf-8")
+    temporary.write_text(to_json(record), encoding="utf-8")
     temporary.replace(path)
 
 
-def _read_account(kind: type[T], path: Path) -> T | None:
+def _read(kind: type[T], path: Path) -> T | None:
+    """None where there is no such file (by now), or one of another version of this program."""
     try:
         return from_json(kind, read_text(path))
     except (OSError, ValueError):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import typing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from alphazero.base.files import complete_lines, cut_unfinished_line, read_text, write_json
+from alphazero.base.records import from_table
 from alphazero.run.directory import RunDirectory
+
+Record = TypeVar("Record")
 
 RECORDS = "validation.jsonl"
 GAMES = "validation_games.json"
@@ -43,8 +45,8 @@ class Bins:
         rows = zip(self.count, self.predicted, self.actual, strict=True)
         return sum(count * abs(predicted - actual) for count, predicted, actual in rows) / max(1, total)
 
-    def check(self) -> None:
-        """Raise ValueError for bins that make no diagram."""
+    def __post_init__(self) -> None:
+        """Raises ValueError for bins that make no diagram."""
         lengths = {len(self.count), len(self.predicted), len(self.actual)}
         if len(lengths) != 1 or not 0 < len(self.count) <= MOST_BINS or min(self.count) < 0:
             raise ValueError("bins of different lengths")
@@ -162,8 +164,7 @@ def read_games(run: RunDirectory) -> SeenGames | None:
         return None
     try:
         body = json.loads(read_text(path))
-        seen: SeenGames = _read(SeenGames, {**body, "games": body["games"][:MOST_GAMES]})
-        return seen
+        return _read(SeenGames, {**body, "games": body["games"][:MOST_GAMES]})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
 
@@ -177,35 +178,20 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401 - walks what dataclasses became
     return [_rounded(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def _read(kind: Any, value: Any) -> Any:  # noqa: ANN401 - of a file
-    """A value of a type that the records above have. Raises ValueError, LookupError, TypeError."""
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        record = kind(**{name: _read(hint, value[name]) for name, hint in hints.items()})  # type: ignore[operator]
-        if isinstance(record, Bins):
-            record.check()
-        return record
-    parts = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple and parts[-1] is ...:
-        return tuple(_read(parts[0], entry) for entry in value)
-    if typing.get_origin(kind) is tuple:
-        return tuple(_read(part, entry) for part, entry in zip(parts, value, strict=True))
-    if typing.get_origin(kind) is dict:
-        return {_read(str, name): _read(str, entry) for name, entry in value.items()}
-    if type(None) in parts:
-        return None if value is None else _read(parts[0], value)
-    if kind is int:
-        return int(value)
-    return _text(value) if kind is str else _number(value)
+def _read(kind: type[Record], body: dict[str, Any]) -> Record:
+    """A record of a file. Raises ValueError where it is none, or holds what no picture shows."""
+    body.pop("version", None)
+    record = from_table(kind, body)
+    _check(dataclasses.asdict(record))  # type: ignore[call-overload]  # a dataclass
+    return record
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+def _check(value: Any) -> None:  # noqa: ANN401 - walks what dataclasses became
+    """Raise ValueError for long texts and numbers that are not finite."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError("no short text")
-    return value
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, (int, float)) and not math.isfinite(value):
         raise ValueError("no number")
-    return float(value)
+    if isinstance(value, (dict, list, tuple)):
+        for entry in value.values() if isinstance(value, dict) else value:
+            _check(entry)

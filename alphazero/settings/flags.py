@@ -246,6 +246,7 @@ _MOVED = {
     "pause_timeout": "not a separate setting; 600 seconds, or hang_timeout where that is more",
     "games_timeout": "not a separate setting; 300 seconds, or hang_timeout where that is more",
     "shutdown_timeout": "not a separate setting; 60 seconds, or hang_timeout where that is more",
+    "moves_per_round": "expected simulations_per_round; a run that began with moves keeps them",
 }
 # Sections with fields that have no flag and no TOML key.
 _WITH_HIDDEN = (NetworkConfig, OptimizerConfig, TrainingConfig, RunConfig)

@@ -418,6 +418,7 @@ class TrainingConfig:
 ALARMS = (
     "throughput",
     "idle-gpus",
+    "batch-fill",
     "slow-rank",
     "overfitting",
     "entropy",

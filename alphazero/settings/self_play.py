@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from alphazero.base.section import MOST_STEPS, setting
 
 # Bounds: far above every sensible value, so that a slip of the keyboard is one line at once.
 MOST_UNITS = 65_536  # positions per evaluation, moves of a position
 MOST_SIMULATIONS = 1_000_000
+MOST_BUDGET = 10**9  # simulations of a round
 MOST_GAMES = 2**20
 MOST_PLIES = 65_535  # of a game
 MOST_MEBIBYTES = 2**20
@@ -80,13 +83,30 @@ class SelfPlayConfig:
         4.0, "how often a new position is trained on at most, on average", minimum=0.01, maximum=1e6
     )
     lanes: int = setting(
-        256, "games in progress at a time, over all ranks", minimum=1, maximum=MOST_GAMES, is_common=True
+        0,
+        "games in progress at a time, over all ranks; auto (0) takes at the start of the run two batches for "
+        "each rank, and at least 256",
+        minimum=0,
+        maximum=MOST_GAMES,
+        words={"auto": 0},
+        is_common=True,
     )
+    simulations_per_round: int = setting(
+        0,
+        "new simulations by which each game advances at a time, and on to the end of the move; a generation "
+        "has as many such rounds as reuse asks for; auto (0) takes at the start of the run those of ten full "
+        "searches, or fewer where a generation is short",
+        minimum=0,
+        maximum=MOST_BUDGET,
+        words={"auto": 0},
+    )
+    # Runs that began before simulations_per_round play rounds of so many moves, as `alphazero selfplay` does.
     moves_per_round: int = setting(
         16,
-        "moves each game advances at a time; a generation has as many such rounds as reuse asks for",
+        "moves of a round where simulations_per_round is 0",
         minimum=1,
         maximum=MOST_PLIES,
+        constant="rounds have a budget of simulations",
     )
     evaluation_batch: int = setting(
         64, "positions per evaluation of the network in self-play", minimum=1, maximum=MOST_UNITS
@@ -145,4 +165,44 @@ class SelfPlayConfig:
     )
     window_minimum: int = setting(
         10_000, "positions of the smallest training window", minimum=1, maximum=10**12
+    )
+
+
+# Two batches for each rank: one is searched while the network evaluates the other, or, on the CPU, a lane
+# that used its budget makes room for another.
+BATCHES_PER_RANK = 2
+LEAST_LANES = 256
+# Lanes stop with a move, up to a full search apart: with ten of them batches are 93 % full on average, with
+# five 87 % (docs/performance.md).
+SEARCHES_PER_ROUND = 10
+# Of the simulations that a generation takes if no tree is kept from move to move. Most are: a generation has
+# two rounds or fewer, and a round too many plays little more than --reuse asks for.
+SHARE_OF_GENERATION = 0.5
+
+
+def settled(
+    self_play: SelfPlayConfig, search: SearchConfig, batch_size: int, num_ranks: int
+) -> SelfPlayConfig:
+    """Lanes and a budget of simulations in place of auto, for a run that begins on so many ranks.
+
+    batch_size: of training. Later starts of the run keep them, whatever their number of ranks.
+    """
+    leaves = search.leaves if search.algorithm == "puct" else 1
+    trees = max(1, self_play.evaluation_batch // leaves)
+    lanes = self_play.lanes or max(LEAST_LANES, min(MOST_GAMES, BATCHES_PER_RANK * trees * num_ranks))
+    share = self_play.full_search_share
+    positions = self_play.steps_per_generation * batch_size / self_play.reuse
+    per_position = search.simulations + (1 - share) / max(share, 1e-6) * self_play.fast_simulations
+    of_generation = math.ceil(SHARE_OF_GENERATION * positions * per_position / lanes)
+    budget = min(SEARCHES_PER_ROUND * search.simulations, max(search.simulations, of_generation))
+    return replace(self_play, lanes=lanes, simulations_per_round=self_play.simulations_per_round or budget)
+
+
+def as_begun(self_play: SelfPlayConfig, saved: Mapping[str, object]) -> SelfPlayConfig:
+    """Lanes and a budget in place of auto where the run has some; saved: this section in its checkpoint."""
+    lanes, budget = (saved.get(name) for name in ("lanes", "simulations_per_round"))
+    return replace(
+        self_play,
+        lanes=self_play.lanes or (lanes if isinstance(lanes, int) else 0),
+        simulations_per_round=self_play.simulations_per_round or (budget if isinstance(budget, int) else 0),
     )

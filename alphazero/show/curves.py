@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from alphazero.run.metrics import Field
@@ -144,3 +145,40 @@ def _shown_step(kind: str, step: int, figures: Mapping[str, float]) -> int:
     if kind == "epoch":
         return int(figures.get("ended_in_step", step))
     return step + 1 if kind == "self_play" else step
+
+
+class Viewer(ABC):
+    """A metric writer for a program in which people look at a run: figures are curves, events are texts."""
+
+    def __init__(self, curves: Curves) -> None:
+        self._curves = curves
+
+    @abstractmethod
+    def points(self, points: Sequence[Point]) -> None:
+        """Show points of curves."""
+
+    @abstractmethod
+    def note(self, name: str, step: int, text: str) -> None:
+        """Show a text in Markdown."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write everything to disk."""
+
+    @abstractmethod
+    def close(self, failed: bool = False) -> None:
+        """Flush and release."""
+
+    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+        """Show the figures that are curves."""
+        if points := self._curves.take(kind, step, figures):
+            self.points(points)
+
+    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
+        """Show its fields as a text, a line each."""
+        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
+        self.note(kind, step, "  \n".join(lines))
+
+    def rewind(self, step: int) -> None:
+        """Expect points after `step` once more."""
+        self._curves.rewind(step)

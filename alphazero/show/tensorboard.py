@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from alphazero.run.directory import RunDirectory
-from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, Point
+from alphazero.show.curves import GROUPS, SELF_PLAY, TRAIN, VALIDATION, Curves, Point, Viewer
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -40,11 +40,14 @@ _HPARAM_KINDS = {
 }
 
 
-class TensorBoardViewer:
+class TensorBoardViewer(Viewer):
     """Writes event files; a start hides the points that will be repeated."""
 
-    def __init__(self, run: RunDirectory, first_step: int, settings: Mapping[str, Setting]) -> None:
+    def __init__(
+        self, run: RunDirectory, first_step: int, settings: Mapping[str, Setting], curves: Curves
+    ) -> None:
         """first_step: of the checkpoint that the run resumes from, else 0."""
+        super().__init__(curves)
         from torch.utils.tensorboard import SummaryWriter
 
         _move_up(run)
@@ -59,7 +62,7 @@ class TensorBoardViewer:
         for point in points:
             self._writer.add_scalar(f"{NUMBERED[point.group]}/{point.name}", point.value, point.step)
 
-    def text(self, name: str, step: int, text: str) -> None:
+    def note(self, name: str, step: int, text: str) -> None:
         """Add a text in Markdown."""
         self._writer.add_text(name, text, step)
 
@@ -68,7 +71,8 @@ class TensorBoardViewer:
         self._writer.flush()
 
     def rewind(self, step: int) -> None:
-        """Hide the points after `step`."""
+        """Hide the points after `step`, which are expected once more."""
+        super().rewind(step)
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         log = SessionLog(status=SessionLog.START)

@@ -2,70 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from alphazero.base.files import complete_lines
 from alphazero.run.directory import RunDirectory
-from alphazero.run.metrics import AllWriters, Field, JsonLinesWriter, MetricWriter
+from alphazero.run.metrics import AllWriters, JsonLinesWriter, MetricWriter
 from alphazero.settings.load import Config, to_table
-from alphazero.show.curves import Curves, Point
+from alphazero.show.curves import Curves
 from alphazero.show.tensorboard import Setting, TensorBoardViewer
 from alphazero.show.weights_and_biases import WandbViewer
-
-
-class Viewer(Protocol):
-    """A program in which people look at a run."""
-
-    def points(self, points: Sequence[Point]) -> None:
-        """Show points of curves."""
-
-    def text(self, name: str, step: int, text: str) -> None:
-        """Show a text in Markdown."""
-
-    def flush(self) -> None:
-        """Write everything to disk."""
-
-    def rewind(self, step: int) -> None:
-        """Expect points after `step` once more."""
-
-    def close(self, failed: bool = False) -> None:
-        """Flush and release."""
-
-
-class ViewerWriter:
-    """A metric writer for one viewer of curves."""
-
-    def __init__(self, viewer: Viewer, curves: Curves) -> None:
-        self._viewer = viewer
-        self._curves = curves
-
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Show the figures that are curves."""
-        if points := self._curves.take(kind, step, figures):
-            self._viewer.points(points)
-
-    def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Show its fields as a text, a line each."""
-        lines = (f"**{name}**: {value}" for name, value in fields.items() if name != "time_s")
-        self.note(kind, step, "  \n".join(lines))
-
-    def note(self, name: str, step: int, text: str) -> None:
-        """Show a text."""
-        self._viewer.text(name, step, text)
-
-    def flush(self) -> None:
-        """Have all on disk."""
-        self._viewer.flush()
-
-    def rewind(self, step: int) -> None:
-        """Expect points after `step` once more."""
-        self._curves.rewind(step)
-        self._viewer.rewind(step)
-
-    def close(self, failed: bool = False) -> None:
-        """Close it."""
-        self._viewer.close(failed)
 
 
 def open_writers(
@@ -76,17 +22,16 @@ def open_writers(
     earlier = complete_lines(run.metrics) if first_step else []
     writers: list[MetricWriter] = [JsonLinesWriter(run)]
     if config.run.tensorboard:
-        board = TensorBoardViewer(run, first_step, shown_settings(config, world_size))
         curves = Curves(absent, hides_zeros=True)
         curves.restore(earlier, first_step)
-        writers.append(ViewerWriter(board, curves))
+        writers.append(TensorBoardViewer(run, first_step, shown_settings(config, world_size), curves))
     if config.run.wandb:
-        wandb = WandbViewer(run, config.run, to_table(config), say)
         curves = Curves(absent)
+        wandb = WandbViewer(run, config.run, to_table(config), curves, say)
         # Points up to their last step were sent.
         unsent = curves.restore(earlier, first_step, after=wandb.last_step)
         wandb.points(sorted(unsent, key=lambda point: point.step))
-        writers.append(ViewerWriter(wandb, curves))
+        writers.append(wandb)
     return AllWriters(writers, first_step)
 
 

@@ -22,7 +22,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.files import write_json
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.sections import RunConfig
-from alphazero.show.curves import TRAIN, Point
+from alphazero.show.curves import TRAIN, Curves, Point, Viewer
 
 HEADER_BYTES, BLOCK_BYTES = 7, 1 << 15
 RECORD_HEADER = struct.Struct("<IHB")
@@ -84,11 +84,14 @@ def require_package(config: RunConfig) -> None:
         )
 
 
-class WandbViewer:
+class WandbViewer(Viewer):
     """Sends a row for each step, or keeps it in the run's directory where WANDB_MODE is offline."""
 
-    def __init__(self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], say: Say) -> None:
+    def __init__(
+        self, run: RunDirectory, config: RunConfig, settings: Mapping[str, Any], curves: Curves, say: Say
+    ) -> None:
         """settings: all of the run's, by section. say prints where the figures can be seen."""
+        super().__init__(curves)
         require_package(config)
         import wandb
 
@@ -123,7 +126,7 @@ class WandbViewer:
                 self._send(point.step - 1)
             self._row_of(point.step)[point.curve] = point.value
 
-    def text(self, name: str, step: int, text: str) -> None:
+    def note(self, name: str, step: int, text: str) -> None:
         """Put a text into the row of its step."""
         import wandb
 
@@ -134,6 +137,7 @@ class WandbViewer:
 
     def rewind(self, step: int) -> None:
         """Discard rows that were not sent; those sent stay."""
+        super().rewind(step)
         self._rows = {}
 
     def close(self, failed: bool = False) -> None:

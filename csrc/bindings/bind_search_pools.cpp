@@ -102,8 +102,13 @@ void bind_self_play(nb::module_& module, const char* name) {
           "add_lane", [](P& self, const SelfPlayGame& game) { self.driver.add_lane(game); }, nb::arg("game"),
           "A lane whose game is `game`; with no moves it is begun.")
       .def(
-          "begin", [](P& self, std::uint64_t moves) { self.driver.begin(moves); }, nb::arg("moves"),
-          "Every lane plays `moves` searched moves.")
+          "begin",
+          [](P& self, std::uint64_t budget, bool in_simulations) {
+            self.driver.begin({budget, in_simulations});
+          },
+          nb::arg("budget"), nb::arg("in_simulations") = false,
+          "Every lane plays `budget` searched moves, or to the end of the move at which it has used as many "
+          "new simulations.")
       .def(
           "stop_at_ends", [](P& self) { self.driver.stop_at_ends(); },
           "Lanes will play no further than to the end of their game.")

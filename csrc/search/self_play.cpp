@@ -76,8 +76,9 @@ void SelfPlay<G>::add_lane(SelfPlayGame game) {
 }
 
 template <Game G>
-void SelfPlay<G>::begin(std::uint64_t moves) {
-  for (Lane& lane : lanes_) lane.moves_left = moves;
+void SelfPlay<G>::begin(RoundBudget budget) {
+  for (Lane& lane : lanes_) lane.budget_left = budget.amount;
+  counts_simulations_ = budget.is_of_simulations;
   for (Place& place : places_) place = {};
   next_lane_ = 0;
   moves_ = 0;
@@ -117,15 +118,15 @@ void SelfPlay<G>::begin_game(Lane& lane, std::uint64_t number) {
 template <Game G>
 bool SelfPlay<G>::next(std::size_t slot, Search<G>& search) {
   Place& place = places_[slot];
-  if (place.lane != nullptr && place.lane->moves_left == 0) place.lane = nullptr;
-  if (place.lane == nullptr) {
+  while (place.lane == nullptr || place.lane->budget_left == 0) {
+    place.lane = nullptr;
     const std::size_t number = next_lane_++;
     if (number >= lanes_.size()) return false;
     place.lane = &lanes_[number];
     place.has_tree = false;
-    if (place.lane->moves_left == 0) return next(slot, search);
   }
   Lane& lane = *place.lane;
+  place.simulations_before = search.num_simulations();
   place.is_full = rng(lane, kBudget).uniform() < settings_.full_search_share;
   SearchSettings search_settings = settings_.search;
   const bool is_gumbel = search_settings.algorithm == SearchAlgorithm::kGumbel;
@@ -161,7 +162,8 @@ void SelfPlay<G>::finish(std::size_t slot, Search<G>& search) {
   const double draw = rng(lane, kMove).uniform();
   const SearchResult result = search.result(temperature, draw);
   ++moves_;
-  --lane.moves_left;
+  const std::uint64_t used = counts_simulations_ ? search.num_simulations() - place.simulations_before : 1;
+  lane.budget_left -= std::min(used, lane.budget_left);
   if (wants_to_resign(lane, result) && !lane.game.plays_through) {
     end_game(lane, GameEnd::kResignation, {}, -1);
     place.has_tree = false;
@@ -227,7 +229,7 @@ void SelfPlay<G>::end_game(Lane& lane, GameEnd end, Outcome outcome, std::int8_t
     finished_.push_back(game);
   }
   begin_game(lane, number + 1);
-  if (stops_at_ends_) lane.moves_left = 0;
+  if (stops_at_ends_) lane.budget_left = 0;
 }
 
 template <Game G>

@@ -55,6 +55,12 @@ struct SelfPlayGame {
   std::vector<std::uint16_t> policy_prob;  // 1 / 65535
 };
 
+// What a round gives every lane: searched moves, or new simulations (those of a tree that is kept are not).
+struct RoundBudget {
+  std::uint64_t amount = 0;
+  bool is_of_simulations = false;
+};
+
 // How far a generation is.
 struct SelfPlayProgress {
   std::uint64_t moves = 0;  // searched moves
@@ -71,8 +77,9 @@ class SelfPlay final : public SearchDriver<G> {
   void add_lane(SelfPlayGame game);
   // Lanes will play no further than to the end of their game.
   void stop_at_ends() { stops_at_ends_ = true; }
-  // Every lane plays `moves` searched moves from now on.
-  void begin(std::uint64_t moves);
+  // Every lane plays to the end of the move at which its budget is used. What it uses beyond counts nowhere:
+  // carried to the next round it would set lanes further apart, and batches would be less full.
+  void begin(RoundBudget budget);
 
   bool next(std::size_t slot, Search<G>& search) override;
   void finish(std::size_t slot, Search<G>& search) override;
@@ -89,12 +96,13 @@ class SelfPlay final : public SearchDriver<G> {
   struct Lane {
     SelfPlayGame game;
     Line<G> line;
-    std::uint64_t moves_left = 0;
+    std::uint64_t budget_left = 0;
   };
   struct Place {  // what a slot works at
     Lane* lane = nullptr;
     bool has_tree = false;  // the search holds the position before the lane's last move
     bool is_full = true;
+    std::uint64_t simulations_before = 0;  // of its search, when the move began
     std::vector<double> noise;
   };
 
@@ -108,6 +116,7 @@ class SelfPlay final : public SearchDriver<G> {
   std::vector<Lane> lanes_;
   std::vector<Place> places_;
   bool stops_at_ends_ = false;
+  bool counts_simulations_ = false;
   std::atomic<std::size_t> next_lane_{0};
   std::atomic<std::uint64_t> moves_{0};
   std::atomic<std::uint64_t> games_{0};

@@ -68,13 +68,13 @@ struct Games {
 };
 
 template <Game G>
-Games play(const SelfPlaySettings& settings, std::vector<SelfPlayGame> lanes, std::uint64_t moves,
+Games play(const SelfPlaySettings& settings, std::vector<SelfPlayGame> lanes, RoundBudget budget,
            std::size_t slots, int threads, EvaluationCache* cache = nullptr) {
   const std::size_t groups = 2;
   SelfPlay<G> games(settings, slots * groups);
   SearchPool<G> pool(slots, groups, settings.search.leaves, threads, HistoryFill::kFenOnly, cache);
   for (SelfPlayGame& lane : lanes) games.add_lane(std::move(lane));
-  games.begin(moves);
+  games.begin(budget);
   run<G>(pool, games);
   return {games.take_finished(), games.games_under_way(), pool.num_evaluations(), pool.num_cached()};
 }
@@ -100,12 +100,42 @@ template <Game G>
 void test_games_do_not_depend_on_threads_and_slots(SearchAlgorithm algorithm) {
   const SelfPlaySettings settings = settings_of(algorithm);
   const std::string name = "games of " + std::string(G::kName);
-  const Games one = play<G>(settings, new_lanes(24), 70, 5, 1);
+  const Games one = play<G>(settings, new_lanes(24), {70}, 5, 1);
   require(!one.finished.empty(), name + " end");
   for (const int threads : {2, 4}) {
-    const Games many = play<G>(settings, new_lanes(24), 70, threads == 2 ? 12 : 3, threads);
+    const Games many = play<G>(settings, new_lanes(24), {70}, threads == 2 ? 12 : 3, threads);
     require(same(one.finished, many.finished) && same(one.under_way, many.under_way), name + " are the same");
   }
+}
+
+// A round of simulations ends every lane with the move at which its budget is used: one simulation buys a
+// whole move, none buys none, and more never buy fewer.
+template <Game G>
+void test_a_budget_of_simulations_ends_with_a_move(SearchAlgorithm algorithm) {
+  SelfPlaySettings settings = settings_of(algorithm);
+  settings.resign_threshold = 0.0;  // the search that resigns adds no move
+  settings.opening_plies = 0;
+  const std::string name = "rounds of " + std::string(G::kName);
+  const auto moves_of = [&](std::uint64_t simulations, std::size_t slots, int threads) {
+    const Games games = play<G>(settings, new_lanes(12), {simulations, true}, slots, threads);
+    std::vector<std::size_t> moves(12);
+    for (const auto* part : {&games.finished, &games.under_way}) {
+      for (const SelfPlayGame& game : *part) moves[game.lane] += game.moves.size();
+    }
+    return moves;
+  };
+  require(moves_of(0, 5, 1) == std::vector<std::size_t>(12, 0), name + " without simulations have no moves");
+  require(moves_of(1, 5, 1) == std::vector<std::size_t>(12, 1), name + " begin a move for one simulation");
+  std::vector<std::size_t> before = moves_of(1, 5, 1);
+  for (std::uint64_t simulations = 2; simulations < 60; ++simulations) {
+    const std::vector<std::size_t> moves = moves_of(simulations, 5, 1);
+    for (std::size_t lane = 0; lane < 12; ++lane) {
+      require(moves[lane] >= before[lane], name + " of more simulations have no fewer moves");
+    }
+    before = moves;
+  }
+  require(*std::ranges::max_element(before) > 1, name + " have moves");
+  require(before == moves_of(59, 12, 2) && before == moves_of(59, 3, 4), name + " know no slots and threads");
 }
 
 // Every leaf is either evaluated or known, whatever the size of the cache; one that holds all that was played
@@ -114,12 +144,12 @@ template <Game G>
 void test_a_cache_changes_no_game(SearchAlgorithm algorithm) {
   const SelfPlaySettings settings = settings_of(algorithm);
   const std::string name = "games of " + std::string(G::kName);
-  const Games without = play<G>(settings, new_lanes(8), 15, 3, 1);
+  const Games without = play<G>(settings, new_lanes(8), {15}, 3, 1);
   require(without.cached == 0, name + ": nothing is known without a cache");
   for (const std::uint64_t size : {std::uint64_t{10'000}, std::uint64_t{32} << 20}) {
     EvaluationCache cache(size);
     for (const int threads : {1, 3}) {
-      const Games with = play<G>(settings, new_lanes(8), 15, 3, threads, &cache);
+      const Games with = play<G>(settings, new_lanes(8), {15}, 3, threads, &cache);
       require(same(without.finished, with.finished) && same(without.under_way, with.under_way),
               name + " are the same with a cache");
       require(with.evaluations + with.cached == without.evaluations, name + ": every leaf counts once");
@@ -133,9 +163,9 @@ void test_a_cache_changes_no_game(SearchAlgorithm algorithm) {
 template <Game G>
 void test_lanes_go_on() {
   SelfPlaySettings settings = settings_of(SearchAlgorithm::kGumbel);
-  const Games whole = play<G>(settings, new_lanes(10), 50, 5, 1);
-  Games first = play<G>(settings, new_lanes(10), 20, 5, 1);
-  const Games second = play<G>(settings, std::move(first.under_way), 30, 2, 2);
+  const Games whole = play<G>(settings, new_lanes(10), {50}, 5, 1);
+  Games first = play<G>(settings, new_lanes(10), {20}, 5, 1);
+  const Games second = play<G>(settings, std::move(first.under_way), {30}, 2, 2);
   std::size_t known = 0;
   for (const auto* part :
        std::initializer_list<const std::vector<SelfPlayGame>*>{&first.finished, &second.finished}) {
@@ -152,7 +182,7 @@ void test_lanes_go_on() {
 void test_a_lane_that_cannot_go_on_is_refused() {
   SelfPlaySettings settings = settings_of(SearchAlgorithm::kPuct);
   settings.resign_threshold = 0.0;
-  const SelfPlayGame good = play<Connect4>(settings, new_lanes(1), 5, 1, 1).under_way[0];
+  const SelfPlayGame good = play<Connect4>(settings, new_lanes(1), {5}, 1, 1).under_way[0];
   const auto refused = [&](const SelfPlayGame& game) {
     SelfPlay<Connect4> games(settings, 1);
     try {
@@ -259,6 +289,7 @@ void test_game() {
   for (const SearchAlgorithm algorithm : {SearchAlgorithm::kPuct, SearchAlgorithm::kGumbel}) {
     test_games_do_not_depend_on_threads_and_slots<G>(algorithm);
     test_a_cache_changes_no_game<G>(algorithm);
+    test_a_budget_of_simulations_ends_with_a_move<G>(algorithm);
   }
   test_lanes_go_on<G>();
   test_lines_do_not_depend_on_threads<G>();

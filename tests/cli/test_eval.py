@@ -15,6 +15,7 @@ from alphazero.games.registry import get_spec
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import save_weights
 from alphazero.settings.sections import NetworkConfig
+from tests.support.evaluation.small_nets import write_small_net
 from tests.support.paths import REPOSITORY
 
 SHARED = "1. e4 e5 2. Nf3 Nc6"
@@ -145,6 +146,59 @@ def test_positions_are_drawn_evenly_or_by_seed_without_repeats():
     assert drawn.tolist() == sorted(set(drawn.tolist()))
     assert set(drawn.tolist()) <= set(eligible.tolist())
     assert drawn.tolist() == draw(eligible, 50, 7).tolist() != draw(eligible, 50, 8).tolist()
+
+
+def test_two_processes_find_what_one_finds(files, random_store, capsys: pytest.CaptureFixture[str]):
+    """Of the same batches, in fp32: the sums differ by rounding at most, 1e-6 of a figure."""
+    argv = ["--weights", files["net0"], files["net1"], "--data", str(random_store)]
+    argv += ["--positions", "1001", "--batch-size", "64"]
+    alone = evaluate(files, capsys, *argv)
+    together = evaluate(files, capsys, *argv, "--gpus", "2")
+    networks = [found.pop("networks") for found in (alone, together)]
+    assert alone == together and len(networks[0]) == 2
+    few = ["--weights", files["net0"], "--data", files["one"]]  # one batch: nothing for the second process
+    assert evaluate(files, capsys, *few, "--gpus", "2")["networks"][0]["num_positions"] == 8
+    for one, two in zip(*networks, strict=True):
+        assert one["num_positions"] == 1001
+        assert two == {
+            name: value if name == "weights" else pytest.approx(value, rel=1e-6)
+            for name, value in one.items()
+        }
+
+
+def test_two_processes_err_in_the_solved_positions_in_which_one_errs(
+    files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    nets = [write_small_net(tmp_path / f"{seed}.pt", "connect4", seed) for seed in (1, 2)]
+    argv = ["--weights", *nets, "--solved", "--simulations", "8", "--one-ply"]
+    alone = evaluate(files, capsys, *argv)
+    assert evaluate(files, capsys, *argv, "--gpus", "2") == alone
+    players = {"network alone", "best value one ply on", "8 simulations", "8 simulations, proofs"}
+    assert all(entry["errors"].keys() == players for entry in alone["networks"][0]["sets"])
+    assert any(count for entry in alone["networks"][0]["sets"] for count in entry["errors"].values())
+    # One position, with two processes.
+    one = tmp_path / "one"
+    one.write_text("44455554221 2\n")
+    few = evaluate(files, capsys, *argv, "--solved-sets", str(one), "--gpus", "2")
+    assert few == evaluate(files, capsys, *argv, "--solved-sets", str(one))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--weights", "net2", "--data", "one"], "net2.pt: plays tictactoe, --data holds chess"),
+        (["--weights", "none.pt", "--data", "one"], "--weights none.pt: no such file or directory"),
+        (["--weights", "net2", "--solved"], "net2.pt: plays tictactoe; --solved is for connect4"),
+    ],
+)
+def test_a_mistake_that_a_process_or_its_parent_finds_is_one_line(
+    files, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    argv = [files.get(word, word) for word in words]
+    argv += ["--cache-dir", files["cache"], "--device", "cpu", "--gpus", "2"]
+    assert main(["eval", *argv]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("alphazero: error: ")]
+    assert len(errors) == 1 and message in errors[0]
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 """`alphazero selfplay` and `match`: games into a store, interrupted or not; scores."""
 
+import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
+import psutil
 import pytest
 import torch
 
@@ -19,7 +23,7 @@ from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.weights import WeightsFile, write_weights
 from alphazero.settings.sections import NetworkConfig
 
-QUICK = ("--lanes", "8", "--moves-per-round", "20", "--simulations", "4", "--evaluation-batch", "8")
+QUICK = ("--lanes", "8", "--simulations", "4", "--evaluation-batch", "8")
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,120 @@ def test_the_games_are_the_same_for_any_number_of_lanes_short_ones_and_long_ones
         one_by_one |= set(games(num, "--lanes", "3"))
         assert len(one_by_one) == num
     assert one_by_one == set(eleven)
+
+
+@contextlib.contextmanager
+def many_games(weights: str, out) -> Iterator[subprocess.Popen[str]]:
+    """Self-play on two processes that would not end by itself."""
+    command = [sys.executable, "-m", "alphazero", "selfplay", "--weights", weights, "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--games", "1000000", "--device", "cpu", "--gpus", "2", *QUICK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def workers_of(process: subprocess.Popen[str], out) -> list[psutil.Process]:
+    """The two workers, once games were stored."""
+    deadline = time.monotonic() + 60
+    while not (out / "manifest.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 2
+    return workers
+
+
+def stored_games(out) -> list[tuple[object, ...]]:
+    """All columns of all games, in an order of their own."""
+    table = az.open_store(out).to_arrow()
+    assert table.num_rows
+    return sorted(zip(*(map(str, column.to_pylist()) for column in table.columns), strict=True))
+
+
+def test_two_processes_play_the_games_of_one_to_the_bit(weights, tmp_path, capsys) -> None:
+    argv = ["selfplay", "--weights", weights, "--games", "13", "--device", "cpu", "--seed", "5", *QUICK]
+    assert main([*argv, "--out", str(tmp_path / "one"), "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main([*argv, "--out", str(tmp_path / "two"), "--gpus", "2", "--json"]) == 0
+    together = json.loads(capsys.readouterr().out)
+    assert stored_games(tmp_path / "one") == stored_games(tmp_path / "two")
+    speeds = {"games_per_hour", "evaluations_per_s", "evaluating_share"}
+    assert {name: alone[name] for name in alone.keys() - speeds} == {
+        name: together[name] for name in together.keys() - speeds
+    }
+    for figures in (alone, together):
+        assert figures["games"] == 13 and figures["games_per_hour"] > 0 and figures["evaluations_per_s"] > 0
+        assert 0 < figures["evaluating_share"] < 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_games_of_all_processes_and_ends_them(weights, tmp_path, number) -> None:
+    out = tmp_path / "games"
+    with many_games(weights, out) as process:
+        workers = workers_of(process, out)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    store = GameStore.open(out)
+    store.verify()
+    assert f"{store.num_games} games in {out}" in said and "games/hour" in said
+    assert not any(psutil.pid_exists(worker.pid) for worker in workers)
+
+
+def test_a_process_that_is_killed_is_named_and_the_games_of_both_are_kept(weights, tmp_path) -> None:
+    out = tmp_path / "games"
+    with many_games(weights, out) as process:
+        workers = workers_of(process, out)
+        workers[1].kill()
+        said, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    (line,) = (line for line in errors.splitlines() if "error" in line)
+    assert re.fullmatch(
+        rf"alphazero: error: process [12] of 2 of this command \(pid {workers[1].pid}\) "
+        r"was killed by SIGKILL.*; expected it to do its share",
+        line,
+    )
+    assert "Traceback" not in errors
+    store = GameStore.open(out)
+    store.verify()
+    assert f"{store.num_games} games in {out}" in said
+    assert not psutil.pid_exists(workers[0].pid)
+
+
+def test_the_processes_of_a_killed_command_end_with_it(weights, tmp_path) -> None:
+    with many_games(weights, tmp_path / "games") as process:
+        workers = workers_of(process, tmp_path / "games")
+        process.kill()
+        assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+def test_more_processes_than_cores_are_refused_and_no_store_is_made(weights, tmp_path, capsys) -> None:
+    out = tmp_path / "games"
+    argv = ["selfplay", "--weights", weights, "--out", str(out), "--device", "cpu", *QUICK]
+    assert main([*argv, "--gpus", "1000"]) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(
+        r"alphazero: error: --gpus 1000: this machine has no NVIDIA device in use and [\d,]+ cores?; "
+        r"expected at most as many\n",
+        said,
+    )
+    assert main([*argv, "--gpus", "0"]) == 2
+    assert "--gpus: '0': expected a whole number from 1, or -1 for all GPUs" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_a_process_cannot_do_is_the_error_of_the_command(weights, tmp_path, capsys) -> None:
+    argv = ["selfplay", "--weights", weights, "--out", str(tmp_path / "games"), "--device", "cpu", *QUICK]
+    assert main([*argv, "--gpus", "2", "--leaves", "9"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "alphazero: error: --leaves 9: expected at most 8, the positions of an evaluation"
+    assert not (tmp_path / "games").exists()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ EXPECTED: dict[str, Any] = json.loads((V0 / "expected.json").read_text())
 PORTABLE = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
 SAME_ARITHMETIC = torch.__version__.split("+")[0] == EXPECTED["torch"] and platform.machine() == "x86_64"
 # Flags of that commit without which a run has the same values, those of its checkpoint.
-GONE = {"--value-channels", "--value-hidden", "--moves-left-channels", "--moves-left-hidden"}
+HEADS = {"--value-channels", "--value-hidden", "--moves-left-channels", "--moves-left-hidden"}
+GONE = {*HEADS, "--moves-per-round"}
 NEWEST = {"supervised": 8, "selfplay": 12}  # step of the newest checkpoint
 
 

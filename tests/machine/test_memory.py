@@ -14,13 +14,13 @@ GIB = 2**30
 def machine(tmp_path):
     """A root directory with files of the kernel, and HostMemory looking at it."""
 
-    def build(files, available=50 * GIB, total=100 * GIB, **settings):
+    def build(files, available=50 * GIB, total=100 * GIB):
         for name, text in files.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         memory = SimpleNamespace(available=available, total=total)
-        return HostMemory(tmp_path, lambda: memory, lambda: 3 * GIB, "gpu-1", **settings)
+        return HostMemory(tmp_path, lambda: memory, lambda: 3 * GIB, "gpu-1")
 
     return build
 
@@ -105,18 +105,9 @@ def test_more_used_than_allowed_is_nothing_available(machine):
     assert state.available_bytes == 0 and state.is_critical
 
 
-@pytest.mark.parametrize(
-    ("available", "low", "critical"),
-    [(10.1, False, False), (9.9, True, False), (3.1, True, False), (2.9, True, True)],
-)
-def test_low_is_below_a_tenth_and_critical_below_three_hundredths(machine, available, low, critical):
-    state = machine({}, available=int(available * GIB)).check()
-    assert (state.is_low, state.is_critical) == (low, critical)
-
-
-def test_the_shares_can_be_set(machine):
-    state = machine({}, low_share=0.6, critical_share=0.55).check()
-    assert state.is_low and state.is_critical
+@pytest.mark.parametrize(("available", "critical"), [(3.1, False), (2.9, True)])
+def test_critical_is_below_three_hundredths(machine, available, critical):
+    assert machine({}, available=int(available * GIB)).check().is_critical is critical
 
 
 def test_on_this_machine_it_agrees_with_psutil():

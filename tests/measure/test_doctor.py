@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from alphazero.base.records import from_output, to_json
 from alphazero.cli.training.doctor import duration, page, rate
 from alphazero.machine.environment import environment
 from alphazero.measure.doctor import (
+    MARK,
     DiskSpeed,
     ExaminedHost,
     PresetSpeed,
-    decode,
-    encode,
     estimates,
     measure_disk,
 )
@@ -77,9 +77,10 @@ def test_rates_keep_three_digits():
 
 
 def test_a_host_travels_whole():
-    assert decode(f"Welcome!\n{encode(HOST)}\nbye\n") == HOST
-    assert decode("Welcome!\n") is None
-    assert decode(encode(HOST)[:-5]) is None
+    line = MARK + to_json(HOST)
+    assert from_output(ExaminedHost, MARK, f"Welcome!\n{line}\nbye\n") == HOST
+    assert from_output(ExaminedHost, MARK, "Welcome!\n") is None
+    assert from_output(ExaminedHost, MARK, line[:-5]) is None
 
 
 def test_the_page_has_the_environment_and_the_table():

@@ -20,7 +20,7 @@ from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
 from tests.support.games.othello_reference import PASS
 from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
 
-QUICK = ("--lanes", "8", "--moves-per-round", "40", "--simulations", "4", "--evaluation-batch", "8")
+QUICK = ("--lanes", "8", "--simulations", "4", "--evaluation-batch", "8")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ STEPS, GENERATION = 60, 5
 ARGUMENTS = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--generations", "12", "--steps-per-generation", str(GENERATION), "--reuse", "1", "--lanes", "10"),
-    *("--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8", "--batch-size", "32"),
+    *("--simulations-per-round", "40", "--simulations", "6", "--evaluation-batch", "8", "--batch-size", "32"),
     *("--micro-batch-size", "16", "--precision", "fp32", "--window-minimum", "100", "--log-interval", "2"),
     *("--checkpoint-interval", "3", "--validation-interval", "10", "--health-interval", "0"),
 )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.text import counted, shortened
 from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
-from alphazero.cli.playing.players import ENGINE, PlayerWords, read_player, with_own_names
+from alphazero.cli.playing.players import ENGINE, read_player, with_own_names
+from alphazero.play.matches.players import PlayerWords
 from alphazero.run.next_command import typed_command
 
 if TYPE_CHECKING:
@@ -23,17 +24,19 @@ if TYPE_CHECKING:
 
     from alphazero.cli.playing.match_report import MatchReport
     from alphazero.cli.playing.players import Lineup
-    from alphazero.play.matches.conduct import Conditions
-    from alphazero.play.matches.game import FinishedGame, Pairing
+    from alphazero.cluster.workers import Place, Worker
+    from alphazero.play.matches.game import FinishedGame
+    from alphazero.play.matches.limits import Limit
     from alphazero.play.matches.pgn import PgnFile
-    from alphazero.play.matches.players import Contestant
+    from alphazero.play.matches.players import Entrant
     from alphazero.play.matches.saved import SavedMatch
+    from alphazero.play.matches.stage import MatchShare, Stage
 
 LANES = 256  # games of networks side by side
 FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
 TERMINATED = 128 + signal.SIGTERM
 # Flags that change no game; a match that continues may have more games than it was begun with.
-MAY_CHANGE = ("batch_size", "concurrency", "device", "games", "json", "rating_interval", "resume")
+MAY_CHANGE = ("batch_size", "concurrency", "device", "games", "gpus", "json", "rating_interval", "resume")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,22 +51,25 @@ def run(args: argparse.Namespace) -> int:
     players, rules, limit = players_of(args), rules_of(args), limit_of(args)
 
     from alphazero.cli.playing.match_report import MatchReport
-    from alphazero.cli.playing.players import Lineup
+    from alphazero.cluster.workers import find_places
     from alphazero.measure.elo import Sprt
     from alphazero.play.matches.conduct import Conditions
     from alphazero.play.matches.game import ROUND_ROBIN, games_of, meetings
+    from alphazero.play.matches.players import Entrant
     from alphazero.play.matches.saved import SavedMatch
+    from alphazero.play.matches.stage import MatchShare
 
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
-    has_engines = limit.is_timed or any(player.kind == "engine" for player in players)
-    side_by_side = args.concurrency if has_engines else min(LANES, args.games)
-    lineup = Lineup(args, limit, batch_size_of(args, side_by_side))
+    places = find_places(args.gpus, args.device)
+    if has_engines(players, limit):
+        check_concurrency(args, places)
+    lineup = lineup_of(args, on_cpu=bool(places))
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
         raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
-    contestants = [lineup.contestant(player) for player in players]
+    entrants = [Entrant(player.name, lineup.limit(player)) for player in players]
     openings = openings_of(args, game, args.games // 2)
-    met = meetings(len(contestants), args.tournament or ROUND_ROBIN)
+    met = meetings(len(players), args.tournament or ROUND_ROBIN)
     conditions = Conditions(
         game,
         rules,
@@ -84,9 +90,11 @@ def run(args: argparse.Namespace) -> int:
         report.say(f"{args.resume}: {counted(len(before), 'game')} of {len(pairings):,} played before")
         played = {game.pairing.number for game in before}
         pairings = [pairing for pairing in pairings if pairing.number not in played]
+    share = MatchShare(tuple(players), conditions, () if report.is_decided else tuple(pairings))
     try:
-        with ends_at_sigterm():
-            conduct(contestants, conditions, [] if report.is_decided else pairings, report, saved, args)
+        with ends_at_sigterm(), stage_of("match", args, lineup, places if share.pairings else ()) as stage:
+            report.stage = stage
+            conduct(stage, share, entrants, report, saved, args)
     except (KeyboardInterrupt, AlphaZeroError, SystemExit):
         if report.board.games:
             print(report.to_json() if args.json else report.to_text(), flush=True)
@@ -95,6 +103,61 @@ def run(args: argparse.Namespace) -> int:
         raise
     print(report.to_json() if args.json else report.to_text())
     return 0
+
+
+def work(args: argparse.Namespace, worker: Worker) -> None:
+    """A worker of this command: some of the pairs."""
+    from alphazero.play.matches.stage import OwnStage, play_tasks
+
+    lineup = lineup_of(args)
+    with OwnStage(lineup.contestant, lineup.meter) as stage:
+        play_tasks(worker, stage)
+
+
+def has_engines(players: Sequence[PlayerWords], limit: Limit) -> bool:
+    """Whether games have processes of engines, as networks are under a clock or to a depth."""
+    limits = [player.limit or limit for player in players if player.kind == "weights"]
+    return any(player.kind == "engine" for player in players) or any(
+        own.is_timed or own.depth is not None for own in limits
+    )
+
+
+def check_concurrency(args: argparse.Namespace, places: Sequence[Place]) -> None:
+    """Raises ConfigError for fewer games with engines than there are processes to play them."""
+    if args.concurrency < len(places):
+        raise ConfigError(
+            f"--concurrency {args.concurrency}: expected at least {len(places)}, a game with engines for "
+            f"each process of --gpus {args.gpus}"
+        )
+
+
+def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
+    """What makes the players of this match, the same in each of its processes.
+
+    on_cpu: of the parent of workers, which evaluates nothing.
+    """
+    from alphazero.cli.playing.players import Lineup
+
+    limit = limit_of(args)
+    by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
+    side_by_side = args.concurrency if by_engines else min(LANES, args.games)
+    return Lineup(args, limit, batch_size_of(args, side_by_side), on_cpu=on_cpu)
+
+
+@contextlib.contextmanager
+def stage_of(
+    command: str, args: argparse.Namespace, lineup: Lineup, places: Sequence[Place]
+) -> Iterator[Stage]:
+    """Where the games of this command are played: by workers at these places, here where there are none."""
+    from alphazero.cluster.workers import Workers
+    from alphazero.play.matches.stage import DealtStage, OwnStage
+
+    if places:
+        with Workers(command, args, places) as workers:
+            yield DealtStage(workers)
+    else:
+        with OwnStage(lineup.contestant, lineup.meter) as stage:
+            yield stage
 
 
 def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup) -> dict[str, str]:
@@ -134,42 +197,33 @@ def players_of(args: argparse.Namespace) -> list[PlayerWords]:
 
 
 def conduct(
-    contestants: Sequence[Contestant],
-    conditions: Conditions,
-    pairings: Sequence[Pairing],
+    stage: Stage,
+    share: MatchShare,
+    entrants: Sequence[Entrant],
     report: MatchReport,
     saved: SavedMatch | None,
     args: argparse.Namespace,
 ) -> None:
     """Play all games, each to the state of the match, the PGN file and the report."""
-    from alphazero.play.matches.conduct import Conductor
-    from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.pgn import PgnFile
-    from alphazero.play.matches.players import EnginePlayer
 
-    engines = [player for player in contestants if isinstance(player, EnginePlayer)]
     with contextlib.ExitStack() as stack:
         pgn: PgnFile | None = None
         if args.pgn_out is not None:
             pgn = stack.enter_context(PgnFile(args.pgn_out, "alphazero match"))
             if saved is not None and saved.last is not None:
                 pgn.restore(saved.last)
-        if not pairings:
-            return
-        room = stack.enter_context(EngineRoom()) if engines else None
-        for engine in engines:
-            assert room is not None
-            room.check(engine)
 
         def on_game(game: FinishedGame) -> bool:
-            text = None if pgn is None else pgn.next(game, contestants)
+            text = None if pgn is None else pgn.next(game, entrants)
             if saved is not None:
                 saved.add(game, text)
             if pgn is not None and text is not None:
                 pgn.add(text)
             return report.take(game)
 
-        Conductor(contestants, conditions, engines=room, on_game=on_game, say=report.say).play(pairings)
+        if share.pairings:
+            stage.play(share, on_game, report.say)
 
 
 @contextlib.contextmanager

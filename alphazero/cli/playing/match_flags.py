@@ -8,7 +8,7 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
-from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
+from alphazero.cli.flags import WEIGHTS_HELP, add_gpus_flag, add_network_flags
 from alphazero.cli.playing.players import ENGINE, RULES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
@@ -183,6 +183,7 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
     )
     add_network_flags(parser)
+    add_gpus_flag(parser)
     parser.add_argument(
         "--batch-size",
         type=whole(1, MOST_UNITS),

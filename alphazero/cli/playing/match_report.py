@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from alphazero.base.text import counted, table
@@ -15,6 +16,8 @@ from alphazero.measure.rating import Rating, ratings
 from alphazero.play.matches.game import Ending, FinishedGame
 from alphazero.play.matches.limits import clock_text
 from alphazero.play.matches.pgn import RESULTS
+from alphazero.play.matches.stage import Stage
+from alphazero.search.metered import Speed
 
 
 class MatchReport:
@@ -30,6 +33,7 @@ class MatchReport:
     ) -> None:
         """games: of the whole match. interval: pairs between two lines of the score. before: games played."""
         self.board = Scoreboard()
+        self.stage: Stage | None = None  # whose speed the result shows
         self._names = names
         self._games = games
         self._test = test
@@ -89,7 +93,7 @@ class MatchReport:
     def to_text(self) -> str:
         """The result for people."""
         if len(self._names) > 2:
-            return "\n".join(self._tournament_lines())
+            return "\n".join([*self._tournament_lines(), *self._speed_lines()])
         score, (first, second) = self.score, self._names
         lines = [
             f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
@@ -101,14 +105,15 @@ class MatchReport:
         if left := self.board.games - score.games:
             why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
             lines.append(f"({counted(left, 'game')} {why} not counted)")
-        return "\n".join([*lines, *self._failures()])
+        return "\n".join([*lines, *self._failures(), *self._speed_lines()])
 
     def to_json(self) -> str:
         """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
         if len(self._names) == 2:
             score = self.score
             found = {**score_json(score), "not_counted": self.board.games - score.games}
-            return json.dumps({"players": list(self._names), **found, "sprt": self._sprt_json()})
+            found |= {"sprt": self._sprt_json(), "speed": self._speed_json()}
+            return json.dumps({"players": list(self._names), **found})
         rated = self._ratings()
         standings = [
             {
@@ -123,7 +128,20 @@ class MatchReport:
             {"players": [self._names[low], self._names[high]], **score_json(self.board.score(low, high))}
             for low, high in self.board.met
         ]
-        return json.dumps({"players": list(self._names), "standings": standings, "meetings": met})
+        found = {"standings": standings, "meetings": met, "speed": self._speed_json()}
+        return json.dumps({"players": list(self._names), **found})
+
+    @property
+    def _speed(self) -> Speed | None:
+        """Of the games played now."""
+        played = self.board.games - self._before
+        return Speed.of(played, self.stage.efforts) if self.stage is not None and played else None
+
+    def _speed_lines(self) -> list[str]:
+        return [str(speed)] if (speed := self._speed) else []
+
+    def _speed_json(self) -> dict[str, float] | None:
+        return asdict(speed) if (speed := self._speed) else None
 
     def _sprt_json(self) -> dict[str, Any] | None:
         if self._test is None:

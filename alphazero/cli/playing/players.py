@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +24,14 @@ from alphazero.play.matches.players import (
     Contestant,
     EnginePlayer,
     InProcess,
+    PlayerWords,
     Thinker,
     engine_thinker,
     random_player,
     solver_thinker,
     without_values,
 )
+from alphazero.search.metered import Meter, MeteredEvaluator
 from alphazero.settings.load import Config, load_config
 from alphazero.settings.self_play import SearchConfig
 
@@ -56,25 +58,6 @@ KEYS = (
 OPTION = "option."
 # Settings of [search] for the games of self-play alone.
 OF_SELF_PLAY = {"noise_epsilon", "dirichlet_alpha", "forced_playouts"}
-
-
-@dataclass(frozen=True)
-class PlayerWords:
-    """A player as given. kind: random, solver, weights or engine.
-
-    given: the weights' name. limit: None where none was given. rules: "" for those of --rules.
-    """
-
-    place: str
-    kind: str
-    name: str
-    given: str = ""
-    command: tuple[str, ...] = ()
-    directory: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    limit: Limit | None = None
-    random_share: float = 0.0
-    rules: str = ""
 
 
 def read_player(words: Sequence[str], flag: str) -> PlayerWords:
@@ -201,7 +184,6 @@ def _limit(values: dict[str, str], place: str) -> Limit | None:
 if TYPE_CHECKING:
     import torch
 
-    from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.model.resnet import AlphaZeroNet
     from alphazero.search.game_trees import GameTrees
 
@@ -213,8 +195,12 @@ TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of c
 class Lineup:
     """Makes the contestants of one match; a network that plays twice is loaded once."""
 
-    def __init__(self, args: argparse.Namespace, limit: Limit, batch_size: int) -> None:
-        """limit: of players without one. batch_size: positions per evaluation of a network."""
+    def __init__(
+        self, args: argparse.Namespace, limit: Limit, batch_size: int, *, on_cpu: bool = False
+    ) -> None:
+        """limit: of players without one. batch_size: positions per evaluation of a network. on_cpu: whatever
+        --device.
+        """
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
         if other := sorted(flags.keys() & OF_SELF_PLAY):
@@ -231,8 +217,10 @@ class Lineup:
         self._args = args
         self._limit = limit
         self._batch_size = batch_size
+        self._on_cpu = on_cpu
+        self.meter = Meter()  # of all evaluations
         self._networks: dict[str, AlphaZeroNet] = {}
-        self._evaluators: dict[str, NetworkEvaluator] = {}
+        self._evaluators: dict[str, MeteredEvaluator] = {}
         self._checksums: dict[str, dict[str, int]] = {}
 
     def game_of(self, players: Sequence[PlayerWords]) -> str:
@@ -251,13 +239,8 @@ class Lineup:
 
     def contestant(self, player: PlayerWords) -> Contestant:
         """The player, ready to play. Raises ConfigError."""
-        limit = player.limit or self._limit
+        limit = self.limit(player)
         if player.kind == "engine":
-            if not limit.is_any:
-                raise ConfigError(
-                    f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
-                    "or --nodes, --tc or --movetime for all"
-                )
             return EnginePlayer(
                 player.name, player.command, limit, player.directory, player.options, player.random_share
             )
@@ -273,13 +256,27 @@ class Lineup:
             return EnginePlayer(
                 player.name, self._engine_command(player), limit, random_share=player.random_share
             )
-        nodes = limit.nodes or self._config.search.simulations
+        assert limit.nodes is not None
         if (player.rules or self._args.rules) == SELF_PLAY:
-            think = self._search(player, nodes)
-            return InProcess(player.name, think, Limit(nodes=nodes), player.random_share)
+            think = self._search(player, limit.nodes)
+            return InProcess(player.name, think, limit, player.random_share)
         trees = self._trees(player)
         return InProcess(
-            player.name, engine_thinker(trees, nodes), Limit(nodes=nodes), player.random_share, trees.leave
+            player.name, engine_thinker(trees, limit.nodes), limit, player.random_share, trees.leave
+        )
+
+    def limit(self, player: PlayerWords) -> Limit:
+        """Of the player's moves, as results and PGN show it. Raises ConfigError."""
+        given = player.limit or self._limit
+        if player.kind == "engine" and not given.is_any:
+            raise ConfigError(
+                f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
+                "or --nodes, --tc or --movetime for all"
+            )
+        if player.kind == "engine" or (player.kind == "weights" and self._is_engine(player)):
+            return given
+        return Limit(
+            nodes=given.nodes or self._config.search.simulations if player.kind == "weights" else None
         )
 
     @property
@@ -341,15 +338,16 @@ class Lineup:
         batch_size = self._args.batch_size or max(ENGINE_BATCH, largest)
         evaluator = evaluator_for_self_play(network, self._device, self._args.precision, batch_size)
         settings = TreeSettings(cache_mb=TREE_CACHE_MB, minibatch_size=largest)
-        return GameTrees(network.spec.name, evaluator, settings)
+        return GameTrees(network.spec.name, MeteredEvaluator(evaluator, self.meter), settings)
 
-    def _evaluator(self, player: PlayerWords) -> NetworkEvaluator:
+    def _evaluator(self, player: PlayerWords) -> MeteredEvaluator:
         from alphazero.network.inference.purpose import evaluator_for_positions
 
         if player.given not in self._evaluators:
-            self._evaluators[player.given] = evaluator_for_positions(
+            evaluator = evaluator_for_positions(
                 self._network(player), self._device, self._args.precision, self._batch_size
             )
+            self._evaluators[player.given] = MeteredEvaluator(evaluator, self.meter)
         return self._evaluators[player.given]
 
     def _network(self, player: PlayerWords) -> AlphaZeroNet:
@@ -364,4 +362,4 @@ class Lineup:
     def _device(self) -> torch.device:
         from alphazero.network.model.precision import choose_device
 
-        return choose_device(self._args.device, 0, os.environ)
+        return choose_device("cpu" if self._on_cpu else self._args.device, 0, os.environ)

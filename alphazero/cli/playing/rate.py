@@ -6,25 +6,27 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphazero.base.errors import ConfigError
+from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
-from alphazero.cli.playing.players import SELF_PLAY, PlayerWords
+from alphazero.cli.playing.players import SELF_PLAY
+from alphazero.play.matches.players import PlayerWords
 from alphazero.settings.flags import count, number, whole
 from alphazero.settings.self_play import MOST_GAMES
 
 if TYPE_CHECKING:
     from alphazero.cli.playing.players import Lineup
+    from alphazero.cluster.workers import Worker
     from alphazero.measure.elo import MatchScore
     from alphazero.measure.rating import LadderRating, Rung
-    from alphazero.play.matches.engines import EngineRoom
     from alphazero.play.matches.openings import Opening
-    from alphazero.play.matches.players import Contestant
+    from alphazero.play.matches.stage import Stage
+    from alphazero.search.metered import Speed
 
 VERSION = 1
 MAX_PLIES = 400
@@ -82,29 +84,59 @@ def run(args: argparse.Namespace) -> int:
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
-    from alphazero.cli.playing.match import ends_at_sigterm
-    from alphazero.cli.playing.players import Lineup
-    from alphazero.measure.rating import PAIRS_AT_ONCE, find_rungs, keep_rating, mark_best_rated, read_ladder
-    from alphazero.play.matches.engines import EngineRoom
-    from alphazero.play.matches.limits import Limit
+    from alphazero.cli.playing.match import check_concurrency, ends_at_sigterm, stage_of
+    from alphazero.cluster.workers import find_places
+    from alphazero.measure.rating import find_rungs, keep_rating, mark_best_rated, read_ladder
 
-    candidates = list(candidates_of(args))
+    candidates, places = list(candidates_of(args)), find_places(args.gpus, args.device)
     ladder, missing = find_rungs(read_ladder(), args.ladder)
     for line in missing:
         print(line, file=sys.stderr)
-    lineup = Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE))
+    if any(rung.kind == "stockfish" for rung in ladder):
+        check_concurrency(args, places)
+    lineup = lineup_of(args, on_cpu=bool(places))
     found: list[dict[str, Any]] = []
-    with ends_at_sigterm(), EngineRoom() as room:
-        rater = Rater(args, lineup, ladder, room)
-        for candidate in candidates:
-            found.append(rater.rate(candidate, start=found[-1]["elo"] if found and candidate.run else None))
-            if candidate.run is not None:
-                keep_rating(candidate.run, found[-1])
-    print(json.dumps(found) if args.json else "\n".join(table_of(found)))
+    try:
+        with ends_at_sigterm(), stage_of("rate", args, lineup, places) as stage:
+            rater = Rater(args, lineup, ladder, stage)
+            for candidate in candidates:
+                start = found[-1]["elo"] if found and candidate.run else None
+                found.append(rater.rate(candidate, start))
+                if candidate.run is not None:
+                    keep_rating(candidate.run, found[-1])
+    except (KeyboardInterrupt, AlphaZeroError, SystemExit):
+        if found:
+            print(output(found, args), flush=True)
+        raise
+    print(output(found, args))
+    print(rater.speed, file=sys.stderr)
     for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
         if (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({best[1]:.0f})", file=sys.stderr)
     return 0
+
+
+def work(args: argparse.Namespace, worker: Worker) -> None:
+    """A worker of this command: some of the pairs."""
+    from alphazero.play.matches.stage import OwnStage, play_tasks
+
+    lineup = lineup_of(args)
+    with OwnStage(lineup.contestant, lineup.meter) as stage:
+        play_tasks(worker, stage)
+
+
+def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
+    """What makes the players, the same in each process. on_cpu: of the parent of workers."""
+    from alphazero.cli.playing.players import Lineup
+    from alphazero.measure.rating import PAIRS_AT_ONCE
+    from alphazero.play.matches.limits import Limit
+
+    return Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE), on_cpu=on_cpu)
+
+
+def output(found: list[dict[str, Any]], args: argparse.Namespace) -> str:
+    """The ratings as printed."""
+    return json.dumps(found) if args.json else "\n".join(table_of(found))
 
 
 @dataclass(frozen=True)
@@ -136,15 +168,20 @@ def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
 class Rater:
     """Rates one network after another on the ladder."""
 
-    def __init__(
-        self, args: argparse.Namespace, lineup: Lineup, ladder: list[Rung], room: EngineRoom
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, lineup: Lineup, ladder: list[Rung], stage: Stage) -> None:
         self._args = args
         self._lineup = lineup
         self._ladder = ladder
-        self._room = room
+        self._stage = stage
         self._openings = book_of(args, args.games // 2)
-        self._checked: set[str] = set()
+        self._games = 0
+
+    @property
+    def speed(self) -> Speed:
+        """Of all games so far."""
+        from alphazero.search.metered import Speed
+
+        return Speed.of(self._games, self._stage.efforts)
 
     def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
@@ -156,11 +193,10 @@ class Rater:
                 f"{candidate.weights}: plays {game}; expected a network of chess, as the ladder is"
             )
         ladder = [rung for rung in self._ladder if not self._is_same(candidate.weights, rung)]
-        player = self._lineup.contestant(words)
-        opponents = [self._opponent(rung) for rung in ladder]
+        players = (words, *map(opponent, ladder))
         rating = rate(
             ladder,
-            lambda index, first, pairs: self._play(player, opponents[index], first, pairs),
+            lambda index, first, pairs: self._play(players, index + 1, first, pairs),
             most_games=self._args.games,
             width=self._args.width,
             start=start,
@@ -170,7 +206,7 @@ class Rater:
             "version": VERSION,
             "weights": candidate.weights,
             "step": candidate.step,
-            "limit": str(player.limit),
+            "limit": str(self._lineup.limit(words)),
             "rules": self._args.rules,
             "seed": self._args.seed,
             **json_of(rating),
@@ -181,52 +217,53 @@ class Rater:
         checksums = self._lineup.checksums
         return rung.kind == "weights" and checksums(weights) == checksums(rung.path)
 
-    def _opponent(self, rung: Rung) -> Contestant:
-        from alphazero.play.matches.limits import Limit
-        from alphazero.play.matches.players import EnginePlayer
-
-        limit = Limit(nodes=rung.nodes or None)
-        if rung.kind == "stockfish":
-            options = {"Threads": "1", "Hash": "16"}
-            engine = EnginePlayer(
-                rung.name, (rung.path,), limit, options=options, random_share=rung.random_share
-            )
-            if rung.name not in self._checked:
-                self._room.check(engine)
-                self._checked.add(rung.name)
-            return engine
-        # By the rules with which the ladder was rated.
-        words = PlayerWords(rung.path, rung.kind, rung.name, rung.path, limit=limit, rules=SELF_PLAY)
-        return self._lineup.contestant(replace(words, random_share=rung.random_share))
-
-    def _play(self, player: Contestant, opponent: Contestant, first: int, pairs: int) -> MatchScore:
+    def _play(self, players: tuple[PlayerWords, ...], other: int, first: int, pairs: int) -> MatchScore:
+        """The score of the first player against another one, by pairs of openings from `first` on."""
         from alphazero.measure.match import Scoreboard
-        from alphazero.play.matches.conduct import Conditions, Conductor
+        from alphazero.play.matches.conduct import Conditions
         from alphazero.play.matches.game import Adjudication, FinishedGame, Pairing
+        from alphazero.play.matches.stage import MatchShare
 
         openings: list[Opening] = self._openings[first : first + pairs]
         pairings = [
-            Pairing(2 * (first + number) + second + 1, number, second, 1 - second, opening)
+            Pairing(2 * (first + number) + second + 1, number, *sides, opening)
             for number, opening in enumerate(openings)
-            for second in (0, 1)
+            for second, sides in enumerate(((0, other), (other, 0)))
         ]
         board = Scoreboard()
 
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
+            self._games += 1
             return True
 
         conditions = Conditions(
             GAME, Adjudication(max_plies=MAX_PLIES), concurrency=self._args.concurrency, seed=self._args.seed
         )
-        Conductor(
-            [player, opponent],
-            conditions,
-            engines=self._room,
-            on_game=on_game,
-            say=lambda line: print(line, file=sys.stderr),
-        ).play(pairings)
-        return board.score(0, 1)
+        share = MatchShare(players, conditions, tuple(pairings))
+        self._stage.play(share, on_game, lambda line: print(line, file=sys.stderr))
+        return board.score(0, other)
+
+
+def opponent(rung: Rung) -> PlayerWords:
+    """A rung as a player, by the rules with which the ladder was rated."""
+    from alphazero.play.matches.limits import Limit
+
+    limit = Limit(nodes=rung.nodes or None)
+    if rung.kind == "stockfish":
+        options = {"Threads": "1", "Hash": "16"}
+        return PlayerWords(
+            rung.name, "engine", rung.name, "", (rung.path,), "", options, limit, rung.random_share
+        )
+    return PlayerWords(
+        rung.path,
+        rung.kind,
+        rung.name,
+        rung.path,
+        limit=limit,
+        random_share=rung.random_share,
+        rules=SELF_PLAY,
+    )
 
 
 def print_estimate(name: str, found: LadderRating) -> None:

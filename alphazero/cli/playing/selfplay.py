@@ -9,23 +9,31 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphazero.base.errors import DataError
+from alphazero.base.errors import AlphaZeroError, DataError
+from alphazero.base.records import from_json, to_json
 from alphazero.base.section import add_flags
-from alphazero.cli.flags import add_network_flags, add_weights_flag
+from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_flag
 from alphazero.machine.lock import DirectoryLock
 from alphazero.settings.flags import count, seconds
-from alphazero.settings.load import load_config, preset_names
-from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from alphazero.settings.load import Config, load_config, preset_names
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import torch
+
+    from alphazero.base.log import Work
+    from alphazero.cluster.workers import Place, Worker, Workers
+    from alphazero.network.model.resnet import AlphaZeroNet
+    from alphazero.search.metered import Effort
 
 # Flags that are no settings: `--precision` may be int8, which training has not.
-OWN_FLAGS = ("games", "seconds", "json", "precision")
+OWN_FLAGS = ("games", "seconds", "json", "precision", "gpus")
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
 # Settings of training on the games; --precision is that of the evaluations.
 UNUSED = (
@@ -35,6 +43,7 @@ UNUSED = (
     "pretraining_steps",
     "historical_share",
     "reuse",
+    "simulations_per_round",
     "evaluation_precision",
     "gate_games",
     "gate_score",
@@ -52,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=1000,
         metavar="N",
-        help="games to play, the same ones for any number of --lanes (default: 1000)",
+        help="games to play, the same ones for any --lanes and --gpus (default: 1000)",
     )
     parser.add_argument(
         "--seconds",
@@ -65,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
     )
     add_network_flags(parser)
+    add_gpus_flag(parser)
     parser.add_argument(
         "--seed", default=argparse.SUPPRESS, metavar="N", help="seed of noise and openings (default: 0)"
     )
@@ -73,10 +83,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed."""
+    from alphazero.cluster.workers import find_places
+
+    config, places = config_of(args), find_places(args.gpus, args.device)
+    with sole_writer(args.out):
+        return play(args, config, places)
+
+
+def config_of(args: argparse.Namespace) -> Config:
+    """The settings of the games. Raises ConfigError."""
     flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
     config = load_config(args.config, flags)
-    with sole_writer(args.out):
-        return play(args, config.search, config.self_play, config.training.seed)
+    own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
+    return replace(config, self_play=own)
 
 
 @contextlib.contextmanager
@@ -103,57 +122,164 @@ def sole_writer(out: Path) -> Iterator[None]:
                     out.rmdir()
 
 
-def play(args: argparse.Namespace, search: SearchConfig, self_play: SelfPlayConfig, seed: int) -> int:
-    """Play until there are enough games or a signal arrives; returns the exit status."""
-    import torch
+@dataclass(frozen=True)
+class SelfPlayShare:
+    """Of the games numbered 0 to --games - 1, those with number mod processes == process."""
 
+    process: int
+    processes: int
+
+    def games(self, total: int) -> range:
+        """Their numbers, each that of a lane."""
+        return range(self.process, total, self.processes)
+
+    def at_a_time(self, own: SelfPlayConfig) -> int:
+        """This process's part of --lanes, but enough to fill two batches."""
+        part = len(range(self.process, own.lanes, self.processes))
+        return max(1, part, min(own.lanes, 2 * own.evaluation_batch))
+
+
+def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> int:
+    """Play until there are enough games or a signal arrives; returns the exit status."""
+    from alphazero.cluster.workers import Workers
     from alphazero.data.store.growing import GrowingStore
-    from alphazero.network.inference.purpose import evaluator_for_self_play
-    from alphazero.network.model.precision import choose_device
     from alphazero.network.weights.open_network import open_network
-    from alphazero.play.selfplay import Recording
+    from alphazero.play.lanes import concatenated, store_rows
     from alphazero.show.console import showing
     from alphazero.training.loop.stop import StopRequest
 
-    device = choose_device(args.device, 0, os.environ)
+    device = device_of("cpu" if places else args.device)  # workers have networks of their own
     network, _ = open_network(args.weights, device)
-    evaluator = evaluator_for_self_play(network, device, args.precision, self_play.evaluation_batch)
-    store = GrowingStore(args.out, network.spec.name)
+    game = network.spec.name
+    store = GrowingStore(args.out, game)
     stop = StopRequest()
-    started = time.monotonic()
-    with showing("self-play", args.games, "game") as work:
+    batches: list[pa.RecordBatch] = []
 
-        def on_progress(ended: int) -> bool:
-            work.advance(ended)
-            return not stop.requested and time.monotonic() - started < args.seconds
+    def keep(batch: pa.RecordBatch) -> None:
+        store.append(store_rows(batch, game, config.search.algorithm, "self-play"))
+        batches.append(batch)
 
-        recording = Recording(
-            search,
-            self_play,
-            seed,
-            network.spec.name,
-            evaluator,
-            store,
-            on_progress,
-            torch.get_num_threads(),
-        )
-        batch = recording.run(args.games)
-    report(args.out, batch, recording.evaluations, time.monotonic() - started, as_json=args.json)
+    efforts: list[Effort] = []
+    try:
+        with showing("self-play", args.games, "game") as work:
+            if places:
+                with Workers("selfplay", args, places) as workers:
+                    for effort in collect(workers, work, keep, lambda: not stop.requested):
+                        efforts.append(effort)
+            else:
+
+                def on_progress(ended: int) -> bool:
+                    work.advance(ended)
+                    return not stop.requested
+
+                efforts.append(play_share(args, config, network, SelfPlayShare(0, 1), keep, on_progress))
+    except AlphaZeroError:
+        if batches:
+            report(args.out, concatenated(batches), efforts, as_json=args.json)
+        raise
+    report(args.out, concatenated(batches), efforts, as_json=args.json)
     return 128 + stop.signal if stop.requested else 0
 
 
-def report(out: Path, batch: pa.RecordBatch, evaluations: int, seconds: float, *, as_json: bool) -> None:
+def device_of(asked: str) -> torch.device:
+    """The device of this process. Raises LaunchError."""
+    from alphazero.network.model.precision import choose_device
+
+    return choose_device(asked, 0, os.environ)
+
+
+def play_share(
+    args: argparse.Namespace,
+    config: Config,
+    network: AlphaZeroNet,
+    share: SelfPlayShare,
+    keep: Callable[[pa.RecordBatch], None],
+    on_progress: Callable[[int], bool],
+) -> Effort:
+    """Play a share of the games with the network, on its device, for at most --seconds.
+
+    keep gets finished games. on_progress gets their number after each batch; False ends play.
+    """
+    import torch
+
+    from alphazero.network.inference.purpose import evaluator_for_self_play
+    from alphazero.play.selfplay import Recording
+    from alphazero.search.metered import Effort, Meter, MeteredEvaluator
+
+    own, device, meter = config.self_play, next(network.parameters()).device, Meter()
+    evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
+    started = time.monotonic()
+    Recording(
+        config.search,
+        own,
+        config.training.seed,
+        network.spec.name,
+        MeteredEvaluator(evaluator, meter),
+        keep,
+        lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
+        torch.get_num_threads(),
+    ).run(share.games(args.games), share.at_a_time(own))
+    return Effort(meter.positions, meter.seconds, time.monotonic() - started)
+
+
+# What workers send.
+GAMES, ENDED, EFFORT = "games", "ended", "effort"
+PROGRESS_S = 0.5
+
+
+def work(args: argparse.Namespace, worker: Worker) -> None:
+    """A worker of this command: its share of the games."""
+    from alphazero.network.weights.open_network import open_network
+    from alphazero.play.lanes import to_bytes
+
+    config = config_of(args)
+    network, _ = open_network(args.weights, device_of(args.device))
+    for task in worker.tasks():
+        said = 0.0
+
+        def keep(batch: pa.RecordBatch) -> None:
+            worker.reply(GAMES, to_bytes(batch))
+
+        def on_progress(ended: int) -> bool:
+            nonlocal said
+            if time.monotonic() - said > PROGRESS_S:
+                said = time.monotonic()
+                worker.reply(ENDED, str(ended))
+            return not worker.is_asked_to_stop
+
+        effort = play_share(args, config, network, from_json(SelfPlayShare, task), keep, on_progress)
+        worker.reply(EFFORT, to_json(effort))
+
+
+def collect(
+    workers: Workers, work: Work, keep: Callable[[pa.RecordBatch], None], go_on: Callable[[], bool]
+) -> Iterator[Effort]:
+    """Deal the games to the workers; keep what they play and show their progress."""
+    from alphazero.play.lanes import from_bytes
+    from alphazero.search.metered import Effort
+
+    workers.ask([to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))])
+    ended = [0] * len(workers)
+    for reply in workers.replies(go_on):
+        if reply.kind == GAMES:
+            keep(from_bytes(reply.content, "games of a worker"))
+        elif reply.kind == ENDED:
+            ended[reply.worker] = int(reply.content)
+            work.advance(sum(ended))
+        else:
+            yield from_json(Effort, reply.content)
+
+
+def report(out: Path, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
     """Print figures of the games and the speed."""
     from alphazero.play.selfplay import describe, figures_of
+    from alphazero.search.metered import Speed
 
     figures = figures_of(batch) if batch.num_rows else {}
-    speed = {"games_per_hour": 3600 * batch.num_rows / seconds, "evaluations_per_s": evaluations / seconds}
+    speed = Speed.of(batch.num_rows, efforts) if efforts else None  # every process was lost
     if as_json:
-        print(json.dumps({"games": batch.num_rows, **figures, **speed}))
+        print(json.dumps({"games": batch.num_rows, **figures, **(asdict(speed) if speed else {})}))
         return
     if figures:
         print(describe(figures))
-    print(
-        f"{batch.num_rows} games in {out} | {speed['games_per_hour']:,.0f} games/hour, "
-        f"{speed['evaluations_per_s']:,.0f} evaluations/s"
-    )
+    print(f"{batch.num_rows} games in {out}" + (f" | {speed}" if speed else ""))

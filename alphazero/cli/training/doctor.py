@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
+from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.settings.flags import seconds, whole
 from alphazero.settings.load import preset_names
 
@@ -59,15 +60,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ranks: one per GPU, or CPU ranks (default: as many as training would have)",
     )
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where to compute")
+    add_device_flag(parser, "where to compute")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="whose disk is measured (default: runs)"
     )
     parser.add_argument(
         "--hostfile", type=Path, help="examine these hosts, each for itself, instead of this one"
     )
-    parser.add_argument("--ssh-port", type=whole(1, 65_535), metavar="PORT", help="port of sshd on all hosts")
-    parser.add_argument("--ssh-config", type=Path, metavar="FILE", help="instead of ~/.ssh/config")
+    add_ssh_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,17 +91,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[ExaminedHost]:
     from alphazero.cluster.plan.hostfile import read_hostfile
-    from alphazero.cluster.plan.launch_plan import SshOptions
     from alphazero.measure.doctor import examine_hosts
 
     if args.gpus:
         raise ConfigError("--gpus: not with --hostfile, whose slots are the ranks of each host")
-    if args.ssh_config is not None and not args.ssh_config.is_file():
-        raise ConfigError(f"--ssh-config {args.ssh_config}: no such file")
     hosts = read_hostfile(args.hostfile)
     limit_s = HOST_LIMIT_S + (PRESET_LIMIT_S + TIMES_LONGER * args.seconds) * len(asked.presets)
-    ssh = SshOptions(args.ssh_port, args.ssh_config)
-    return examine_hosts(hosts, sys.executable, ssh, asked, limit_s)
+    return examine_hosts(hosts, sys.executable, ssh_options(args), asked, limit_s)
 
 
 def page(host: ExaminedHost) -> str:

@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+from alphazero.cli.flags import add_device_flag
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to look at and how to print it."""
@@ -23,12 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
     )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="cuda: a GPU must be there; cpu: look at the host alone (default: auto)",
-    )
+    add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone (default: auto)")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
     )

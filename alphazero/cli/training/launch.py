@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
+from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
 from alphazero.cluster.plan.claims import LaunchRequest
-from alphazero.cluster.plan.launch_plan import LaunchPlan, SshOptions
+from alphazero.cluster.plan.launch_plan import LaunchPlan
 from alphazero.machine.environment import CHECKOUT
 from alphazero.run.checkpoint_files import LATEST, checkpoints_in
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
-from alphazero.settings.cluster import MOST_NODES, PORT_MAX, ClusterConfig, read_cluster
+from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
@@ -57,24 +58,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, {"cluster": ClusterConfig})
     group = parser.add_argument_group("this start")
-    group.add_argument(
-        "--device",
-        choices=("auto", "cuda", "cpu"),
-        default="auto",
-        help="auto: GPUs where there are some (default)",
-    )
+    add_device_flag(group, "auto: GPUs where there are some (default)")
     group.add_argument(
         "--node-rank",
         type=_node_rank,
         metavar="R",
         help="start only this machine's part: its number, from 0 to N-1 (auto: its place in the hostfile)",
     )
-    group.add_argument(
-        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
-    )
-    group.add_argument(
-        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
-    )
+    add_ssh_flags(group)
     group.add_argument(
         "--sync-data", action="store_true", help="copy --data to the hosts of the hostfile that lack it"
     )
@@ -191,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     request = _request(args)
-    ssh = _ssh_options(args)
+    ssh = ssh_options(args)
     trainer_arguments, config, settings, source = _trainer_arguments(args)
     fresh_start = "--fresh-start" in trainer_arguments
     machine = look_at_this_machine(device=args.device)
@@ -308,12 +299,6 @@ def _start(args: argparse.Namespace, plan: LaunchPlan, trainer_arguments: list[s
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
         launch.say_of_job(f"continue with: {continuing(command, run.name)}")
     return status
-
-
-def _ssh_options(args: argparse.Namespace) -> SshOptions:
-    if args.ssh_config is not None and not args.ssh_config.is_file():
-        raise LaunchError(f"--ssh-config {args.ssh_config}: no such file")
-    return SshOptions(args.ssh_port, args.ssh_config)
 
 
 def _trainer() -> tuple[str, ...]:

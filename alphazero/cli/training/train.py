@@ -16,6 +16,7 @@ from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, Launch
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import HiddenHelp, add_flags
+from alphazero.cli.flags import add_device_flag
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, names_loopback
 from alphazero.run.checkpoint_files import STATE, read_json
@@ -91,9 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the same as --deepspeed-config; without a file it changes nothing",
     )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
-    processes.add_argument(
-        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to train on (default: auto)"
-    )
+    add_device_flag(processes, "device to train on (default: auto)")
     processes.add_argument(
         "--backend",
         choices=("nccl", "gloo"),

@@ -29,8 +29,8 @@ from alphazero.cluster.agent.processes import (
     ranks_of,
     send,
 )
-from alphazero.cluster.agent.protocol import Ended, Output
-from alphazero.cluster.agent.rank_output import CHUNK_BYTES, OutputStream, RankOutputs
+from alphazero.cluster.agent.protocol import CHUNK_BYTES, Ended, Output
+from alphazero.cluster.agent.rank_output import OutputStream, RankOutputs
 from alphazero.cluster.agent.rank_watch import RankWatch
 from alphazero.cluster.plan.launch_plan import Command, LaunchPlan
 from alphazero.run.rank import (
@@ -97,10 +97,8 @@ class Head:
         self._heard = time.monotonic()
         self._closed = False
         self._received = received
-        self._unsent = bytearray()
         os.set_blocking(0, False)
-        # A head that is cut off does not read: writing must not hold this process.
-        os.set_blocking(1, False)
+        self._outbox = protocol.Outbox(1)  # a head that is cut off does not read
 
     @property
     def is_gone(self) -> bool:
@@ -120,21 +118,12 @@ class Head:
 
     def send(self, message: protocol.Message) -> None:
         """Send a message as soon as the head takes it; output is dropped where it takes none for long."""
-        if isinstance(message, Output) and len(self._unsent) > MAX_UNSENT_BYTES:
-            return
-        self._unsent += protocol.encode(message)
-        self.flush()
+        if not isinstance(message, Output) or len(self._outbox) <= MAX_UNSENT_BYTES:
+            self._outbox.put(protocol.encode(message))
 
     def flush(self) -> bool:
         """Write what can be written now; True when nothing is left."""
-        while self._unsent:
-            try:
-                del self._unsent[: os.write(1, self._unsent[:CHUNK_BYTES])]
-            except BlockingIOError:
-                return False
-            except OSError:  # the pipe is closed: so is stdin, or will be
-                self._unsent.clear()
-        return True
+        return self._outbox.flush()
 
 
 class NodeAgent:

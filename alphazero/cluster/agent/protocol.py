@@ -7,6 +7,7 @@ program can be taken for a message.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, replace
 
 from alphazero.base.errors import LaunchError
@@ -18,6 +19,7 @@ VERSION = 4
 # Head to agent, after the plan: a beat a second, and three wishes.
 BEAT, STOP, END, STACKS = "beat", "stop", "end", "stacks"
 BEAT_S = 1.0
+CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,34 @@ def decode_plan(line: bytes) -> tuple[LaunchPlan, int]:
     except (ValueError, TypeError, KeyError) as error:
         raise LaunchError(f"node agent: first line is no plan ({error}); started by hand?") from error
     return start.plan, start.node_rank
+
+
+class Outbox:
+    """What is to be written to a pipe whose reader may be slow: nothing here ever waits for it."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._unsent = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._unsent)
+
+    def put(self, data: bytes) -> None:
+        """Write as much as the pipe takes now; the rest goes with later calls."""
+        self._unsent += data
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what can be written now; True when nothing is left."""
+        while self._unsent:
+            try:
+                del self._unsent[: os.write(self._descriptor, self._unsent[:CHUNK_BYTES])]
+            except BlockingIOError:
+                return False
+            except OSError:  # the reader is gone, which its other pipe shows
+                self._unsent.clear()
+        return True
 
 
 def encode(message: Message) -> bytes:

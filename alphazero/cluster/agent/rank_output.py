@@ -19,7 +19,6 @@ from typing import BinaryIO
 from alphazero.base.log import stamped
 from alphazero.cluster.agent.protocol import Output
 
-CHUNK_BYTES = 1 << 16
 MAX_LINE = 1 << 16
 MAX_ERROR = 500
 # What names a cause: our own one-line errors, the last line of a traceback (which torch marks), and what C++

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alphazero.base.log import FIRST_SILENCE_S, FORMAT_VARIABLE, JSON, Work, in_json, stamped
+from alphazero.base.text import last_line
 from alphazero.cluster.agent import protocol
 from alphazero.cluster.agent.processes import SignalInbox
 from alphazero.cluster.agent.protocol import Beat, Ended, Message, Output, RankState
@@ -374,8 +375,8 @@ class Attempt:
             fate = f"is lost: {explain_ssh(link.errors)}"
         elif status < 0:
             fate = f"is lost: its node agent was killed by {signal.Signals(-status).name}"
-        elif link.errors.strip():
-            fate = f"is lost: {link.errors.strip().splitlines()[-1]}"
+        elif last := last_line(link.errors):
+            fate = f"is lost: {last}"
         else:
             fate = f"is lost: its node agent ended with exit status {status} and no account"
         self._lose(link, fate, 128 - status if status < 0 else LOST_STATUS)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from alphazero.base.records import to_json
+from alphazero.base.records import from_output, to_json
+from alphazero.base.text import last_line
 from alphazero.base.text import table as aligned
 from alphazero.cluster.launch import probe as probes
 from alphazero.cluster.launch.probe import Probe, Question
@@ -89,7 +90,7 @@ def examine(
             own = probes.look(_asked(question, host is hosts[0]))
             examined.append(Examined(_counted(host, own), own))
             continue
-        probe = probes.decode(answer.output) if answer.status == 0 else None
+        probe = from_output(Probe, probes.MARK, answer.output) if answer.status == 0 else None
         if probe is None:
             findings.append(HostIssue(host.remote.name, explain(answer, python, checkout, PROBE_TIMEOUT_S)))
             examined.append(Examined(host, None))
@@ -120,8 +121,7 @@ def explain(answer: Answer, python: str, checkout: Path, timeout_s: float) -> st
         return f"no interpreter {python}; expected the same environment as on the head"
     if answer.status == SSH_FAILED and answer.remote.target:
         return explain_ssh(answer.errors)
-    lines = answer.errors.strip().splitlines()
-    last = lines[-1] if lines else "no output"
+    last = last_line(answer.errors) or "no output"
     return f"its probe ended with exit status {answer.status}: {last}; expected `make setup` there"
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError
+from alphazero.base.files import nearest_existing
 from alphazero.base.records import from_json, to_json
 from alphazero.cluster.launch.sync_data import data_digest
 from alphazero.machine.environment import CHECKOUT, commit_of, version_of
@@ -112,7 +113,7 @@ def look(question: Question) -> Probe:
     has_directory = Path(question.directory).is_dir()
     if has_directory:
         os.chdir(question.directory)  # paths of stores and of the run may be relative to it
-    run = _existing_parent(Path(question.run_directory))
+    run = nearest_existing(Path(question.run_directory))
     return Probe(
         machine=machine,
         python=sys.executable,
@@ -149,13 +150,6 @@ def _health(question: Question, run: Path) -> tuple[HealthFault, ...]:
     )
 
 
-def _existing_parent(path: Path) -> Path:
-    path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return path
-
-
 def _free_bytes(path: Path) -> int:
     try:
         return shutil.disk_usage(path).free
@@ -172,23 +166,9 @@ def _interface(master_addr: str, machine: Machine) -> str:
         return ""
 
 
-def encode(probe: Probe) -> str:
-    """A probe as its line."""
-    return MARK + to_json(probe)
-
-
-def decode(output: str) -> Probe | None:
-    """The probe in a host's output; None where there is none of this version."""
-    lines = [line for line in output.splitlines() if line.startswith(MARK)]
-    try:
-        return from_json(Probe, lines[-1][len(MARK) :])
-    except (IndexError, ValueError):
-        return None
-
-
 def main() -> int:
     """Answer one question."""
-    print(encode(look(from_json(Question, sys.stdin.readline()))))
+    print(MARK + to_json(look(from_json(Question, sys.stdin.readline()))))
     return 0
 
 

@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from alphazero.base.text import last_line
 from alphazero.cluster.agent import protocol
-from alphazero.cluster.agent.protocol import Message, Output
+from alphazero.cluster.agent.protocol import CHUNK_BYTES, Message, Output
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import LaunchPlan, Remote, SshOptions
 from alphazero.machine.environment import CHECKOUT
@@ -70,7 +71,6 @@ def srun_argv(host: str, command: Sequence[str]) -> list[str]:
     return ["env", *without, *SRUN, f"--nodelist={host}", "--export=ALL", "--", *command]
 
 
-CHUNK_BYTES = 1 << 16
 MAX_PARALLEL = 64
 # Of one host: an answer that names 100,000 files fits, and no host fills the head's memory.
 MOST_OUTPUT_BYTES = 16 << 20
@@ -216,13 +216,8 @@ def explain_ssh(errors: str) -> str:
     """One phrase for the output of an ssh that failed: what is the matter, and what was expected."""
     for pattern, matter, wanted in SSH_FAULTS:
         if re.search(pattern, errors):
-            return f"{matter}; expected {wanted} (ssh: {_last_line(errors)})"
-    return f"ssh failed: {_last_line(errors) or 'no output'}; expected a login without questions"
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+            return f"{matter}; expected {wanted} (ssh: {last_line(errors)})"
+    return f"ssh failed: {last_line(errors) or 'no output'}; expected a login without questions"
 
 
 class AgentLink:
@@ -245,11 +240,11 @@ class AgentLink:
             stderr=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C reaches the head alone
         )
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-        self._unsent = bytearray(protocol.encode_plan(plan, node_rank))
-        self.send("")
+        for descriptor in self.descriptors:
+            os.set_blocking(descriptor, False)
+        assert self.process.stdin is not None
+        self._outbox = protocol.Outbox(self.process.stdin.fileno())
+        self._outbox.put(protocol.encode_plan(plan, node_rank))
 
     @property
     def descriptors(self) -> tuple[int, int]:
@@ -262,17 +257,8 @@ class AgentLink:
         """Say something to the agent; what the connection does not take now goes with the next call."""
         assert self.process.stdin is not None
         with self._sending:
-            if self.process.stdin.closed:
-                return
-            if wish:
-                self._unsent += f"{wish}\n".encode()
-            try:
-                while self._unsent:
-                    del self._unsent[: os.write(self.process.stdin.fileno(), self._unsent[:CHUNK_BYTES])]
-            except BlockingIOError:
-                pass
-            except OSError:  # gone: seen when its end is read
-                self._unsent.clear()
+            if not self.process.stdin.closed:
+                self._outbox.put(f"{wish}\n".encode())
 
     def read(self, descriptor: int, take: Callable[[Message], None]) -> bool:
         """Take what has come; False at the end of that pipe."""

@@ -15,13 +15,14 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from alphazero.base.errors import AlphaZeroError, LaunchError
-from alphazero.base.files import CHUNK_BYTES, fsync_directory, sha256_of
+from alphazero.base.files import CHUNK_BYTES, replacing, sha256_of
+from alphazero.base.text import last_line
 from alphazero.cluster.launch.remote import Tail, kill_group, remote_argv, run_everywhere
 from alphazero.cluster.plan import programs
 from alphazero.cluster.plan.launch_plan import Remote
@@ -128,8 +129,7 @@ def _marked(output: str, fault: str) -> list[str]:
 
 
 def _last(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1].removeprefix("alphazero: error: ") if lines else "no answer"
+    return last_line(text).removeprefix("alphazero: error: ") or "no answer"
 
 
 def lacking(entries: Sequence[FileEntry]) -> list[str]:
@@ -161,34 +161,22 @@ def receive(entries: Sequence[FileEntry], stream: IO[bytes]) -> list[str]:
 
 def _write(entry: FileEntry, source: IO[bytes]) -> None:
     path = Path(entry.path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with replacing(path) as file:
             while chunk := source.read(CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        if digest.hexdigest() != entry.sha256:
-            raise LaunchError(f"{path}: arrived with another sha256; expected {entry.sha256[:12]}...")
-        temporary.replace(path)
-        fsync_directory(path.parent)
+            if digest.hexdigest() != entry.sha256:
+                raise LaunchError(f"{path}: arrived with another sha256; expected {entry.sha256[:12]}...")
     except OSError as error:
         raise LaunchError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _entries(line: bytes) -> Iterator[FileEntry]:
-    table: list[dict[str, Any]] = json.loads(line)
-    return (FileEntry(**row) for row in table)
 
 
 def main(arguments: Sequence[str]) -> int:
     """The host's side: one question or one transfer on stdin."""
-    entries = list(_entries(sys.stdin.buffer.readline()))
+    entries = [FileEntry(**row) for row in json.loads(sys.stdin.buffer.readline())]
     try:
         result = lacking(entries) if arguments[0] == "lacks" else receive(entries, sys.stdin.buffer)
     except (AlphaZeroError, tarfile.TarError) as error:

@@ -248,16 +248,16 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
     for size, rank, local_size in (*MPI_VARIABLES, *TORCH_VARIABLES):
         if size not in environment or rank not in environment or not environment[size].isdecimal():
             continue  # PET_NNODES may be a range, as 1:4
-        num_processes = _outer_launcher_number(environment, size)
+        num_processes = _number(environment, size)
         if num_processes < 2:
             continue
-        here = _outer_launcher_number(environment, local_size) if environment.get(local_size) else 1
+        here = _number(environment, local_size) if environment.get(local_size) else 1
         if here > 1:
             raise LaunchError(
                 f"{local_size}={here}: another launcher has started this one {here} times on this machine; "
                 f"expected it once per machine, or `alphazero train` (or unset {size} if it is a leftover)"
             )
-        node_rank = _outer_launcher_number(environment, rank)
+        node_rank = _number(environment, rank)
         if node_rank >= num_processes:
             raise LaunchError(f"{rank}={node_rank}: expected less than {size}={num_processes}")
         return OuterLauncher(
@@ -267,20 +267,14 @@ def read_outer(environment: Mapping[str, str]) -> OuterLauncher:
             rank,
             environment.get(addr, ""),
             addr,
-            _outer_launcher_number(environment, port) if port else None,
+            _number(environment, port) if port else None,
             (size, rank, local_size) in MPI_VARIABLES,
         )
     return OuterLauncher(
         master_addr=environment.get(addr, ""),
         addr_variable=addr,
-        master_port=_outer_launcher_number(environment, port) if port else None,
+        master_port=_number(environment, port) if port else None,
     )
-
-
-def _outer_launcher_number(environment: Mapping[str, str], name: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", environment[name]):
-        raise LaunchError(f"{name}={environment[name]!r}: expected a whole number")
-    return int(environment[name])
 
 
 # Steps of one allocation that run side by side meet at ports that lie apart.

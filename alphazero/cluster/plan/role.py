@@ -107,11 +107,7 @@ def choose_role(sources: Sources, nodes: SettingClaim[int]) -> tuple[str, int | 
 
 def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     """The head of a job over the hosts of a list; the job itself where they are this machine alone."""
-    own = [
-        rank
-        for rank, chosen in enumerate(sources.chosen)
-        if is_this_machine(chosen.host.address, sources.machine)
-    ]
+    own = _own_places(sources)
     if len(sources.chosen) == 1:
         return (LOCAL, 0) if own else (HEAD, None)
     for chosen in sources.chosen:
@@ -126,14 +122,19 @@ def _role_of_hostfile(sources: Sources) -> tuple[str, int | None]:
     return HEAD, own[0] if own else None
 
 
+def _own_places(sources: Sources) -> list[int]:
+    """The places of this machine in the list."""
+    machine = sources.machine
+    return [
+        rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
+    ]
+
+
 def _own_line(sources: Sources) -> int:
     """Which host of the list this machine is."""
     if not sources.chosen:
         raise LaunchError("--node-rank auto: expected --hostfile beside it, which names this machine")
-    machine = sources.machine
-    own = [
-        rank for rank, chosen in enumerate(sources.chosen) if is_this_machine(chosen.host.address, machine)
-    ]
+    machine, own = sources.machine, _own_places(sources)
     if len(own) != 1:
         addresses = ", ".join(address for _, address in machine.addresses if not names_loopback(address))
         found = "does not name" if not own else f"names {len(own)} times"

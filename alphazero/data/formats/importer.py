@@ -266,8 +266,8 @@ class _Import(Generic[C, G]):
         counts, name = self._counts, self._sources[len(self._finished)].name
         plies = np.diff(games.moves_offset)
         counts.filtered.update(dict.fromkeys(self._filter_texts, 0))
-        for begin in range(0, len(games.game), _ROWS_AT_ONCE):
-            end = min(begin + _ROWS_AT_ONCE, len(games.game))
+        for begin in range(0, len(plies), _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, len(plies))
             rows = self._kind.rows(games, name, begin, end)
             removed_by = first_to_remove(judged(rows, rows.num_rows, self._filters), rows.num_rows)
             passes = removed_by == 0

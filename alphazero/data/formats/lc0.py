@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,16 +52,14 @@ class Lc0Chunk:
 
     games: _core.Lc0Games
     sources: tuple[str, ...]  # one a game
+    fault: ClassVar[npt.NDArray[np.uint8]] = np.zeros(0, np.uint8)
+    quarantined: ClassVar[tuple[_core.PgnQuarantined, ...]] = ()
+    lines: ClassVar[int] = 0
 
     @property
     def games_read(self) -> int:
         """Games, one a file."""
         return len(self.games.result)
-
-    @cached_property
-    def game(self) -> npt.NDArray[np.int32]:
-        """Numbers of the games in the chunk."""
-        return np.arange(self.games_read, dtype=np.int32)
 
     @property
     def moves_offset(self) -> npt.NDArray[np.int32]:
@@ -72,26 +70,6 @@ class Lc0Chunk:
     def contradiction(self) -> npt.NDArray[np.uint8]:
         """No header of a game contradicts its board: lc0's results are those of play or adjudication."""
         return np.zeros(self.games_read, np.uint8)
-
-    @property
-    def faulty_game(self) -> npt.NDArray[np.int32]:
-        """None."""
-        return np.zeros(0, np.int32)
-
-    @property
-    def fault(self) -> npt.NDArray[np.uint8]:
-        """None."""
-        return np.zeros(0, np.uint8)
-
-    @property
-    def quarantined(self) -> Sequence[_core.PgnQuarantined]:
-        """None."""
-        return ()
-
-    @property
-    def lines(self) -> int:
-        """Records have no lines."""
-        return 0
 
 
 def packed_games(source: Source, count_bytes: Callable[[int], None], digest: Digest) -> Iterator[PackedGame]:

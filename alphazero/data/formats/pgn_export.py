@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,8 +21,8 @@ from alphazero.base.files import replacing
 from alphazero.data.formats.pgn import CHESS960, GAME
 from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
+from alphazero.games.notation import RESULTS
 
-_RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 _LINE_WIDTH = 80
 # Tags beyond the seven that every game has, by the column they come from.
 _TAGS = {
@@ -68,26 +69,13 @@ def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | Non
     return PgnReport(path, games, plies)
 
 
-class _Plain:
-    """A file that is not packed, as a context that leaves it open."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def __enter__(self) -> IO[bytes]:
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open but the file itself."""
-
-
-def _packed(path: Path, file: IO[bytes]) -> _Plain | gzip.GzipFile:
-    return gzip.GzipFile("", "wb", 6, file, 0.0) if path.suffix == ".gz" else _Plain(file)
+def _packed(path: Path, file: IO[bytes]) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    return gzip.GzipFile("", "wb", 6, file, 0.0) if path.suffix == ".gz" else nullcontext(file)
 
 
 def pgn_of(game: GameRow) -> str:
     """A game's text, with an empty line at its end. Raises DataError for one that cannot be replayed."""
-    result = _RESULTS[game.values.get("result")]
+    result = RESULTS[game.values.get("result")]
     lines = [f'[{name} "{_escaped(value)}"]' for name, value in _tags(game, result)]
     return "\n".join([*lines, "", *_lines([*_words(game), result]), "", ""])
 

@@ -26,7 +26,7 @@ from alphazero.data.store.store import (
     shard_name,
     view_of,
 )
-from alphazero.data.store.writer import encode_shard, version_of_shards, write_whole
+from alphazero.data.store.writer import encode_shard, manifest_of, write_whole
 
 SET_ASIDE = "set-aside"
 _SHARDS = "shard-*.arrow"
@@ -109,18 +109,7 @@ class GrowingStore:
         self._settle()
 
     def _write_manifest(self, shards: tuple[ShardEntry, ...]) -> None:
-        quarantine = self.path / QUARANTINE_NAME
-        if not quarantine.exists():
-            write_whole(quarantine, b"")
-        manifest = Manifest(
-            game=self.game,
-            shards=shards,
-            sources=(),
-            quarantine_games=0,
-            quarantine_size_bytes=0,
-            quarantine_sha256=hashlib.sha256(b"").hexdigest(),
-            version=version_of_shards(self.path, shards),
-        )
+        manifest = manifest_of(self.path, self.game, shards)
         self._attempted = manifest
         write_whole(self.path / MANIFEST_NAME, manifest.to_json().encode())
         self.manifest = manifest

@@ -183,19 +183,7 @@ class StoreWriter:
         caller's to remove before. Raises DataError.
         """
         self.close_shard()
-        quarantine_path = self.directory / QUARANTINE_NAME
-        if not quarantine_path.exists():
-            write_whole(quarantine_path, b"")
-        manifest = Manifest(
-            game=self.game,
-            shards=tuple(self.shards),
-            sources=tuple(sources),
-            quarantine_games=sum(source.num_quarantined for source in sources),
-            quarantine_size_bytes=quarantine_path.stat().st_size,
-            quarantine_sha256=sha256_of(quarantine_path),
-            version=version_of_shards(self.directory, self.shards),
-            filters=tuple(filters),
-        )
+        manifest = manifest_of(self.directory, self.game, self.shards, sources, filters)
         write_whole(self.directory / MANIFEST_NAME, manifest.to_json().encode())
         try:
             self.directory.rename(target)
@@ -203,6 +191,33 @@ class StoreWriter:
         except OSError as error:
             raise DataError(f"{target}: cannot rename {self.directory} to it: {error.strerror}") from error
         return manifest
+
+
+def manifest_of(
+    directory: Path,
+    game: str,
+    shards: Sequence[ShardEntry],
+    sources: Sequence[SourceEntry] = (),
+    filters: Sequence[str] = (),
+) -> Manifest:
+    """The manifest of what a directory holds, which gets an empty quarantine.jsonl if it has none."""
+    quarantine = directory / QUARANTINE_NAME
+    if not quarantine.exists():
+        write_whole(quarantine, b"")
+    try:
+        size_bytes, sha256 = quarantine.stat().st_size, sha256_of(quarantine)
+    except OSError as error:
+        raise DataError(f"{quarantine}: cannot read: {error.strerror}") from error
+    return Manifest(
+        game=game,
+        shards=tuple(shards),
+        sources=tuple(sources),
+        quarantine_games=sum(source.num_quarantined for source in sources),
+        quarantine_size_bytes=size_bytes,
+        quarantine_sha256=sha256,
+        version=_version_of_shards(directory, shards),
+        filters=tuple(filters),
+    )
 
 
 def _text_bytes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -215,7 +230,7 @@ def _text_bytes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return total
 
 
-def version_of_shards(directory: Path, shards: Sequence[ShardEntry]) -> int:
+def _version_of_shards(directory: Path, shards: Sequence[ShardEntry]) -> int:
     """The version of a store of these shards, by the columns that they have. Raises DataError."""
     version = OLDEST_VERSION
     for entry in shards:

@@ -117,7 +117,7 @@ class Adjudicator:
 CHESS = "chess"
 
 
-class Ending(Enum):
+class Ending(str, Enum):
     """PGN's Termination, in fastchess's words."""
 
     NORMAL = "normal"

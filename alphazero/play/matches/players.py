@@ -216,3 +216,30 @@ class EnginePlayer:
 
 
 Contestant: TypeAlias = InProcess | EnginePlayer
+
+
+@dataclass(frozen=True)
+class PlayerWords:
+    """A player as the command line names it. kind: random, solver, weights or engine.
+
+    given: the weights' name. limit: None where none was given. rules: "" for those of --rules.
+    """
+
+    place: str
+    kind: str
+    name: str
+    given: str = ""
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    limit: Limit | None = None
+    random_share: float = 0.0
+    rules: str = ""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A player as results and PGN show it."""
+
+    name: str
+    limit: Limit

@@ -17,7 +17,7 @@ from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.store import GameStore
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import rows_of
-from alphazero.games.notation import CHESS
+from alphazero.games.notation import CHESS, RESULTS
 from alphazero.games.registry import make_line
 from alphazero.run.validation_record import SeenGame, SeenGames, SeenPly, ValidationRecord
 from alphazero.show.report.panel import rounded
@@ -95,7 +95,6 @@ NEWEST_GAMES = 8
 NUM_ARROWS = 5
 MOST_PLIES = 300
 FIXED_POINT = 65535.0
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1", None: "*"}
 
 
 def stored_games(store: GameStore) -> list[dict[str, Any]]:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from alphazero.base.files import read_text
+from alphazero.base.errors import CheckpointError
+from alphazero.base.log import duration
 from alphazero.base.text import counted
+from alphazero.run.checkpoint_files import read_json
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import RunOverview
 from alphazero.settings.load import SECTIONS, Config, to_table
@@ -119,7 +121,7 @@ def facts(
         ("steps", steps),
         ("positions trained on", f"{figures.last_step * batch_size:,}" if type(batch_size) is int else ""),
         ("games played", f"{int(games[games >= 0].sum()):,}" if games is not None else ""),
-        ("wall time", _duration(minutes) if minutes is not None else ""),
+        ("wall time", duration(60 * minutes) if minutes is not None else ""),
         ("source", str(config.get("self_play", {}).get("mode", ""))),
         ("precision", str(training.get("precision", ""))),
     ]
@@ -171,16 +173,6 @@ def _network(network: Mapping[str, Any]) -> str:
     )
 
 
-def _duration(minutes: float) -> str:
-    whole = round(minutes)
-    if whole < 1:
-        return f"{minutes * 60:.0f} s"
-    days, rest = divmod(whole, 24 * 60)
-    hours, left = divmod(rest, 60)
-    parts = [f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (left, "min")) if number]
-    return " ".join(parts)
-
-
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:LONGEST_TEXT] if text else '""'
@@ -193,10 +185,9 @@ def _text(value: object) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     """An object of JSON; {} where it cannot be read, as the other panels do not need it."""
     try:
-        body = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except CheckpointError:
         return {}
-    return body if isinstance(body, dict) else {}
 
 
 MOST_OF_A_KIND = 200  # events that are listed

@@ -219,6 +219,11 @@ class Engine:
             self._flat.add_gradients()
         return self._module.last_terms
 
+    @property
+    def last_pass_was_graphed(self) -> bool:
+        """Whether the last pass was replayed from recordings."""
+        return self._module.last_pass_was_graphed
+
     def gradients_are_finite(self) -> bool:
         """Whether this rank's passes since the last call were finite; waits for the device.
 

@@ -93,17 +93,20 @@ class GraphedNetwork:
         self._say = say
         self._recording: _Recording | None = None
         self._has_failed = False
+        self.was_replayed = False  # the last pass
         # An input that takes a gradient, so that autograd comes back to a recorded pass.
         self._token = torch.zeros((), device=self._parameters[0].device, requires_grad=True)
 
     def __call__(self, packed_BN: Tensor) -> NetworkOutput:
         """The outputs for packed positions. Their backward pass must come before the next call."""
+        self.was_replayed = False
         if not torch.is_grad_enabled():
             return self._run(packed_BN)
         if not self._has_failed and (self._recording is None or not self._recording.takes(packed_BN)):
             self._record(packed_BN)
         if self._recording is None:
             return self._run(packed_BN)
+        self.was_replayed = True
         outputs = _Replay.apply(self._token, self._recording, packed_BN)  # type: ignore[no-untyped-call]
         return NetworkOutput(*outputs)
 

@@ -52,6 +52,11 @@ class TrainingModule(nn.Module):
         assert self._last_terms is not None, "no forward pass was made"
         return self._last_terms
 
+    @property
+    def last_pass_was_graphed(self) -> bool:
+        """Whether the last forward pass was replayed from a recording."""
+        return self._graphed is not None and self._graphed.was_replayed
+
     def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
         planes_BCHW = expand_planes(packed_BN, self.network.spec, torch.channels_last)
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):

@@ -78,6 +78,14 @@ IDLE_GPUS_ADVICE = {
     Cause.CHECKPOINT: "a longer --checkpoint-interval",
     Cause.SELF_PLAY: "more games at a time (--lanes), a larger --evaluation-batch, more cores per GPU",
 }
+BATCH_FILL = AlarmRule(
+    "batch-fill",
+    # Rounds of ten full searches give 0.85 and more (docs/performance.md).
+    0.7,
+    "the batches of self-play are {fill:.0%} full, below {limit:.0%}: the network evaluates padding",
+    "fewer ranks or a smaller --evaluation-batch, as each rank needs two batches of lanes; longer rounds "
+    "(--simulations-per-round); or a new run, which takes --lanes for its ranks",
+)
 SLOW_RANK = AlarmRule(
     "slow-rank",
     1.5,  # times the median of the other ranks, as the preflight's straggler_ratio_warn
@@ -159,7 +167,7 @@ NETWORK = AlarmRule(
 )
 HEALTH = AlarmRule("health", 0.0, "{matter}", "")  # the watch of a host gives limits and advice
 RULES = (
-    *(THROUGHPUT, IDLE_GPUS, SLOW_RANK, OVERFITTING, ENTROPY, RESIGNATIONS),
+    *(THROUGHPUT, IDLE_GPUS, BATCH_FILL, SLOW_RANK, OVERFITTING, ENTROPY, RESIGNATIONS),
     *(DISK, MEMORY, CLOCK_SET, CLOCKS_APART, NETWORK, HEALTH),
 )
 
@@ -201,6 +209,11 @@ def judge_gpus(busy: float, waits: Mapping[Cause, float], where: str = "") -> li
     longest = max(waits, key=lambda cause: waits[cause])
     figures = {"busy": busy, "wait": longest.value, "share": waits[longest], "where": where}
     return [IDLE_GPUS.alarm(figures, reason=longest.value, advice=IDLE_GPUS_ADVICE[longest])]
+
+
+def judge_fill(fill: float) -> list[Alarm]:
+    """fill: the mean share of real positions in the batches of self-play."""
+    return [BATCH_FILL.alarm({"fill": fill})] if fill < BATCH_FILL.limit else []
 
 
 def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Sequence[str]) -> list[Alarm]:

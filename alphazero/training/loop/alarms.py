@@ -19,6 +19,7 @@ from alphazero.training.loop.alarm_rules import (
     HeadLoss,
     judge_clocks,
     judge_entropy,
+    judge_fill,
     judge_gpus,
     judge_memory,
     judge_network,
@@ -189,6 +190,8 @@ class JobAlarms:
         """Judge one more generation of self-play. busy: the share of the time in which GPUs computed."""
         found = [] if busy is None else judge_gpus(busy, {Cause.SELF_PLAY: 1.0})
         self.desk.look("gpus of self-play", "generations", found)
+        if "batch_fill" in figures:
+            self.desk.look("batches of self-play", "generations", judge_fill(figures["batch_fill"]))
         self._played_s += figures["seconds"]
         self._evaluations += figures["seconds"] * figures["evaluations_per_s"]
         if self._played_s >= SHORTEST_INTERVAL_S:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -80,17 +80,37 @@ class TimeLeft:
         return left * mean.value + pauses
 
 
-# Of a step: SUM_NAMES, then the sum of its sample ids (which distinguishes two runs).
-NUM_SUMS = len(SUM_NAMES) + 1
+# Of a step: SUM_NAMES, then the sum of its sample ids (which distinguishes two runs), then how many of its
+# passes were replayed from CUDA graphs.
+SAMPLE_IDS, GRAPHED_PASSES = len(SUM_NAMES), len(SUM_NAMES) + 1
+NUM_SUMS = len(SUM_NAMES) + 2
 
 
-@dataclass(frozen=True)
 class StepSums:
-    """What step number `step` (from 1) added up on this rank, and what all ranks know of it."""
+    """What step number `step` (from 1) added up on this rank, and what all ranks know of it.
 
-    step: int
-    sums: torch.Tensor  # f64 [NUM_SUMS], on the device
-    figures: dict[str, float] = field(default_factory=dict)
+    sums: f64 [NUM_SUMS]; from a GPU they travel on their own, and neither side waits before `read`.
+    num_passes: of the step, over all ranks.
+    """
+
+    def __init__(
+        self, step: int, sums: torch.Tensor, num_passes: int, figures: Mapping[str, float] | None = None
+    ) -> None:
+        self.step = step
+        self.num_passes = num_passes
+        self.figures = dict(figures or {})
+        self._numbers, self._arrived = sums, None
+        if sums.device.type == "cuda":
+            self._numbers = torch.empty(sums.shape, dtype=sums.dtype, pin_memory=True)
+            self._numbers.copy_(sums, non_blocking=True)
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record()
+
+    def read(self) -> torch.Tensor:
+        """On the host; waits until the device has come there."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._numbers
 
 
 class Progress:
@@ -148,14 +168,16 @@ class Progress:
         self.restart_clock()
         if not self._pending:
             return
-        sums, usage = self._share(torch.stack([entry.sums for entry in self._pending]))
+        sums, usage = self._share(torch.stack([entry.read() for entry in self._pending]))
         pending, self._pending = self._pending, []
         if not self._job.runtime.is_main:
             return
         for entry, row in zip(pending, sums, strict=True):
             figures = step_figures(row.tolist(), self._job.config.loss)
             figures["learning_rate"] = self._learning_rate(entry.step)
-            figures["sample_id_sum"] = float(row[-1])
+            figures["sample_id_sum"] = float(row[SAMPLE_IDS])
+            if self._job.runtime.device.type == "cuda":
+                figures["graphed"] = float(row[GRAPHED_PASSES]) / entry.num_passes
             self._metrics.write("step", entry.step, figures | entry.figures)
             self._alarms.note_training(figures)
             self._count_epoch(entry.step, row)

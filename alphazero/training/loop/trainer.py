@@ -28,7 +28,14 @@ from alphazero.training.loop.job import (
     training_state,
 )
 from alphazero.training.loop.part_clock import Part, make_part_clock
-from alphazero.training.loop.progress import NUM_SUMS, Progress, StepSums, describe_validation
+from alphazero.training.loop.progress import (
+    GRAPHED_PASSES,
+    NUM_SUMS,
+    SAMPLE_IDS,
+    Progress,
+    StepSums,
+    describe_validation,
+)
 from alphazero.training.loop.schedule import Rhythm, learning_rate
 from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
@@ -71,6 +78,9 @@ class Trainer:
         self._is_new_plan = True  # its first step compiles, and tries the memory
         self._last_validation: Mapping[str, float] | None = last_validation
         self._unread: StepSums | None = None  # whose figures were not read yet
+        # Where the host runs ahead, a log line waits for the verdict that is read in the next step anyway.
+        self._writes_late = all(self._exchange.numbers(int(engine.is_told_late)))
+        self._due_line: int | None = None  # the step that it is about
         self._scale_before, self._was_at_minimum = 1.0, True  # the loss scale of that step
 
     def run(self) -> TrainingOutcome:
@@ -110,6 +120,9 @@ class Trainer:
 
     def _prepare_data(self) -> int | None:
         """Have data made; the step until which it lasts, None where a signal requested the end."""
+        if self._due_line is not None:  # not after games that may take minutes
+            self._read_last_step()
+            self._write_figures(self._due_line)
         before = time.monotonic()
         self._beat(Phase.DATA)
         with self._apart():
@@ -150,6 +163,8 @@ class Trainer:
         for wish in wishing:
             wishes |= wish
         self._read_last_step()
+        if self._due_line is not None:
+            self._write_figures(self._due_line)
         if self._has_diverged():
             self._engine.abandon_step()
             return wishes
@@ -164,7 +179,7 @@ class Trainer:
             self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
         position.step += 1
         figures = {"loss_scale": scale} if self._job.config.training.precision == "fp16" else {}
-        self._unread = StepSums(position.step, sums, figures)
+        self._unread = StepSums(position.step, sums, count, figures)
         self._scale_before, self._was_at_minimum = scale, was_at_minimum
         if not self._engine.is_told_late:
             self._read_last_step()
@@ -182,14 +197,21 @@ class Trainer:
             self._bad_in_a_row = 0
             self._progress.add(step)
 
+    def _write_figures(self, step: int) -> None:
+        """Write the figures of all steps up to `step`, whose verdicts were read. Collective."""
+        self._due_line = None
+        self._progress.write(step, self.plan)
+
     def _make_passes(self, micro_batches: list[MicroBatch], sums: torch.Tensor) -> Wish:
         """Forward and backward passes of this rank, their figures added to `sums`."""
         try:
             for micro_batch in micro_batches:
                 terms = self._engine.accumulate(micro_batch, self.plan.num_micro_batches)
                 if not micro_batch.is_padding:
-                    sums[:-1] += terms.sums
-                    sums[-1] += float(micro_batch.batch.sample_id.sum())
+                    sums[:SAMPLE_IDS] += terms.sums
+                    sums[SAMPLE_IDS] += float(micro_batch.batch.sample_id.sum())
+                    if self._engine.last_pass_was_graphed:
+                        sums[GRAPHED_PASSES] += 1.0
             return Wish.NOTHING if self._engine.gradients_are_finite() else Wish.NOT_FINITE
         except RuntimeError as error:
             if not memory_error(error):
@@ -271,8 +293,10 @@ class Trainer:
         training, step = self._job.config.training, self.position.step
         is_last = step == self._job.num_steps
         if self._is_log_step(step):
-            self._read_last_step()
-            self._progress.write(step, self.plan)
+            self._due_line = step
+            if not self._writes_late:
+                self._read_last_step()
+                self._write_figures(step)
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
@@ -294,7 +318,7 @@ class Trainer:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
         self._read_last_step()
-        self._progress.write(step, self.plan)
+        self._write_figures(step)
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
         with self._apart(), self._engine.evaluating() as network, self._console.working("validation"):
@@ -333,7 +357,7 @@ class Trainer:
         self._read_last_step()
         self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
         # Before the weights: a run that continues from here must not miss the figures of its past.
-        self._progress.write(step, self.plan)
+        self._write_figures(step)
         self._services.metrics.flush()
         self._beat(Phase.CHECKPOINT)
         tensors = self.confirm_synchronized(f"checkpoint at step {step}")

@@ -86,7 +86,7 @@ def with_local_ranks(runtime: Runtime, exchange: Exchange) -> Runtime:
 
 
 def _host_identity(runtime: Runtime) -> str:
-    """Equal for ranks of one host; containers with networks of their own are hosts."""
+    """Equal for ranks of one host; containers with separate networks are hosts."""
     return machine.machine_identity() or runtime.host
 
 

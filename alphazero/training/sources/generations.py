@@ -103,8 +103,9 @@ class GenerationFigures:
             "moves_per_s": moves / seconds,
             "simulations_per_s": simulations / seconds,
             "evaluations_per_s": evaluations / seconds,
-            "batch_fill": evaluations / max(1.0, batches * self.batch_size),
         }
+        if batches:
+            figures["batch_fill"] = evaluations / (batches * self.batch_size)
         if self.has_cache:
             figures["cached_share"] = cached / max(1.0, cached + evaluations)
         services.metrics.write("self_play", step, figures)
@@ -114,6 +115,7 @@ class GenerationFigures:
             f"{seconds:.0f} s, {figures['games_per_hour']:,.0f} games/hour, "
             f"{figures['evaluations_per_s']:,.0f} evaluations/s"
             + (f", {figures['cached_share']:.0%} of the positions from the cache" if self.has_cache else ""),
+            f"batches {figures['batch_fill']:.0%} full" if batches else "",
             "" if busy is None else f"GPUs busy {busy:.0%}",
             f"window {window_positions:,} positions",
         ]
@@ -200,7 +202,7 @@ class Generations:
         return SourceState(window_id, self._standing.to_json(), games.to_bytes(self._lanes), champion)
 
     def _play_generation(self, step: int, end_step: int, tensors: Mapping[str, torch.Tensor]) -> bool:
-        """Rounds of moves in every lane until there are positions enough; False where a signal came."""
+        """Rounds of play in every lane until there are positions enough; False where a signal came."""
         own, standing, services = self._own, self._standing, self._services
         if self._gate:
             outcome = self._gate.decide(tensors, standing.generation + 1, step)
@@ -231,7 +233,7 @@ class Generations:
     def _play_rounds(
         self, step: int, missing: int, figures: GenerationFigures, work: Work
     ) -> tuple[list[_core.SelfPlayGame], pa.RecordBatch] | None:
-        """Rounds of moves until games with `missing` positions have ended: games under way, those that ended.
+        """Rounds until games with `missing` positions have ended: games under way, those that ended.
 
         At least one round; None where a signal came. figures: take in what this rank does.
         """
@@ -299,8 +301,9 @@ class Generations:
                 self._spec.name,
                 self._settings,
                 mine,
-                own.moves_per_round,
+                own.simulations_per_round or own.moves_per_round,
                 self._evaluator,
+                in_simulations=own.simulations_per_round > 0,
                 cache=self._cache,
                 num_threads=torch.get_num_threads(),
                 on_progress=on_progress,

@@ -16,6 +16,7 @@ from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
 from alphazero.settings.sections import TrainingConfig
+from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation, explain_validation
 from alphazero.training.ranks.batch import BatchPlan
@@ -83,9 +84,17 @@ def _data(job: Job, window: Window | None, held_out: Window | None) -> list[str]
         lines.append(
             f"self-play         {counted(games.generations, 'generation')}, {counted(games.lanes, 'lane')}, "
             f"{search.algorithm} with {counted(search.simulations, 'simulation')} per move, "
+            f"rounds of {_round(games)}, "
             f"batches of {games.evaluation_batch} in {precision}"
         )
     return lines
+
+
+def _round(games: SelfPlayConfig) -> str:
+    """What each lane plays at a time."""
+    if games.simulations_per_round:
+        return counted(games.simulations_per_round, "simulation")
+    return counted(games.moves_per_round, "move")
 
 
 def _length(job: Job) -> str:

@@ -24,6 +24,7 @@ from alphazero.run.rank import shows_common_errors
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, changed_filters, kept_settings
+from alphazero.settings.self_play import as_begun, settled
 from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import end_process_group, start_process_group
@@ -217,6 +218,10 @@ def settle_settings(
 ) -> tuple[Config, StartingNetwork, list[str]]:
     """The settings of this start with those of the checkpoint and the shape of --init-weights; and lines."""
     saved = start.saved
+    if saved:
+        config = dataclasses.replace(
+            config, self_play=as_begun(config.self_play, saved.config.get("self_play", {}))
+        )
     kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
     config = kept.config
     starting, lines = starting_network(
@@ -224,6 +229,11 @@ def settle_settings(
     )
     config = dataclasses.replace(config, network=starting.config)
     config, batch_lines = fix_batch(config, rank.runtime.world_size, saved_batch(saved), places(settings))
+    if not saved and config.self_play.mode != "supervised":
+        num_ranks, batch_size = rank.runtime.world_size, config.training.batch_size
+        config = dataclasses.replace(
+            config, self_play=settled(config.self_play, config.search, batch_size, num_ranks)
+        )
     device_lines = apply_device_settings(config.training, rank.runtime.device)
     return config, starting, [*kept.lines(), *lines, *decided(config, settings), *batch_lines, *device_lines]
 

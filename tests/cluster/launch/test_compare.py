@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from alphazero.base.records import from_output, to_json
 from alphazero.cluster.launch.compare import Examined, HostComparison, compare, table
-from alphazero.cluster.launch.probe import HealthFault, Probe, Question, decode, encode, look
+from alphazero.cluster.launch.probe import MARK, HealthFault, Probe, Question, look
 from alphazero.cluster.launch.remote import explain_ssh
 from alphazero.cluster.plan.launch_plan import HostPlan, Remote
 from alphazero.machine.machine import Machine
@@ -86,7 +87,7 @@ def test_a_host_under_two_names_is_an_error_that_names_both():
 def test_a_host_knows_its_identity_and_tells_it():
     own = look(Question(".", ".", "", 0, False, "cpu"))
     assert own.identity.endswith("]")
-    told = decode(encode(own))
+    told = from_output(Probe, MARK, MARK + to_json(own))
     assert told is not None
     assert told.identity == own.identity
 
@@ -109,15 +110,15 @@ def test_data_that_differs_is_named_with_the_flag_that_sends_it():
 
 def test_a_probe_survives_the_way_to_the_head_and_login_scripts_around_it():
     whole = probe(health=(HealthFault("x", True),), data={"games": "aa"})
-    assert decode(f"Welcome!\n{encode(whole)}\n") == whole
-    assert decode("Welcome!\n") is None
+    assert from_output(Probe, MARK, f"Welcome!\n{MARK}{to_json(whole)}\n") == whole
+    assert from_output(Probe, MARK, "Welcome!\n") is None
 
 
 def test_this_machine_answers():
     answer = look(Question(".", "runs/x", "", 0, False, "cpu"))
     assert answer.has_directory
     assert answer.versions["deepspeed"] == "0.19.8"
-    assert decode(encode(answer)) == answer
+    assert from_output(Probe, MARK, MARK + to_json(answer)) == answer
 
 
 def test_the_table_has_a_verdict_for_each_host():

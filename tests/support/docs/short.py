@@ -23,7 +23,7 @@ TRAINING = (
 )
 SUPERVISED = ("--steps", "2")
 SELF_PLAY = (
-    *("--generations", "1", "--steps-per-generation", "2", "--lanes", "4", "--moves-per-round", "4"),
+    *("--generations", "1", "--steps-per-generation", "2", "--lanes", "4", "--simulations-per-round", "100"),
     *("--simulations", "2", "--evaluation-batch", "4", "--opening-plies", "4", "--max-plies", "8"),
     *("--window-minimum", "16"),
 )

@@ -153,6 +153,16 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_the_reason_is_said_once():
         pair.require_equal()
         pair.step()
     assert pair.said == ["training without CUDA graphs: operation not permitted when stream is capturing"]
+    assert not pair.recorded.last_pass_was_graphed
+
+
+def test_whether_a_pass_was_replayed_is_known_of_the_last_one():
+    pair = Pair()
+    pair.pass_on(4)
+    assert pair.recorded.last_pass_was_graphed and not pair.plain.last_pass_was_graphed
+    with torch.no_grad():
+        pair.recorded(to_device(random_batch(SPEC, 4), CPU))
+    assert not pair.recorded.last_pass_was_graphed
 
 
 def test_somebody_who_waits_for_each_gradient_is_not_passed_over():

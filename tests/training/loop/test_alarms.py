@@ -168,12 +168,13 @@ def test_validations_are_compared_with_the_training_since_the_last_one(job):
         ({"policy_entropy": 0.01}, "entropy"),
         ({"wrong_resignations": 0.3, "checked_resignations": 30.0}, "resignations"),
         ({"evaluations_per_s": 10.0}, "throughput"),
+        ({"batch_fill": 0.69}, "batch-fill"),
     ],
 )
 def test_generations_are_judged_by_their_figures(job, figures, cause):
     healthy = {
         **{"evaluations_per_s": 1000.0, "seconds": 10.0, "policy_entropy": 1.5, "positions": 100.0},
-        **{"wrong_resignations": 0.0, "checked_resignations": 30.0},
+        **{"wrong_resignations": 0.0, "checked_resignations": 30.0, "batch_fill": 0.7},
     }
     for _ in range(6):
         job.alarms.look_at_generation(healthy, None)

@@ -30,7 +30,8 @@ ONE_BATCH = (
 SELF_PLAY = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--generations", "2", "--steps-per-generation", "3", "--reuse", "1", "--lanes", "10"),
-    *("--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8", "--window-minimum", "100"),
+    *("--simulations-per-round", "40", "--simulations", "6", "--evaluation-batch", "8"),
+    *("--window-minimum", "100"),
     *("--batch-size", "32", "--micro-batch-size", "16", "--validation-interval", "0", "--no-tensorboard"),
 )
 HUGE = '{"fp16": {"enabled": true, "initial_scale_power": 24, "hysteresis": 1}}'

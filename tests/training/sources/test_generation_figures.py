@@ -31,15 +31,22 @@ class Told:
         )
 
     def generation(
-        self, number: int, num_games: int, seconds: float, busy: int = 0, *, has_cache: bool = True
+        self,
+        number: int,
+        num_games: int,
+        seconds: float,
+        busy: int = 0,
+        *,
+        has_cache: bool = True,
+        batches: int = 2,
     ) -> None:
         """Report one."""
         if self.board:
             with self.board.meter.doing(Doing.SELF_PLAY):
                 self.board.meter.add([GpuReading(0, uuid="GPU-0", utilisation_percent=busy)])
         finished = games.to_batch([new_lane(lane) for lane in range(num_games)])
-        counts = {"moves": 10, "simulations": 100, "evaluations": 80, "cached": 20, "batches": 2}
-        figures = GenerationFigures(number, batch_size=64, has_cache=has_cache, **counts)
+        counts = {"moves": 10, "simulations": 100, "evaluations": 80, "cached": 20, "batches": batches}
+        figures = GenerationFigures(number, batch_size=40, has_cache=has_cache, **counts)
         figures.report(7, finished, 0, seconds, self.services)
 
 
@@ -73,3 +80,22 @@ def test_gpus_that_wait_for_the_search_are_told_after_three_generations():
     (warning,) = [line for line in told.lines if line.startswith("alarm")]
     assert "below 80%: they wait for self-play (100% of the time), for 3 generations in a row" in warning
     assert "--lanes" in warning
+
+
+def test_the_share_of_real_positions_in_batches_is_told_and_judged():
+    told = Told(has_gpus=False)
+    for number in range(1, 6):
+        told.generation(number, 1, seconds=10.0, batches=4)
+    assert told.figures[0]["batch_fill"] == pytest.approx(80 / (4 * 40))
+    assert "| batches 50% full |" in told.lines[0]
+    (warning,) = [line for line in told.lines if line.startswith("alarm")]
+    assert warning.startswith("alarm batch-fill: the batches of self-play are 50% full, below 70%")
+    assert "for 3 generations in a row" in warning and "--simulations-per-round" in warning
+
+
+def test_a_generation_without_a_batch_has_no_fill():
+    told = Told(has_gpus=False)
+    for number in range(1, 6):
+        told.generation(number, 1, seconds=10.0, batches=0)
+    assert "batch_fill" not in told.figures[0]
+    assert not any("full" in line for line in told.lines)

@@ -30,7 +30,7 @@ TINY = (
 )
 TINY_GAMES = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
-    *("--steps-per-generation", "5", "--reuse", "1", "--lanes", "16", "--moves-per-round", "7"),
+    *("--steps-per-generation", "5", "--reuse", "1", "--lanes", "16", "--simulations-per-round", "40"),
     *("--simulations", "8", "--evaluation-batch", "8", "--batch-size", "32", "--micro-batch-size", "16"),
     *("--precision", "fp32", "--window-minimum", "100", "--validation-interval", "0", "--no-tensorboard"),
     *("--checkpoint-interval", "1000000", "--health-interval", "0"),

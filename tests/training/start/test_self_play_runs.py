@@ -21,7 +21,7 @@ LIFE_S = 3.0  # about as long as a run lives
 ARGUMENTS = (
     *("--config", "connect4", "--blocks", "1", "--filters", "8", "--run-name", "job"),
     *("--generations", str(GENERATIONS), "--steps-per-generation", str(STEPS), "--reuse", "1"),
-    *("--lanes", "10", "--moves-per-round", "7", "--simulations", "6", "--evaluation-batch", "8"),
+    *("--lanes", "10", "--simulations-per-round", "40", "--simulations", "6", "--evaluation-batch", "8"),
     *("--batch-size", "32", "--micro-batch-size", "16", "--precision", "fp32", "--window-minimum", "100"),
     *("--checkpoint-interval", "3", "--validation-interval", "0", "--log-interval", "5", "--no-tensorboard"),
 )
@@ -202,6 +202,23 @@ def test_other_lanes_are_refused_on_resume(zygote, tmp_path) -> None:
     run(zygote, tmp_path, 1, "--generations", "1")
     output = run(zygote, tmp_path, 1, "--lanes", "12", status=2)
     assert "--lanes 12: the run has 10" in output and output.count("error:") == 1
+
+
+def test_lanes_and_budget_are_chosen_for_the_first_ranks_and_kept_by_others(zygote, tmp_path) -> None:
+    """Two batches of 80 for each of two ranks. On one rank, asked for again or not, the run has as many."""
+
+    def chosen(step: int) -> tuple[int, int]:
+        state = tmp_path / RUN / "checkpoints" / f"step-{step:08d}" / "state.json"
+        own = json.loads(state.read_text())["config"]["self_play"]
+        return own["lanes"], own["simulations_per_round"]
+
+    auto = ("--lanes", "auto", "--simulations-per-round", "auto", "--evaluation-batch", "80")
+    said = run(zygote, tmp_path, 2, *auto, "--generations", "1")
+    assert "320 lanes, puct with 6 simulations per move, rounds of 6 simulations" in said
+    # 160 positions of 6 simulations are less than a search of every lane, which a round has at least.
+    assert chosen(5) == (320, 6)
+    said = run(zygote, tmp_path, 1, *auto, "--generations", "2")
+    assert "320 lanes" in said and "lanes 320" not in said and chosen(10) == (320, 6)
 
 
 def test_given_games_are_mixed_in_and_a_resume_asks_for_the_same(zygote, undisturbed, tmp_path) -> None:

@@ -1,0 +1,102 @@
+"""Rounds of self-play: a budget of moves or of new simulations for every lane."""
+
+from collections import Counter
+
+import pytest
+
+import alphazero._core as _core
+from alphazero.play.search_settings import self_play_settings
+from alphazero.play.selfplay import Played, lanes_of, new_cache, new_lane, play
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig
+from tests.support.selfplay.made_up_evaluator import MadeUpEvaluator
+
+FULL, QUICK = 24, 6
+GAMES = SelfPlayConfig(full_search_share=0.4, fast_simulations=QUICK)
+
+
+def settings_of(algorithm: str) -> _core.SelfPlaySettings:
+    return self_play_settings(SearchConfig(algorithm=algorithm, simulations=FULL), GAMES, seed=3)
+
+
+def played(
+    algorithm: str, lanes: list[_core.SelfPlayGame], budget: int, *, batch: int = 8, cached: bool = False
+) -> Played:
+    return play(
+        "connect4",
+        settings_of(algorithm),
+        lanes,
+        budget,
+        MadeUpEvaluator("connect4", batch),
+        in_simulations=True,
+        cache=new_cache(1) if cached else None,
+    )
+
+
+def new_lanes(count: int) -> list[_core.SelfPlayGame]:
+    return [new_lane(number) for number in range(count)]
+
+
+def moves_by_lane(found: Played) -> Counter[int]:
+    moves: Counter[int] = Counter()
+    for game in (*found.finished, *found.under_way):
+        moves[game.lane] += len(game.moves)
+    return moves
+
+
+def contents(games: list[_core.SelfPlayGame]) -> list[tuple[object, ...]]:
+    return [(game.lane, game.number, tuple(game.moves), tuple(game.root_q)) for game in games]
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@pytest.mark.parametrize("budget", [1, FULL, 100])
+def test_a_lane_stops_at_the_end_of_the_move_at_which_its_budget_is_used(algorithm: str, budget: int):
+    found = played(algorithm, new_lanes(1), budget)
+    assert budget <= found.simulations < budget + FULL
+
+
+def test_visits_of_a_tree_that_is_kept_cost_nothing():
+    """Each move has FULL visits or more, of which only the new ones were paid for."""
+    found = play(
+        "connect4",
+        self_play_settings(SearchConfig(simulations=FULL), SelfPlayConfig(), seed=3),
+        new_lanes(1),
+        100,
+        MadeUpEvaluator("connect4", 8),
+        in_simulations=True,
+    )
+    visits = sum(int(game.visits.sum()) for game in (*found.finished, *found.under_way))
+    assert 100 <= found.simulations < 100 + FULL < visits
+
+
+def test_lanes_with_quick_searches_make_more_moves_of_a_budget():
+    moves = moves_by_lane(played("gumbel", new_lanes(12), 120))
+    assert min(moves.values()) >= 120 // FULL
+    assert max(moves.values()) > min(moves.values())
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+def test_the_lanes_of_one_rank_and_of_two_play_the_same_games_of_a_budget(algorithm: str):
+    """Over two rounds, whatever the batch and with a cache or without."""
+
+    def two_rounds(lanes: list[_core.SelfPlayGame], batch: int, *, cached: bool) -> list[tuple[object, ...]]:
+        finished = []
+        for _ in range(2):
+            found = played(algorithm, lanes, 150, batch=batch, cached=cached)
+            finished += found.finished
+            lanes = found.under_way
+        return contents([*finished, *lanes])
+
+    one = two_rounds(new_lanes(10), 16, cached=False)
+    ranks = [
+        two_rounds([new_lane(number) for number in lanes_of(rank, 2, 10)], 4, cached=True) for rank in (0, 1)
+    ]
+    assert sorted(one) == sorted([*ranks[0], *ranks[1]])
+    assert len({game[0] for game in one}) == 10
+
+
+def test_what_a_lane_used_beyond_its_budget_is_not_taken_from_the_next():
+    """A round of one simulation is a whole move, in each of three rounds."""
+    lanes = new_lanes(6)
+    for number in range(1, 4):
+        lanes = played("gumbel", lanes, 1).under_way
+        assert [len(lane.moves) for lane in lanes] == [number] * 6

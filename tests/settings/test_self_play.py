@@ -1,0 +1,92 @@
+"""Lanes and the budget of a round, chosen when a run begins."""
+
+import pytest
+
+from alphazero.base.errors import ConfigError
+from alphazero.cli.command_table import build_parser
+from alphazero.settings.load import load_config
+from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, as_begun, settled
+
+GPU = SelfPlayConfig(
+    evaluation_batch=256, full_search_share=0.25, steps_per_generation=125, window_minimum=250_000
+)
+
+
+@pytest.mark.parametrize(("ranks", "lanes"), [(1, 512), (2, 1024), (16, 8192)])
+def test_every_rank_has_lanes_for_two_batches_and_rounds_of_ten_full_searches(ranks: int, lanes: int):
+    chosen = settled(GPU, SearchConfig(), batch_size=4096, num_ranks=ranks)
+    assert (chosen.lanes, chosen.simulations_per_round) == (lanes, 8000)
+
+
+def test_the_preset_is_played_so():
+    config = load_config("chess_20x256", {})
+    chosen = settled(config.self_play, config.search, config.training.batch_size, num_ranks=8)
+    assert (chosen.lanes, chosen.simulations_per_round) == (4096, 8000)
+
+
+def test_several_leaves_of_a_tree_fill_a_batch_from_fewer_lanes():
+    assert settled(GPU, SearchConfig(leaves=4), 4096, num_ranks=8).lanes == 1024
+    # Gumbel's trees have one.
+    assert settled(GPU, SearchConfig(algorithm="gumbel", leaves=4), 4096, num_ranks=8).lanes == 4096
+
+
+def test_there_are_always_256_lanes():
+    assert settled(SelfPlayConfig(evaluation_batch=8), SearchConfig(), 512, num_ranks=2).lanes == 256
+
+
+def test_a_round_is_at_most_half_of_what_a_generation_takes_and_at_least_a_search():
+    small = SelfPlayConfig(steps_per_generation=10, reuse=2.0)
+    search = SearchConfig(simulations=64)
+    # 10 steps of 512 positions, each trained on twice: 2,560 searches, half of them over 256 lanes.
+    assert settled(small, search, 512, num_ranks=1).simulations_per_round == 5 * 64
+    assert settled(small, search, 16, num_ranks=1).simulations_per_round == 64
+
+
+def test_quick_searches_count_by_their_share():
+    own = SelfPlayConfig(
+        steps_per_generation=1, reuse=1.0, full_search_share=0.25, fast_simulations=20, lanes=100
+    )
+    # For each of 1,000 positions one search of 100 and three of 20.
+    chosen = settled(own, SearchConfig(simulations=100), 1000, num_ranks=1)
+    assert chosen.simulations_per_round == 0.5 * 1000 * (100 + 3 * 20) / 100
+    none = SelfPlayConfig(full_search_share=0.0)
+    assert settled(none, SearchConfig(simulations=100), 1000, num_ranks=1).simulations_per_round == 1000
+
+
+def test_what_is_named_is_not_chosen():
+    own = SelfPlayConfig(lanes=7, simulations_per_round=11)
+    assert settled(own, SearchConfig(), 4096, num_ranks=8) == own
+
+
+def test_a_run_keeps_what_it_began_with():
+    saved = {"lanes": 512, "simulations_per_round": 640, "moves_per_round": 16}
+    begun = as_begun(SelfPlayConfig(), saved)
+    assert (begun.lanes, begun.simulations_per_round) == (512, 640)
+    named = as_begun(SelfPlayConfig(lanes=7, simulations_per_round=11), saved)
+    assert (named.lanes, named.simulations_per_round) == (7, 11)
+
+
+def test_a_run_of_an_earlier_version_keeps_its_moves():
+    begun = as_begun(SelfPlayConfig(), {"lanes": 1024, "moves_per_round": 8})
+    assert (begun.lanes, begun.simulations_per_round) == (1024, 0)
+
+
+def test_auto_is_a_word_of_flags_and_files(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[self_play]\nlanes = "auto"\nsimulations_per_round = "auto"\n')
+    for config in (
+        load_config(str(path), {}),
+        load_config("", {"lanes": "auto", "simulations_per_round": "auto"}),
+    ):
+        assert (config.self_play.lanes, config.self_play.simulations_per_round) == (0, 0)
+    with pytest.raises(ConfigError, match=r"--lanes: 'some': expected a whole number from 0 .* or auto"):
+        load_config("", {"lanes": "some"})
+
+
+def test_moves_per_round_is_answered_with_the_budget(tmp_path):
+    with pytest.raises(ConfigError, match=r"^--moves-per-round: expected simulations_per_round; a run that"):
+        build_parser("train").parse_args(["--moves-per-round", "8"])
+    path = tmp_path / "mine.toml"
+    path.write_text("[self_play]\nmoves_per_round = 8\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml:2: moves_per_round: expected simulations_per_round"):
+        load_config(str(path), {})

@@ -1,0 +1,39 @@
+"""Gradients of the 20x256 network travel in several buckets, which change no bit of two ranks."""
+
+import json
+
+import pytest
+import torch
+
+from alphazero.games.registry import get_spec
+from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.settings.deepspeed_file import read_deepspeed_settings
+from alphazero.settings.load import load_config
+from tests.support.paths import REPOSITORY
+
+LARGE = 100_000_000
+
+
+def weights_of(directory):
+    return (directory / "runs/job/checkpoints/step-00000003/weights.safetensors").read_bytes()
+
+
+def test_the_full_network_has_several_buckets_for_gradients_and_one_for_its_weights():
+    """While one is reduced the next one is filled; weights come back together."""
+    with torch.device("meta"):
+        network = AlphaZeroNet(load_config("chess_20x256", {}).network, get_spec("chess"))
+    options = read_deepspeed_settings(REPOSITORY / "ds_config.json").zero_options
+    assert 4 <= network.parameter_count() / options["reduce_bucket_size"] <= 16
+    assert options["allgather_bucket_size"] >= network.parameter_count()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_steps_of_several_passes_with_many_buckets_are_those_with_one(zygote, tmp_path, random_store, stage):
+    """Two ranks: a sum of two numbers has no order."""
+    for name, size in (("one", LARGE), ("many", 2_000)):
+        path = tmp_path / f"{name}.json"
+        options = {"stage": stage, "reduce_bucket_size": size, "allgather_bucket_size": size}
+        path.write_text(json.dumps({"zero_optimization": options}))
+        flags = ("--steps", "3", "--deepspeed_config", str(path))
+        zygote.run_job(tmp_path / name, random_store, 2, *flags)
+    assert weights_of(tmp_path / "one") == weights_of(tmp_path / "many")
