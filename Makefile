@@ -8,17 +8,29 @@ ARGS ?=
 FUZZ_SECONDS ?= 60
 FUZZ_ARGS ?=
 # The interpreter of test-gpu and bench-gpu, which set nothing up: .venv's where there is one (docs/gpu.md).
-GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+GPU_PYTHON ?= $(if $(BUNDLE)$(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+# A folder of wheels from `make bundle`, which `make setup` and `make test-gpu` then install from instead of the network.
+BUNDLE ?=
+# 1: the packages of PYTHON itself, torch among them, are used where the bundle has none.
+SYSTEM_TORCH ?=
+# Of `make bundle`: where to, for which Python, with which extra of pyproject.toml, without what the target has
+# (a file as pip freeze prints it), 1: with torch.
+OUT ?= build/bundle
+PYTHON_VERSION ?=
+EXTRA ?= test
+HAVE ?=
+TORCH ?=
 # How many compilers run in parallel.
 JOBS ?= $(shell nproc)
 # How many processes run the tests, each a file of tests at a time. Many tests start jobs of several ranks.
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup lock train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
+.PHONY: help setup lock bundle train demo test test-slow test-packages lint format sanitize fuzz bench test-gpu bench-gpu architecture clean
 
 help:
-	@echo "make setup         create .venv, install the dependencies, build the C++ core"
+	@echo "make setup         create .venv, install the dependencies, build the C++ core (BUNDLE=DIR: without network)"
 	@echo "make lock          write requirements.lock anew (needs uv; ARGS=--upgrade takes newer versions)"
+	@echo "make bundle        fetch wheels for a machine without network (PYTHON_VERSION=3.12 HAVE=FILE; docs/gpu.md)"
 	@echo "make train         set up, then train on the embedded games (ARGS=... adds flags)"
 	@echo "make demo          learn Connect Four from zero in about ten minutes on two cores, and plot it"
 	@echo "make test          set up, then run the fast tests"
@@ -36,15 +48,13 @@ help:
 
 setup: .venv/core.stamp
 
-.venv/dependencies.stamp: requirements.lock constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-		{ echo "make: $(PYTHON) is older than Python 3.10; install Python 3.10-3.13 or call make PYTHON=python3.x"; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' || \
-		{ echo "make: $(PYTHON) has no venv module; install it (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
-	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_config_var("INCLUDEPY") + "/Python.h"))' || \
-		{ echo "make: $(PYTHON) has no headers; install them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; exit 1; }
-	@command -v c++ >/dev/null || command -v g++ >/dev/null || \
-		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
+ifdef BUNDLE
+define install_packages
+	@echo "make: 1-4 of 5: an environment for Python in .venv, with the packages of $(BUNDLE)"
+	$(PYTHON) -m tools.bundle install $(BUNDLE) .venv $(if $(SYSTEM_TORCH),--system)
+endef
+else
+define install_packages
 	@echo "make: 1 of 5: an environment for Python in .venv"
 	$(PYTHON) -m venv .venv
 	@# What builds packages first: pip would fetch it for each of them, of any version.
@@ -58,6 +68,19 @@ setup: .venv/core.stamp
 	@# Nothing here compiles with nvcc, so a GPU machine needs none.
 	@echo "make: 4 of 5: DeepSpeed (a wheel is built)"
 	DS_IGNORE_CUDA_DETECTION=1 $(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation deepspeed
+endef
+endif
+
+.venv/dependencies.stamp: requirements.lock constraints.txt $(wildcard $(BUNDLE:%=%/SHA256SUMS))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "make: $(PYTHON) is older than Python 3.10; install Python 3.10-3.13 or call make PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -c 'import venv$(if $(BUNDLE),,; import ensurepip)' || \
+		{ echo "make: $(PYTHON) has no venv module; install it (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_config_var("INCLUDEPY") + "/Python.h"))' || \
+		{ echo "make: $(PYTHON) has no headers; install them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; exit 1; }
+	@command -v c++ >/dev/null || command -v g++ >/dev/null || \
+		{ echo "make: no C++ compiler; install g++ 10 or newer (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)"; exit 1; }
+	$(install_packages)
 	@touch $@
 
 .venv/core.stamp: .venv/dependencies.stamp pyproject.toml $(CORE_SOURCES)
@@ -74,6 +97,11 @@ lock:
 		/^[a-z]/ {kept = /^nvidia-ml-py==/ || !/^(torch|triton|deepspeed|cuda-|nvidia-)/} kept' \
 		requirements.lock >requirements.lock.new
 	mv requirements.lock.new requirements.lock
+
+# The wheels of another Python, hashes checked; see docs/gpu.md.
+bundle: setup
+	@$(BIN)/python -m tools.make_bundle $(OUT) $(PYTHON_VERSION:%=--python-version=%) $(EXTRA:%=--extra=%) \
+		$(HAVE:%=--have=%) $(if $(TORCH),--torch)
 
 train: setup
 	./launch_distributed_training.sh $(ARGS)
@@ -126,10 +154,10 @@ fuzz: setup
 bench: setup
 	$(BIN)/alphazero bench all
 
-test-gpu:
+test-gpu: $(if $(BUNDLE),setup)
 	$(GPU_PYTHON) -m tools.gpu_proof test $(ARGS)
 
-bench-gpu:
+bench-gpu: $(if $(BUNDLE),setup)
 	$(GPU_PYTHON) -m tools.gpu_proof bench $(ARGS)
 
 architecture: setup

@@ -55,6 +55,28 @@ def test_deepspeed_is_installed_without_looking_for_a_cuda_toolkit() -> None:
     assert line.split()[0] == "DS_IGNORE_CUDA_DETECTION=1"
 
 
+def test_with_a_bundle_nothing_comes_from_a_network_and_the_gpu_proof_runs_what_was_set_up() -> None:
+    command = ["make", "--dry-run", "--always-make", "test-gpu", "BUNDLE=wheels", "PYTHON=python9"]
+    shown = [
+        subprocess.run([*command, *asked], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+        for asked in ((), ("SYSTEM_TORCH=1",))
+    ]
+    for text, flag in zip(shown, ("", "--system"), strict=True):
+        assert f"python9 -m tools.bundle install wheels .venv {flag}".strip() in text
+        assert ".venv/bin/python -m tools.gpu_proof test" in text
+        (pip,) = [line for line in text.splitlines() if "pip install" in line]
+        assert pip.endswith("--no-build-isolation --no-deps --editable .")
+
+
+def test_make_bundle_passes_on_what_it_is_asked_for() -> None:
+    flags = ("PYTHON_VERSION=3.12", "HAVE=have.txt", "EXTRA=test onnx", "OUT=there", "TORCH=1")
+    command = ["make", "--dry-run", "bundle", *flags]
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    (words,) = re.findall(r"-m tools.make_bundle ((?:.*\\\n)*.*)", shown)
+    asked = "there --python-version=3.12 --extra=test --extra=onnx --have=have.txt --torch"
+    assert words.replace("\\\n", " ").split() == asked.split()
+
+
 def locked(python: str) -> dict[str, Version]:
     """The packages of the lock file for a version of Python on Linux, all of which have hashes."""
     here = {"python_full_version": f"{python}.9", "python_version": python, "sys_platform": "linux"}

@@ -1,12 +1,11 @@
 """The proof on a machine with a GPU, in the interpreter that runs this: no set-up, no network.
 
-    python3 -m tools.gpu_proof test|bench [--wheels DIRECTORY] [--out DIRECTORY] [--rehearse] [ARGUMENTS]
+    python3 -m tools.gpu_proof test|bench [--out DIRECTORY] [--rehearse] [ARGUMENTS]
 
 test: every test marked gpu. bench: `alphazero bench gpu`, which leaves out rows whose packages are missing.
-Each leaves one JSON document in the directory of --out within nine minutes. Wheels of packages that
-the interpreter lacks may lie in a directory: they are unpacked beside the checkout, not installed. The C++
-core is built by cmake where it is not there yet. Further arguments go to pytest or to the benchmark. See
-docs/gpu.md.
+Each leaves one JSON document in the directory of --out within nine minutes. What needs a package that the
+interpreter lacks, such as DeepSpeed, is skipped by its name. The C++ core is built by cmake where it is not
+there yet. Further arguments go to pytest or to the benchmark. See docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-UNPACKED = ROOT / "build" / "gpu-packages"
 CORE_BUILD = ROOT / "build" / f"gpu-core-{sys.implementation.cache_tag}"
-# Modules that the benchmark imports, by the package that has them; rows that need more are left out.
+# Modules without which nothing runs, by the package that has them; what needs more is skipped.
 NEEDED = {
     "torch": "torch",
     "numpy": "numpy",
@@ -36,10 +34,7 @@ NEEDED = {
     "psutil": "psutil",
     "pynvml": "nvidia-ml-py",
 }
-NEEDED_BY_TESTS = {
-    **{name: name for name in ("deepspeed", "chess", "zstandard", "isal", "pytest", "hypothesis")},
-    "pytest_timeout": "pytest-timeout",
-}
+NEEDED_BY_TESTS = {"pytest": "pytest", "hypothesis": "hypothesis", "pytest_timeout": "pytest-timeout"}
 GPU_MARK = re.compile(r"^ *@?(pytest\.mark\.gpu|on_gpu|on_cuda)\b", re.MULTILINE)
 # After which a proof is ended, whatever it is doing; its own budget is shorter.
 LIMIT_S = 535
@@ -52,12 +47,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.gpu_proof", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", choices=("test", "bench"))
-    parser.add_argument("--wheels", type=Path, default=None, help="directory of wheels that are lacking")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu", help="directory of the results")
     parser.add_argument("--rehearse", action="store_true", help="on the CPU, where no GPU is")
     args, passed_on = parser.parse_known_args(argv)
-    if args.wheels is not None:
-        unpack(args.wheels)
     environment = environment_of(args.rehearse)
     needed = {**NEEDED, **(NEEDED_BY_TESTS if args.what == "test" else {})}
     if fault := lacking(needed, environment) or core_fault(environment):
@@ -69,18 +61,9 @@ def main(argv: Sequence[str]) -> int:
     return run(command(out, passed_on, rehearse=args.rehearse), environment)
 
 
-def unpack(wheels: Path) -> None:
-    """Put the wheels of a directory beside the checkout, without their dependencies."""
-    found = sorted(map(str, wheels.glob("*.whl")))
-    if found:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
-        subprocess.run([*pip, "--upgrade", "--target", str(UNPACKED), *found], check=True)
-
-
 def environment_of(rehearse: bool) -> dict[str, str]:
-    """Of everything that is started: the checkout and what was unpacked come first."""
-    given = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join(filter(None, (str(ROOT), str(UNPACKED) if UNPACKED.is_dir() else "", given)))
+    """Of everything that is started: the checkout comes first."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": path}
     if rehearse:
         environment |= {"ALPHAZERO_REHEARSE_GPU": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
@@ -95,7 +78,7 @@ def lacking(needed: Mapping[str, str], environment: Mapping[str, str]) -> str:
     if not missing:
         return ""
     names = ", ".join(missing)
-    return f"{sys.executable} lacks {names}; expected them there, or their wheels in --wheels DIRECTORY"
+    return f"{sys.executable} lacks {names}; expected them there, or make test-gpu BUNDLE=DIRECTORY"
 
 
 def core_fault(environment: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from tools import gpu_proof
 TESTS = """
 import time
 import pytest
+from tests.support.gpu import need
 
 gpu = pytest.mark.gpu
 
@@ -31,6 +32,11 @@ def test_that_fails():
 @gpu(order=3, seconds=1000)
 def test_too_long():
     pass
+
+@gpu(order=4, seconds=1)
+def test_of_a_package(record_property):
+    record_property("fill", 0.5)
+    need("json", "no_such_module")
 
 def test_of_no_gpu():
     pass
@@ -56,7 +62,7 @@ def report(tmp_path_factory):
 
 def test_the_report_has_every_test_in_order_of_importance_with_its_outcome(report):
     names = [name.split("::")[-1] for name in report["tests"]]
-    assert names == ["test_early", "test_that_fails", "test_too_long", "test_late"]
+    assert names == ["test_early", "test_that_fails", "test_too_long", "test_of_a_package", "test_late"]
     outcomes = {name.split("::")[-1]: test["outcome"] for name, test in report["tests"].items()}
     assert outcomes["test_early"] == outcomes["test_late"] == "passed"
     assert outcomes["test_that_fails"] == "failed" and outcomes["test_too_long"] == "skipped"
@@ -69,6 +75,53 @@ def test_the_report_says_what_the_time_did_not_hold_and_on_what_it_ran(report):
     assert dropped == ["test_too_long"]
     assert report["summary"]["passed"] == 2 and report["summary"]["failed"] == 1
     assert report["rehearsal"] is True and report["machine"]["versions"]["torch"]
+
+
+def test_the_report_names_packages_that_are_missing_and_has_the_figures_of_tests(report):
+    assert report["summary"]["left_out_for_packages"] == {"no_such_module not installed": 1}
+    (figures,) = [test["figures"] for test in report["tests"].values() if "figures" in test]
+    assert figures == {"fill": 0.5}
+
+
+# Packages that a machine with torch may lack.
+WITHOUT = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+for name in sys.argv[2].split(","):
+    importlib.import_module(name)
+"""
+
+
+def test_what_a_job_and_the_proof_import_needs_no_package_that_only_some_uses_need():
+    missing = "deepspeed,chess,zstandard,isal,hjson,pydantic,bokeh,xdist,selenium"
+    modules = "alphazero.training.start.train,alphazero.cli.training.train,tests.conftest"
+    modules += ",alphazero.play.selfplay,tests.support.gpu_budget," + ",".join(
+        str(path.relative_to(REPOSITORY).with_suffix("")).replace("/", ".")
+        for path in gpu_proof.gpu_test_files()
+    )
+    argv = [sys.executable, "-c", WITHOUT, missing, modules]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_fork_in_which_cuda_would_not_work_becomes_a_new_python(tmp_path):
+    script, output = tmp_path / "script.py", tmp_path / "output"
+    script.write_text("import sys; print(sys.argv[1:], 'torch' in sys.modules)")
+    task = {
+        **{"core": None, "directory": str(tmp_path), "output": str(output), "script": str(script)},
+        **{"arguments": ["--flag"], "environment": {"PATH": "/usr/bin:/bin"}},
+    }
+    program = f"import torch; from tests.support.jobs.zygote_process import run_rank; run_rank({task}, %s)"
+    for can_continue in (True, False):
+        argv = [sys.executable, "-c", program % can_continue]
+        subprocess.run(argv, cwd=REPOSITORY, check=True, timeout=120)
+    assert output.read_text().splitlines() == ["['--flag'] True", "['--flag'] False"]
 
 
 def test_the_files_with_tests_marked_gpu_are_found():
@@ -87,7 +140,7 @@ def test_the_files_with_tests_marked_gpu_are_found():
 def test_what_an_interpreter_lacks_is_named_in_one_line():
     environment = gpu_proof.environment_of(rehearse=False)
     told = gpu_proof.lacking({"json": "json", "no_such_module": "no-such-package"}, environment)
-    assert "lacks no-such-package; expected them there, or their wheels in --wheels" in told
+    assert "lacks no-such-package; expected them there, or make test-gpu BUNDLE=" in told
     assert gpu_proof.lacking({"json": "json"}, environment) == ""
 
 

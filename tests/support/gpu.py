@@ -1,26 +1,32 @@
-"""Tests that need a GPU: their marks, where their jobs run, and the rehearsal of the same tests on the CPU.
+"""Tests that need a GPU: their marks, their jobs, and the rehearsal of the same tests on the CPU.
 
 With ALPHAZERO_REHEARSE_GPU=1 they run on the CPU, as far as they ask for nothing that CUDA alone has: so a
 slip in a test shows before a GPU is there.
 """
 
+import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.jobs.jobs import run_job
+from tests.support.jobs.zygote import TRAIN, Zygote
 
 REHEARSAL = os.environ.get("ALPHAZERO_REHEARSE_GPU", "0") not in ("", "0")
 DEVICE = "cpu" if REHEARSAL else "cuda"
-# CUDA_VISIBLE_DEVICES of a job: all there are, or none.
-DEVICES = "" if REHEARSAL else None
+LIMIT_S = 240  # of a job
 
 CUDA_ALONE = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 HAS_DEVICE = pytest.mark.skipif(
     not (REHEARSAL or torch.cuda.is_available()), reason="no CUDA device here (nor ALPHAZERO_REHEARSE_GPU=1)"
+)
+
+PRECISIONS = (
+    "bf16",
+    pytest.param("fp16", marks=pytest.mark.skipif(REHEARSAL, reason="on a CPU fp16 takes minutes")),
+    "fp32",
 )
 
 Mark = Callable[[Callable[..., None]], Callable[..., None]]
@@ -36,14 +42,59 @@ def on_cuda(order: int = 5, seconds: int = 20) -> Mark:
     return lambda test: CUDA_ALONE(pytest.mark.gpu(order=order, seconds=seconds)(test))
 
 
-def own_core(rank: int = 0) -> Callable[[], None] | None:
-    """In a rehearsal a core of its own for each rank: the trainer takes a thread for each core it may use."""
-    if not REHEARSAL:
-        return None
-    cores = sorted(os.sched_getaffinity(0))
-    return lambda: os.sched_setaffinity(0, {cores[rank % len(cores)]})
+# What a job imports that an interpreter with torch may lack: DeepSpeed and what it needs.
+OF_JOBS = ("deepspeed", "hjson", "pydantic", "einops", "cpuinfo")
 
 
-def run_gpu_job(directory: Path, store: Path, *extra: str, script: Path | None = None) -> str:
-    """`run_job` of one rank on the GPU, or on the CPU in a rehearsal."""
-    return run_job(directory, store, 1, *extra, "--device", DEVICE, devices=DEVICES, script=script)
+def need(*packages: str) -> None:
+    """Skip the test that runs where a package is missing, by its name."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed")
+
+
+class GpuJobs:
+    """Starts jobs on the GPU, or on the CPU in a rehearsal; skips the test where DeepSpeed is missing."""
+
+    def __init__(self) -> None:
+        self._zygote: Zygote | None = None
+
+    def close(self) -> None:
+        """End what runs."""
+        if self._zygote is not None:
+            self._zygote.close()
+
+    @property
+    def zygote(self) -> Zygote:
+        """Made when a test starts the first job."""
+        need(*OF_JOBS)
+        if self._zygote is None:
+            self._zygote = Zygote(with_devices=True)
+        return self._zygote
+
+    def visible(self, device: str = DEVICE) -> dict[str, str]:
+        """What hides the GPUs from a job on the CPU."""
+        return {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+
+    def run(
+        self,
+        directory: Path,
+        store: Path,
+        *extra: str,
+        ranks: int = 1,
+        script: Path = TRAIN,
+        device: str = DEVICE,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """A tiny job to its end; what it printed."""
+        return self.zygote.run_job(
+            directory,
+            store,
+            ranks,
+            *extra,
+            "--device",
+            device,
+            script=script,
+            timeout_s=LIMIT_S,
+            variables={**self.visible(device), **(variables or {})},
+        )

@@ -6,6 +6,7 @@ report is written anew after every test; what the budget does not hold is skippe
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,8 @@ class GpuReport:
         """Keep the worst of set-up, test and clean-up, and the seconds of all three."""
         found = self.tests.setdefault(report.nodeid, {"outcome": "passed", "seconds": 0.0})
         found["seconds"] = round(found["seconds"] + report.duration, 2)
+        if report.user_properties:
+            found["figures"] = dict(report.user_properties)
         if report.outcome != "passed" and found["outcome"] != "failed":
             found["outcome"] = report.outcome
             found["why"] = reason_of(report)
@@ -87,6 +90,9 @@ class GpuReport:
             return
         outcomes = [test["outcome"] for test in self.tests.values()]
         dropped = [name for name, test in self.tests.items() if test.get("why", "").startswith("left out")]
+        missing = Counter(
+            test["why"] for test in self.tests.values() if test.get("why", "").endswith("not installed")
+        )
         document = {
             "gpu_tests": 1,
             "rehearsal": REHEARSAL,
@@ -96,6 +102,7 @@ class GpuReport:
                 "spent_s": round(self.budget_s - self.left_s(), 1),
                 **{outcome: outcomes.count(outcome) for outcome in ("passed", "failed", "skipped")},
                 "left_out_for_time": dropped,
+                "left_out_for_packages": dict(missing),
             },
             "tests": self.tests,
         }

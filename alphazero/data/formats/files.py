@@ -10,14 +10,13 @@ import hashlib
 import io
 import os
 import stat
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, cast
-
-from isal import igzip_lib
+from typing import IO, Protocol
 
 from alphazero.base.errors import DataError
 from alphazero.base.files import refuse_positions
@@ -26,8 +25,6 @@ from alphazero.base.text import printable
 READ_BYTES = 1 << 20
 PACKED_BLOCK_BYTES = 1 << 14
 TEXT_BLOCK_BYTES = 1 << 17  # that gzip and bzip2 may unfold at once
-# isal's stubs take this class for an instance.
-GZIP_ERROR = cast(type[Exception], igzip_lib.error)
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -229,7 +226,18 @@ class Frame(Protocol):
 
 def begin_gzip() -> Frame:
     """A member of a gzip file."""
+    from isal import igzip_lib
+
     return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+
+
+_LIBRARY_ERRORS = (("isal.igzip_lib", "error"), ("zstandard", "ZstdError"))
+
+
+def unpacking_errors() -> tuple[type[Exception], ...]:
+    """What damaged data raises. A library is imported for the first file that it unpacks, and not before."""
+    loaded = [getattr(sys.modules[name], error) for name, error in _LIBRARY_ERRORS if name in sys.modules]
+    return EOFError, OSError, *loaded
 
 
 def frames(stream: IO[bytes], begin_frame: Callable[[], Frame]) -> Iterator[bytes]:

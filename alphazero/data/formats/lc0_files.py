@@ -17,12 +17,12 @@ from typing import IO
 from alphazero.base.errors import DataError
 from alphazero.base.text import counted, quoted, reason
 from alphazero.data.formats.files import (
-    GZIP_ERROR,
     Kind,
     begin_gzip,
     frames,
     names_below,
     open_file,
+    unpacking_errors,
 )
 
 ARCHIVE_SUFFIX = ".tar"
@@ -73,7 +73,7 @@ def unpacked(packed: bytes, name: str) -> Iterator[bytes]:
             yield piece
     except EOFError as error:
         raise DataError(f"{name}: damaged gzip data: it breaks off after {size:,} bytes") from error
-    except GZIP_ERROR as error:
+    except unpacking_errors() as error:
         raise DataError(f"{name}: damaged gzip data after {size:,} bytes: {reason(error)}") from error
 
 

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import zstandard
 
 import alphazero._core as _core
 from alphazero._core import PgnFault
 from alphazero.base.errors import DataError
 from alphazero.data.formats.files import (
-    GZIP_ERROR,
     READ_BYTES,
     HashingFile,
     Kind,
@@ -27,6 +25,7 @@ from alphazero.data.formats.files import (
     frames,
     read_blocks,
     read_to_end,
+    unpacking_errors,
 )
 from alphazero.data.formats.parallel import Format, SourceEnd
 from alphazero.data.store.schema import PLY_NOTES
@@ -55,8 +54,6 @@ _REFUSED = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-# bz2 raises OSError for damaged data; what cannot be read is a DataError already.
-_DAMAGE = (EOFError, OSError, zstandard.ZstdError, GZIP_ERROR)
 
 
 class SourceReader:
@@ -85,7 +82,7 @@ class SourceReader:
             for block in opened:
                 self.text_bytes += len(block)
                 yield block
-        except _DAMAGE as error:
+        except unpacking_errors() as error:  # what cannot be read is a DataError already
             raise self._damaged(packing, error) from error
 
     def sha256(self) -> str:
@@ -122,6 +119,8 @@ class _ZstdFrame:
     """A zstd frame that is given its data piece by piece, so that what a call unfolds is bounded."""
 
     def __init__(self) -> None:
+        import zstandard
+
         self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
         self._waiting = b""
         self._begin = 0  # of what waits

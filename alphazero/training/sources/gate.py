@@ -9,10 +9,8 @@ import torch
 
 from alphazero.games.registry import GameSpec
 from alphazero.measure.elo import MatchScore
-from alphazero.measure.match import play_match
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.weights import network_of
-from alphazero.play.matches.openings import random_openings
 from alphazero.play.matches.players import Player, search_player
 from alphazero.play.search_settings import search_settings
 from alphazero.run.rank import Phase
@@ -63,6 +61,10 @@ class Gate:
     def _match(
         self, candidate: Mapping[str, torch.Tensor], champion: Tensors, generation: int, step: int
     ) -> MatchScore:
+        # Of python-chess, which only these need.
+        from alphazero.measure.match import play_match
+        from alphazero.play.matches.openings import random_openings
+
         config, exchange, heartbeat = self._job.config, self._services.exchange, self._services.heartbeat
         own = config.self_play
         openings = random_openings(

@@ -24,20 +24,29 @@ TRAIN = REPOSITORY / "train_distributed.py"
 
 
 class Zygote:
-    """The process that forks, and what it said; a context manager."""
+    """The process that forks, and what it said; a context manager.
 
-    def __init__(self) -> None:
+    with_devices: its ranks see the GPUs there are, unless a job hides them.
+    """
+
+    def __init__(self, with_devices: bool = False) -> None:
+        self._with_devices = with_devices
         ours, theirs = socket.socketpair()
         self._channel = ours
         self._received = b""
         self._ended: dict[int, int] = {}
         self._numbers = itertools.count(1)
         # Arrow's spare allocator would start a thread; a process that forks must have one only.
-        variables = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "DS_ACCELERATOR": "cpu"}
+        variables = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+        if with_devices:
+            # Neither a pool of compilers nor a count of GPUs that opens CUDA: both would not survive a fork.
+            variables |= {"TORCH_WARM_POOL": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        else:
+            variables["DS_ACCELERATOR"] = "cpu"
         program = Path(__file__).with_name("zygote_process.py")
         self._process = subprocess.Popen(
             [sys.executable, str(program), str(theirs.fileno()), str(os.getpid())],
-            env={**environment(), **variables},
+            env={**environment(None if with_devices else ""), **variables},
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -70,18 +79,20 @@ class Zygote:
         script: Path = TRAIN,
         variables: Mapping[str, str] | None = None,
     ) -> "Job":
-        """`python script arguments` on `ranks` ranks in `directory`, one core and one thread a rank.
+        """`python script arguments` on `ranks` ranks in `directory`, a thread each and without GPUs a core.
 
-        variables: further ones of the environment.
+        variables: further ones of the environment, which come last.
         """
         directory.mkdir(parents=True, exist_ok=True)
         cores, port, number = sorted(os.sched_getaffinity(0)), free_port(), next(self._numbers)
         outputs = [directory / f"output-{number:03d}-rank{rank}.txt" for rank in range(ranks)]
+        given = {**environment(None if self._with_devices else ""), **(variables or {})}
+        is_bound = given.get("CUDA_VISIBLE_DEVICES") == ""
         tasks = [
             {
-                "core": cores[rank % len(cores)],
+                "core": cores[rank % len(cores)] if is_bound else None,
                 "output": str(output),
-                "environment": {**environment(), **rank_variables(rank, ranks, port), **(variables or {})},
+                "environment": {**given, **rank_variables(rank, ranks, port), **(variables or {})},
             }
             for rank, output in enumerate(outputs)
         ]
@@ -100,9 +111,10 @@ class Zygote:
         script: Path = TRAIN,
         status: int = 0,
         timeout_s: float = 120.0,
+        variables: Mapping[str, str] | None = None,
     ) -> str:
         """jobs.run_job in less time: a tiny job to its end; what it printed."""
-        job = self.start(directory, ranks, [*TINY, "--data", str(store), *extra], script)
+        job = self.start(directory, ranks, [*TINY, "--data", str(store), *extra], script, variables)
         assert job.wait(timeout_s) == [status] * ranks, job.output()[-4000:]
         return job.output()
 

@@ -1,4 +1,4 @@
-"""A process that has imported torch and DeepSpeed once and forks the ranks of test jobs.
+"""A process that has imported torch (for the CPU: and DeepSpeed) once and forks the ranks of test jobs.
 
 zygote.py starts it and speaks JSON lines with it over a socket pair. Nothing survives it: it ends when
 the socket closes, and the kernel ends its ranks with it.
@@ -24,23 +24,27 @@ from alphazero.cli.main import end_process
 MODULES = (
     "alphazero.cli.training.train",
     "alphazero.training.start.train",
-    "deepspeed.runtime.zero.muon.muon_optimizer",
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "torch.utils.tensorboard",
 )
+# It chooses its device when it is imported: only where that is the CPU do all ranks share the import.
+DEEPSPEED_MODULE = "deepspeed.runtime.zero.muon.muon_optimizer"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def import_what_ranks_need() -> None:
-    """Everything a training job imports, while there is one thread: no other one survives a fork."""
-    for name in MODULES:
+def import_what_ranks_need() -> bool:
+    """Everything a training job imports. True while there is one thread: no other one survives a fork."""
+    is_of_cpu = os.environ.get("DS_ACCELERATOR") == "cpu"
+    for name in (*MODULES, DEEPSPEED_MODULE) if is_of_cpu else MODULES:
         importlib.import_module(name)
-    importlib.import_module("deepspeed.ops").__compatible_ops__  # noqa: B018 - looked up at first use
+    if is_of_cpu:
+        importlib.import_module("deepspeed.ops").__compatible_ops__  # noqa: B018 - looked up at first use
     gc.freeze()  # what a collection in a rank does not touch stays shared memory
     threads = {path.name: (path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()}
-    if len(threads) != 1:
+    if is_of_cpu and len(threads) != 1:
         sys.exit(f"zygote: threads {threads} run before the first fork: expected one")
+    return len(threads) == 1
 
 
 def die_with_parent(parent: int) -> None:
@@ -110,9 +114,13 @@ def tell(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message).encode() + b"\n")
 
 
-def run_rank(task: dict[str, Any]) -> int:
-    """Be a process `python SCRIPT ARGUMENTS` with an environment, directory, files and core of its own."""
-    os.sched_setaffinity(0, {task["core"]})
+def run_rank(task: dict[str, Any], can_continue: bool) -> int:
+    """Be a process `python SCRIPT ARGUMENTS` with an environment, directory, files and core of its own.
+
+    A fork in which CUDA would not work becomes a new Python: slower, and right.
+    """
+    if task["core"] is not None:
+        os.sched_setaffinity(0, {task["core"]})
     os.chdir(task["directory"])
     sys.stdout.flush()
     sys.stderr.flush()
@@ -127,6 +135,8 @@ def run_rank(task: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(task["environment"])
     script = Path(task["script"])
+    if not can_continue or sys.modules["torch"].cuda._is_in_bad_fork():
+        os.execve(sys.executable, [sys.executable, str(script), *task["arguments"]], os.environ)
     sys.argv = [str(script), *task["arguments"]]
     sys.path[0] = str(script.parent)
     try:
@@ -143,9 +153,9 @@ def run_rank(task: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[2]))
-    import_what_ranks_need()
+    is_alone = import_what_ranks_need()
     socket_to_test = socket.socket(fileno=int(sys.argv[1]))
     tell(socket_to_test, {"ready": True})
     rank_task = serve(socket_to_test)
     if rank_task is not None:
-        end_process(run_rank(rank_task))
+        end_process(run_rank(rank_task, is_alone))

@@ -9,55 +9,30 @@ import subprocess
 
 import pytest
 
-from tests.support.gpu import DEVICE, DEVICES, on_cuda, on_gpu, own_core, run_gpu_job
-from tests.support.jobs.jobs import TINY, command, environment, free_port, run_job, step_lines
+from tests.support.gpu import LIMIT_S, OF_JOBS, need, on_cuda, on_gpu
+from tests.support.jobs.jobs import TINY, command, environment, step_lines
 
 STEPS = ("--steps", "10", "--no-tf32")
-LIMIT_S = 240
+EACH_ALONE = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
-def start_rank(directory, store, rank, port, extra):
-    """One of two ranks, each alone on its host."""
-    place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": port}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
-    variables = {**environment(DEVICES), **{name: str(value) for name, value in place.items()}, **meeting}
-    arguments = [*TINY, "--data", str(store), *STEPS, "--device", DEVICE, "--backend", "gloo", *extra]
-    return subprocess.Popen(
-        command(1, arguments),
-        cwd=directory,
-        env=variables,
-        preexec_fn=own_core(rank),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def run_two_ranks(directory, store, *extra):
-    """Both ranks to their end; what rank 0 printed."""
-    directory.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    ranks = [start_rank(directory, store, rank, port, extra) for rank in range(2)]
-    try:
-        outputs = [rank.communicate(timeout=LIMIT_S)[1] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in outputs)
-    return outputs[0]
+def run_two_ranks(gpu_jobs, directory, store, *extra):
+    """Both ranks to their end, each alone on its host; what they printed."""
+    return gpu_jobs.run(directory, store, *STEPS, "--backend", "gloo", *extra, ranks=2, variables=EACH_ALONE)
 
 
 @pytest.fixture(scope="module")
-def one_rank(tmp_path_factory, random_store):
+def one_rank(tmp_path_factory, random_store, gpu_jobs):
     """The same steps of one rank on the CPU."""
     directory = tmp_path_factory.mktemp("one")
-    run_job(directory, random_store, 1, *STEPS, "--device", "cpu")
+    gpu_jobs.run(directory, random_store, *STEPS, device="cpu")
     return step_lines(directory)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @on_gpu(order=1, seconds=30)
-def test_two_ranks_on_one_gpu_train_what_one_rank_trains(tmp_path, random_store, one_rank, stage):
-    output = run_two_ranks(tmp_path, random_store, "--zero-stage", str(stage))
+def test_two_ranks_on_one_gpu_train_what_one_rank_trains(tmp_path, random_store, gpu_jobs, one_rank, stage):
+    output = run_two_ranks(gpu_jobs, tmp_path, random_store, "--zero-stage", str(stage))
     assert "parameters synchronized" in output and "on 2 ranks" in output
     for line, expected in zip(step_lines(tmp_path), one_rank, strict=True):
         assert line["sample_id_sum"] == expected["sample_id_sum"]
@@ -65,22 +40,23 @@ def test_two_ranks_on_one_gpu_train_what_one_rank_trains(tmp_path, random_store,
 
 
 @on_gpu(order=2, seconds=30)
-def test_an_average_over_two_ranks_is_validated_and_saved(tmp_path, random_store):
+def test_an_average_over_two_ranks_is_validated_and_saved(tmp_path, random_store, gpu_jobs):
     flags = ("--ema-decay", "0.9", "--validation-interval", "5", "--validation-data", str(random_store))
-    output = run_two_ranks(tmp_path, random_store, *flags)
+    output = run_two_ranks(gpu_jobs, tmp_path, random_store, *flags)
     assert "validation at step 10 |" in output
     assert (tmp_path / "runs/job/checkpoints/step-00000010/ema.safetensors").is_file()
 
 
 @on_cuda(order=2)
-def test_nccl_s_one_rank_says_so_and_meets_no_other_backend(tmp_path, random_store):
-    output = run_gpu_job(tmp_path, random_store, *STEPS, "--backend", "nccl")
+def test_nccl_s_one_rank_says_so_and_meets_no_other_backend(tmp_path, random_store, gpu_jobs):
+    output = gpu_jobs.run(tmp_path, random_store, *STEPS, "--backend", "nccl")
     assert "nccl" in output and "on 1 rank" in output
 
 
 @on_cuda(order=4, seconds=40)
 def test_the_launcher_counts_the_gpus_there_are(tmp_path, random_store):
     """--gpus -1 through the launcher, torchrun and its agent, with real NVML."""
+    need(*OF_JOBS)
     argv = [
         *command(1, [])[:1],
         "-m",

@@ -1,0 +1,133 @@
+"""A bundle: a folder of wheels, with their sha256, that takes the place of the network.
+
+    python3 -m tools.bundle install DIRECTORY ENVIRONMENT [--system]
+
+Makes a virtual environment of the interpreter that runs this and installs every wheel of the bundle into it,
+and nothing from elsewhere; all files are checked first. --system: packages of the interpreter itself, such as
+its torch, are used where the bundle has none. `make setup BUNDLE=DIRECTORY` runs it, `make bundle` makes
+a bundle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import site
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+# As sha256sum writes and checks it.
+SUMS = "SHA256SUMS"
+SUM_LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>[A-Za-z0-9_+-][A-Za-z0-9_.+-]*)")
+USAGE_ERROR = 2
+
+
+class BundleError(Exception):
+    """One line for the user: the place, what was found, what was expected."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Install."""
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bundle", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", choices=("install",))
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("--system", action="store_true", help="use the interpreter's own packages, too")
+    args = parser.parse_args(argv)
+    try:
+        install(args.bundle, args.environment, args.system)
+    except BundleError as error:
+        print(f"bundle: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return 0
+
+
+def digest_of(path: Path) -> str:
+    """sha256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_sums(directory: Path) -> None:
+    """Record every file of a new bundle."""
+    lines = [f"{digest_of(path)}  {path.name}\n" for path in sorted(directory.iterdir())]
+    (directory / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def checked_files(directory: Path) -> list[Path]:
+    """The recorded files, all of them there and unchanged. Raises BundleError."""
+    record = directory / SUMS
+    try:
+        lines = record.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"{record}: cannot read: expected a folder that make bundle made") from error
+    digests = {}
+    for number, line in enumerate(lines, 1):
+        found = SUM_LINE.fullmatch(line)
+        if found is None:
+            raise BundleError(f"{record}:{number}: {line[:100]!r}: expected '<sha256>  <file name>'")
+        digests[found["name"]] = found["digest"]
+    for name, expected in digests.items():
+        path = directory / name
+        if not path.is_file():
+            raise BundleError(f"{path}: missing: expected the file of sha256 {expected}")
+        if (found_digest := digest_of(path)) != expected:
+            raise BundleError(f"{path}: sha256 {found_digest}: expected {expected}")
+    return [directory / name for name in digests]
+
+
+def install(directory: Path, environment: Path, system: bool) -> None:
+    """Make the environment and install the wheels into it, all of them or none. Raises BundleError."""
+    wheels = [path for path in checked_files(directory.absolute()) if path.suffix == ".whl"]
+    if not system and not any(path.name.startswith("torch-") for path in wheels):
+        raise BundleError(
+            f"{directory}: holds no torch: expected SYSTEM_TORCH=1 (that of {sys.executable}), or a bundle"
+            " made with TORCH=1"
+        )
+    pip = next((path for path in wheels if path.name.startswith("pip-")), None)
+    if pip is None:
+        raise BundleError(f"{directory}: holds no pip: expected a folder that make bundle made")
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(environment)
+    if system:
+        show_packages(environment)
+    # The bundle's own pip runs out of its wheel: an interpreter without pip or ensurepip will do. It looks
+    # for all that the wheels need before it installs one.
+    command = [sys.executable, str(pip / "pip"), "--python", str(environment / "bin" / "python"), "install"]
+    flags = ["--isolated", "--quiet", "--no-index", "--no-cache-dir", "--disable-pip-version-check"]
+    without_settings = {**os.environ, "PIP_CONFIG_FILE": os.devnull}  # they may name further places
+    done = subprocess.run(
+        [*command, *flags, *map(str, wheels)], env=without_settings, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise BundleError(f"{directory}: {pip_fault(done.stderr)}")
+
+
+def show_packages(environment: Path) -> None:
+    """Let the environment see this interpreter's packages.
+
+    venv's own flag shows those of the base interpreter, also where this one is of an environment itself.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = environment / "lib" / version / "site-packages"
+    places = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    lines = [f"import site; site.addsitedir({directory!r})\n" for directory in places]
+    (packages / "system.pth").write_text("".join(lines), encoding="utf-8")
+
+
+def pip_fault(stderr: str) -> str:
+    """What pip says was wrong, in one line."""
+    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
+    return "; ".join(errors) or " ".join(stderr.split())[-500:] or "pip failed"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
