@@ -416,18 +416,8 @@ class TrainingConfig:
 
 # What a run warns of, by name (docs/health.md).
 ALARMS = (
-    "throughput",
-    "idle-gpus",
-    "batch-fill",
-    "slow-rank",
-    "overfitting",
-    "entropy",
-    "resignations",
-    "disk",
-    "memory",
-    "clock",
-    "network",
-    "health",
+    *("throughput", "idle-gpus", "batch-fill", "slow-rank", "overfitting", "entropy", "resignations"),
+    *("disk", "memory", "clock", "network", "health"),
 )
 
 

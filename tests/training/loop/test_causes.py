@@ -111,6 +111,7 @@ class SlowJob:
             gradients_are_finite=lambda: True,
             finish_step=finish_step,
             is_told_late=False,
+            last_pass_was_graphed=False,
             take_verdict=lambda: GOOD,
             time_communication=timed.append,
             inference_tensors=dict,
