@@ -147,6 +147,8 @@ class EngineProcess:
             raise ForfeitError(Ending.ABANDONED, f"fails ({reason(error)})") from error
         if not result.move:  # none, or the null move 0000
             raise ForfeitError(Ending.ILLEGAL, "makes no move")
+        if not question.board.is_legal(result.move):  # sent early, it was judged by the position before
+            raise ForfeitError(Ending.ILLEGAL, f"makes an illegal move ({result.move.uci()})")
         info = result.info
         return Decision(
             result.move.uci(),

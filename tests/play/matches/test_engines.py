@@ -106,6 +106,13 @@ def test_numbers_of_hundreds_of_digits_are_bounded_and_the_game_is_played(tmp_pa
     assert "{ +10000.00/1000 " in text and max(map(len, text.splitlines())) <= 100
 
 
+def test_a_move_that_answers_the_position_before_is_illegal() -> None:
+    early = fake("early", "--mode", "early")
+    found, lines = play([early, other()], games=2, concurrency=1)
+    assert found[1].ending is Ending.ILLEGAL and found[1].points == 1.0
+    assert re.fullmatch(r"game 2: early makes an illegal move \(\w+\) and loses the game", lines[-1])
+
+
 def test_an_engine_that_ends_after_its_move_is_started_again(tmp_path) -> None:
     found, lines = play([fake("leaving", "--mode", "leave"), other()], games=2)
     assert {game.ending for game in found} == {Ending.ABANDONED} and len(lines) == 2

@@ -1,7 +1,7 @@
 """A UCI engine for tests: plays seeded random legal moves, and fails in the way that it is told to.
 
 python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
-illegal, none, null, huge (numbers), endless (a line), bytes (no text), slow, deaf, mute or parent (of a
+illegal, early (when it is asked whether it is ready), none, null, huge (numbers), endless (a line), bytes (no text), slow, deaf, mute or parent (of a
 process in a session of its own), from the N-th move of a process on. Their ids go to --pid-file.
 """
 
@@ -42,6 +42,8 @@ def main() -> None:
             options = [f"option name {name} type spin default 1 min 0 max 999" for name in names]
             say("id name Fake", "id author tests", *options, "uciok")
         elif words[0] == "isready":
+            if args.mode == "early" and moves:
+                say(f"bestmove {min(move.uci() for move in board.legal_moves)}")
             say("readyok")
         elif words[0] == "setoption" and words[2] == "Seed":
             seed = int(words[4])
