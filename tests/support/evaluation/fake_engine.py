@@ -1,8 +1,9 @@
 """A UCI engine for tests: plays seeded random legal moves, and fails in the way that it is told to.
 
 python fake_engine.py [--mode MODE] [--from-move N]: crash, leave (after its move), hang, close (its output),
-illegal, early (when it is asked whether it is ready), none, null, huge (numbers), endless (a line), bytes (no text), slow, deaf, mute or parent (of a
-process in a session of its own), from the N-th move of a process on. Their ids go to --pid-file.
+illegal, early (a move where it is asked whether it is ready), none, null, huge (numbers), endless (a line),
+bytes (no text), slow, deaf, mute or parent (of a process in a session of its own), from the N-th move of a
+process on. Their ids go to --pid-file.
 """
 
 import argparse
