@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ VERSION = 1
 MOST_GAMES = 16
 MOST_WRONG = 64
 MOST_BINS = 1000
+LARGEST_NUMBER = 2**53
 LONGEST_TEXT = 200
 
 
@@ -187,10 +187,10 @@ def _read(kind: type[Record], body: dict[str, Any]) -> Record:
 
 
 def _check(value: Any) -> None:  # noqa: ANN401 - walks what dataclasses became
-    """Raise ValueError for long texts and numbers that are not finite."""
+    """Raise ValueError for long texts, and numbers that are none or larger than any count."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError("no short text")
-    if isinstance(value, (int, float)) and not math.isfinite(value):
+    if isinstance(value, (int, float)) and not abs(value) <= LARGEST_NUMBER:
         raise ValueError("no number")
     if isinstance(value, (dict, list, tuple)):
         for entry in value.values() if isinstance(value, dict) else value:

@@ -44,6 +44,7 @@ def test_what_a_killed_writer_left_is_cut_off(tmp_path) -> None:
         ('"share": 0.004', '"share": NaN'),
         ('"by": "policy"', '"by": 3'),
         ('"positions": 100', '"positions": 1e999'),
+        ('"count": [', '"count": [1' + 300 * "0"),
     ],
 )
 def test_a_damaged_record_is_passed_over(tmp_path, change) -> None:
