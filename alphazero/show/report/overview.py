@@ -12,11 +12,13 @@ import numpy as np
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.log import duration
+from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import counted
 from alphazero.run.checkpoint_files import read_json
 from alphazero.run.directory import RunDirectory
 from alphazero.run.overview import RunOverview
 from alphazero.settings.load import SECTIONS, Config, to_table
+from alphazero.settings.sections import MOST_POSITIONS
 from alphazero.show.report.figures import RunFigures
 from alphazero.show.report.panel import rounded
 
@@ -56,7 +58,7 @@ def read_starts(run: RunDirectory) -> list[Start]:
             Start(
                 time=_text(body.get("time")),
                 host=_text(body.get("host")),
-                step=step if type(step) is int else None,
+                step=_number(step, MOST_STEPS),
                 command=_text(" ".join(map(str, argv)) if isinstance(argv, list) else ""),
                 commit=_text(body.get("commit"))[:12],
                 python=_text(body.get("python")),
@@ -112,14 +114,14 @@ def facts(
     if overview.num_steps >= 0:
         steps += f" of {overview.num_steps:,}"
     minutes = figures.of("speed").last("minutes")
-    batch_size = training.get("batch_size")
+    batch_size = _number(training.get("batch_size"), MOST_POSITIONS)
     games = figures.of("self_play").columns.get("games")
     rows = [
         ("state", overview.state.value),
         ("game", str(network.get("game", ""))),
         ("network", _network(network)),
         ("steps", steps),
-        ("positions trained on", f"{figures.last_step * batch_size:,}" if type(batch_size) is int else ""),
+        ("positions trained on", "" if batch_size is None else f"{figures.last_step * batch_size:,}"),
         ("games played", f"{int(games[games >= 0].sum()):,}" if games is not None else ""),
         ("wall time", duration(60 * minutes) if minutes is not None else ""),
         ("source", str(config.get("self_play", {}).get("mode", ""))),
@@ -176,6 +178,11 @@ def _network(network: Mapping[str, Any]) -> str:
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:LONGEST_TEXT] if text else '""'
+
+
+def _number(value: object, most: int) -> int | None:
+    """A whole number that a run can have; None for anything else in its files."""
+    return value if type(value) is int and 0 <= value <= most else None
 
 
 def _text(value: object) -> str:

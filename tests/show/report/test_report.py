@@ -122,6 +122,19 @@ def test_restarts_skipped_steps_and_alarms_are_events(tmp_path) -> None:
     assert (events[2]["text"], events[2]["advice"]) == ("disk: full soon", "tidy up")
 
 
+@pytest.mark.parametrize("number", [10**30, 10**4290, -1])
+def test_numbers_of_a_start_or_of_the_settings_that_no_run_has_are_not_known(tmp_path, number) -> None:
+    run = supervised_run(tmp_path / "one")
+    started = sorted(run.path.glob("started-*.json"))[-1]
+    started.write_text(json.dumps({**json.loads(started.read_text()), "step": number}))
+    config = json.loads(run.config.read_text())
+    config["training"]["batch_size"] = number
+    run.config.write_text(json.dumps(config))
+    body = report_of(run.path).to_json()["runs"][0]
+    assert (body["events"][0]["kind"], body["events"][0]["step"]) == ("restart", None)
+    assert "positions trained on" not in [name for name, _ in body["facts"]]
+
+
 def test_several_runs_tell_the_settings_in_which_they_differ(tmp_path) -> None:
     one, two = (supervised_run(tmp_path / place / "run") for place in ("a", "b"))
     config = json.loads(two.config.read_text())
