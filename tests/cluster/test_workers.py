@@ -135,8 +135,9 @@ def test_a_worker_that_cannot_start_is_named(capfd: pytest.CaptureFixture[str]):
 
 def test_a_worker_that_has_failed_before_its_task_says_why():
     args = argparse.Namespace(config="no-such-preset", weights="w.pt", out=Path("games"))
+    before = psutil.Process().children()  # of other tests
     with Workers("selfplay", args, [Place("cpu", {})]) as workers:
-        (child,) = psutil.Process().children()
+        (child,) = (one for one in psutil.Process().children() if one not in before)
         deadline = time.monotonic() + 60
         while child.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -20,6 +20,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
     runtime: Any = SimpleNamespace(is_main=True, local_rank=0, local_world_size=1, device=cpu)
     monkeypatch.setattr(module, "keep_freed_memory", lambda: None)  # of this process, which has more to test
     monkeypatch.setattr(module, "start_process_group", lambda runtime: None)
+    monkeypatch.setattr(module, "with_local_ranks", lambda runtime, exchange: runtime)
     monkeypatch.setattr(module, "end_process_group", lambda: called.append("end of group"))
     monkeypatch.setattr(module, "Console", lambda is_main, style: console)
     monkeypatch.setattr(module, "compare_ranks", lambda *args, check: ())
