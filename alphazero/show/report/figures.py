@@ -30,6 +30,8 @@ _TEXT_KINDS = ("alarm",)
 LONGEST_TEXT = 1000
 # Steps without a line: more in a row are lines that the file has lost, not steps that were left out.
 LONGEST_GAP = 1000
+# No figure of a run is larger, and none larger can be drawn on an axis.
+LARGEST_FIGURE = 1e15
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,11 @@ class Lines:
     columns: Mapping[str, Column] = field(default_factory=dict)
 
     def known(self, name: str) -> tuple[Column, Column]:
-        """The steps that have a finite figure `name`, and the figures."""
+        """The steps that have a figure `name` of at most LARGEST_FIGURE either way, and the figures."""
         column = self.columns.get(name)
         if column is None:
             return np.zeros(0), np.zeros(0)
-        is_known = np.isfinite(column)
+        is_known = np.abs(column) <= LARGEST_FIGURE
         return self.step[is_known], column[is_known]
 
     def has(self, name: str) -> bool:

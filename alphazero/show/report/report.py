@@ -12,6 +12,7 @@ from typing import Any
 
 from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.files import complete_lines
+from alphazero.base.section import MOST_STEPS
 from alphazero.base.text import printable, reason
 from alphazero.data.store.store import GameStore
 from alphazero.run.directory import RunDirectory
@@ -34,6 +35,7 @@ from alphazero.show.report.panel_list import all_panels
 
 VERSION = 1
 RATINGS = "ratings.jsonl"
+LARGEST_ELO = 1e6
 NO_GAMES = (
     "No games to show: the run has played none, and no validation has recorded the network's evaluations of "
     "held-out games."
@@ -141,13 +143,18 @@ def _store(run: RunDirectory) -> tuple[GameStore | None, str]:
 
 
 def _ratings(run: RunDirectory) -> dict[int, tuple[float, float, float]]:
-    """By step the newest Elo of `alphazero rate --checkpoints`, and its interval. Raises OSError."""
+    """By step the newest Elo of `alphazero rate --checkpoints`, and its interval. Raises OSError.
+
+    A line that no rating wrote, or with numbers that no rating has, is passed over.
+    """
     found = {}
     for text in complete_lines(run.path / RATINGS):
         try:
             body = json.loads(text)
             low, high = (float(bound) for bound in body["elo_95"])
-            found[int(body["step"])] = float(body["elo"]), low, high
+            step, elo = int(body["step"]), float(body["elo"])
         except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             continue
+        if 0 <= step <= MOST_STEPS and all(abs(value) <= LARGEST_ELO for value in (elo, low, high)):
+            found[step] = elo, low, high
     return found

@@ -135,6 +135,19 @@ def test_numbers_of_a_start_or_of_the_settings_that_no_run_has_are_not_known(tmp
     assert "positions trained on" not in [name for name, _ in body["facts"]]
 
 
+@pytest.mark.parametrize("out", ["report.html", "report.png"])
+def test_figures_and_ratings_that_no_run_can_have_are_not_drawn(tmp_path, out) -> None:
+    run = supervised_run(tmp_path / "one")
+    with run.metrics.open("a") as file:
+        for loss in (1e300, -1e300, 1e17):
+            file.write(json.dumps(step_line(44, loss=loss, policy_loss=loss)) + "\n")
+    lines = ({"step": 20, "elo": elo, "elo_95": [0, 1]} for elo in (10**300, 1200))
+    damaged = {"step": 10**400, "elo": 1, "elo_95": [0, 1]}
+    (run.path / "ratings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*lines, damaged)))
+    assert main(["report", str(run.path), "--out", str(tmp_path / out)]) == 0
+    assert (tmp_path / out).stat().st_size > 1000
+
+
 def test_several_runs_tell_the_settings_in_which_they_differ(tmp_path) -> None:
     one, two = (supervised_run(tmp_path / place / "run") for place in ("a", "b"))
     config = json.loads(two.config.read_text())
