@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import platform
 import select
 import shlex
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from typing import NoReturn
 from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
 from alphazero.cli.command_table import run_command
-from alphazero.run.rank import note_failure, shows_common_errors
+from alphazero.run.rank import end_process, note_failure, shows_common_errors
 
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits(3)
 INTERRUPTED = 130  # 128 + SIGINT
@@ -124,19 +122,3 @@ def is_busy(figures: Path = Path("/proc/loadavg"), processors: int | None = None
     except (OSError, ValueError):
         return False
     return others >= BUSY_SHARE * (processors or os.cpu_count() or 1)
-
-
-def end_process(status: int) -> NoReturn:
-    """End as Python does, but without unloading modules and libraries.
-
-    gloo, libuv and others still have threads; one that meets a partly unloaded interpreter can abort a
-    process whose work is done, and the job would count as failed.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            status = status or 120  # as Python's own end
-    os._exit(status)

@@ -6,18 +6,20 @@ their wording.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import io
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
 from alphazero.base.files import read_text
@@ -144,6 +146,22 @@ def begin(environment: Mapping[str, str]) -> None:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(line_buffering=True)
         os.close(descriptor)
+
+
+def end_process(status: int) -> NoReturn:
+    """End as Python does, but without unloading modules and libraries.
+
+    gloo, libuv and others still have threads; one that meets a partly unloaded interpreter can abort a
+    process whose work is done, and the job would count as failed.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            status = status or 120  # as Python's own end
+    os._exit(status)
 
 
 FAILURE_VARIABLE = "ALPHAZERO_FAILURE_FILE"  # where the launcher above the ranks names the first failure

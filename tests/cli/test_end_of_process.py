@@ -7,7 +7,7 @@ from pathlib import Path
 
 PROGRAM = """
 import atexit, threading, time
-from alphazero.cli.main import end_process
+from alphazero.run.rank import end_process
 
 class Library:
     def __del__(self):
@@ -26,7 +26,7 @@ def test_threads_and_exit_handlers_are_waited_for_and_nothing_is_taken_down():
 
 
 def test_output_that_cannot_be_written_is_a_failure():
-    program = "from alphazero.cli.main import end_process; print('x'); end_process(0)"
+    program = "from alphazero.run.rank import end_process; print('x'); end_process(0)"
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, env=environment, timeout=60)

@@ -24,7 +24,7 @@ from alphazero.base.files import sha256_of
 from alphazero.base.records import from_json, to_json
 from alphazero.machine.findings import Severity, load_thresholds, worst
 from alphazero.run.directory import describe_environment
-from alphazero.run.rank import begin, kind_of, note_failure
+from alphazero.run.rank import begin, end_process, kind_of, note_failure
 from alphazero.training.ranks.preflight_report import (
     PreflightReport,
     RankRecord,
@@ -360,8 +360,4 @@ class RollCall:
 
 if __name__ == "__main__":
     begin(os.environ)
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Python's own end takes libraries down under the threads of gloo and of the store, which may abort.
-    os._exit(status)
+    end_process(main(sys.argv[1:]))

@@ -32,6 +32,7 @@ from alphazero.run.rank import (
     OUTPUT_VARIABLE,
     FirstFailure,
     RankEnd,
+    end_process,
     first_failure,
     write_first_failure,
 )
@@ -211,4 +212,4 @@ def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import sys
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 from alphazero.machine import memory
 from alphazero.machine.memory import MemoryState
 from alphazero.training.loop import alarms as job_alarms
@@ -48,4 +48,4 @@ if "CLOCK_GAINS" in os.environ:
     open_services.host_reader = with_gaining_clock
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import torch
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 from alphazero.games.batch import MicroBatch
 from alphazero.network.model.loss import LossTerms
 from alphazero.training.engine import engine, optimizer
@@ -66,4 +66,4 @@ if IS_HERE:
     TrainingModule.forward = forward
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deepspeed.runtime.engine import DeepSpeedEngine
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 
 STEP = DeepSpeedEngine.step
 HOARD: list[object] = []
@@ -32,4 +32,4 @@ def step(self: DeepSpeedEngine, *arguments: object, **named: object) -> None:
 DeepSpeedEngine.step = step
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

@@ -10,7 +10,7 @@ import sys
 import torch
 from deepspeed.runtime.engine import DeepSpeedEngine
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 
 TENSOR = "value.hidden.weight"
 STEP = DeepSpeedEngine.step
@@ -29,4 +29,4 @@ if os.environ["RANK"] == os.environ["FLIPPED_RANK"]:
     DeepSpeedEngine.step = step
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from alphazero.run.rank import end_process
 from alphazero.training.ranks import preflight
 from alphazero.training.ranks.preflight_measure import LocalWork, make_work
 from alphazero.training.ranks.preflight_report import RankRecord
@@ -53,4 +54,4 @@ def work(device) -> LocalWork:
     return odd.get(FAULT, usual)
 
 
-sys.exit(preflight.main(FLAGS, describe=describe, work=work))
+end_process(preflight.main(FLAGS, describe=describe, work=work))

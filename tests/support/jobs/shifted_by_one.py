@@ -2,7 +2,7 @@
 
 import sys
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 from alphazero.data.sampling import loader
 
 original = loader.sample_ids
@@ -16,4 +16,4 @@ def shifted(seed: int, step: int, batch_size: int, num_samples: int):
 
 if __name__ == "__main__":
     loader.sample_ids = shifted
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

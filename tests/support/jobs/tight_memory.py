@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from alphazero.cli.main import main
+from alphazero.cli.main import entry_point
 from alphazero.games.batch import MicroBatch
 from alphazero.training.engine.engine import Engine
 
@@ -30,4 +30,4 @@ def accumulate(self: Engine, micro_batch: MicroBatch, count: int) -> object:
 Engine.accumulate = accumulate
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    entry_point(["train", *sys.argv[1:]])

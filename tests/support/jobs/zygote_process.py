@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from alphazero.cli.main import end_process
+from alphazero.run.rank import end_process
 
 # The trainer's own, and what torch's optimizers and DeepSpeed import late.
 MODULES = (
