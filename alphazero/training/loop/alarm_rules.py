@@ -1,7 +1,7 @@
-"""The rules of the alarms: which figure is judged, its threshold, what is reported and what to do about it.
+"""The rules of the alarms: which figure is judged, its limit, what is reported and what to do about it.
 
-`RULES` is the table; a function per rule judges one interval (a stretch of log intervals, a validation or a
-generation). Where a rule compares with the past, its caller keeps that past and passes it in.
+A function per rule judges one interval (a stretch of log intervals, a validation or a generation). Where a
+rule compares with the past, its caller keeps that past and passes it in.
 """
 
 from __future__ import annotations
@@ -36,41 +36,6 @@ class Alarm:
     subject: str = ""
 
 
-@dataclass(frozen=True)
-class AlarmRule:
-    """A kind of trouble.
-
-    cause: its name in settings.sections.ALARMS, for `--mute`. limit: the threshold of its figure. text: a
-    format string of the figures and the limit.
-    """
-
-    cause: str
-    limit: float
-    text: str
-    advice: str
-
-    def alarm(
-        self, figures: Mapping[str, object], *, reason: str = "", subject: str = "", advice: str = ""
-    ) -> Alarm:
-        """The alarm of these figures. advice: instead of the rule's own."""
-        text = self.text.format(limit=self.limit, **figures)
-        return Alarm(self.cause, text, advice or self.advice, reason, subject)
-
-
-THROUGHPUT = AlarmRule(
-    "throughput",
-    0.7,  # of the median
-    "{what} runs at {rate:,.0f} {unit}, {share:.0%} of the run's median of {median:,.0f} (limit {limit:.0%})",
-    "see what else runs on the hosts (top, nvidia-smi), whether a device is hot or throttled (alphazero "
-    "health), and the shares of time in the log lines",
-)
-IDLE_GPUS = AlarmRule(
-    "idle-gpus",
-    0.8,
-    "the GPUs were busy {busy:.0%} of the time, below {limit:.0%}: they wait for {wait} ({share:.0%} of the "
-    "time{where})",
-    "",  # by what they wait for
-)
 IDLE_GPUS_ADVICE = {
     Cause.DATA: "more loader threads (--num-workers), a faster disk for the data, or fewer ranks per host",
     Cause.COMMUNICATION: "a larger --batch-size, and the preflight's table of slow links",
@@ -78,111 +43,53 @@ IDLE_GPUS_ADVICE = {
     Cause.CHECKPOINT: "a longer --checkpoint-interval",
     Cause.SELF_PLAY: "more games at a time (--lanes), a larger --evaluation-batch, more cores per GPU",
 }
-BATCH_FILL = AlarmRule(
-    "batch-fill",
-    # The presets have 0.85 and more (docs/performance.md).
-    0.7,
-    "the batches of self-play are {fill:.0%} full, below {limit:.0%}: the network evaluates padding",
-    "fewer ranks or a smaller --evaluation-batch, as each rank needs two batches of lanes; longer rounds "
-    "(--simulations-per-round); or a new run, which takes --lanes for its ranks",
-)
-SLOW_RANK = AlarmRule(
-    "slow-rank",
-    1.5,  # times the median of the other ranks, as the preflight's straggler_ratio_warn
-    "rank {rank} on {host} takes {own_ms:,.0f} ms per micro-batch, {ratio:.1f} times the median of the other "
-    "ranks ({others_ms:,.0f} ms), and all of them wait for it",
-    "look at {host}: other programs (top), heat and clocks (alphazero health), a slow disk under the data; "
-    "or give its ranks a smaller share with --host-weights",
-)
-OVERFITTING = AlarmRule(
-    "overfitting",
-    0.01,  # of the loss: smaller differences between validations are noise
-    "the {head} head overfits: its loss on held-out positions is {held_out:.4f} at step {step}, {rise:.1%} "
-    "above its best of {best:.4f} at step {best_step}, while in training it fell from {before:.4f} to "
-    "{training:.4f}",
-    "",  # by head
-)
 OVERFITTING_ADVICE = {
     "value": "more games (positions of one game share one result), a smaller --value-weight, a larger "
     "--weight-decay, or fewer epochs; --resume best-value_loss continues from the best",
     "policy": "more games, a larger --weight-decay, a smaller network, or fewer epochs; "
     "--resume best-policy_loss continues from the best",
 }
-ENTROPY = AlarmRule(
-    "entropy",
-    # Of the largest mean entropy of a generation since this start. Chess from zero went from 2.42 to 1.77
-    # nats in an hour (docs/performance.md).
-    0.2,
-    "the policies of self-play have {nats:.3f} nats of entropy, below {least:.3f} (the most was {most:.3f}): "
-    "nearly all visits go to one move, and games repeat themselves",
-    "more --noise-epsilon or --dirichlet-alpha, a larger --c-init, a longer --temperature-plies, more "
-    "--opening-plies, or a smaller --learning-rate",
-)
-RESIGNATIONS = AlarmRule(
-    "resignations",
-    # AlphaGo Zero's threshold kept the games that could have been won below 5 % (Silver et al. 2017,
-    # Methods); here draws count as well.
-    0.05,
-    "of {games:,} games that one side would have resigned and that were played on, it did not lose {wrong:,} "
-    "({share:.1%}, limit {limit:.0%}): games that end by resignation teach wrong results",
-    "a --resign-threshold nearer to 1, or 0 (never resign) until the value head is better",
-)
-DISK = AlarmRule(
-    "disk",
-    # Seconds ahead. Later nothing is predicted: the number of kept checkpoints stops growing.
-    24 * 3600.0,
-    "the disk of the run directory on {host} loses {gib_per_hour:,.2f} GiB an hour and has {free_gib:,.1f} "
-    "GiB left: at this rate it is full in {left}, before the run ends",
-    "make room there, fewer --keep-checkpoints, or a --runs-dir on a larger disk",
-)
-MEMORY = AlarmRule(
-    "memory",
-    LOW_SHARE,  # below it the page cache goes, and with it the loader's speed
-    "{host} has {free_gib:.1f} of {total_gib:.1f} GiB of memory available, below {limit:.0%}",
-    "end other programs there, or run fewer ranks or a smaller --micro-batch-size; below "
-    f"{CRITICAL_SHARE:.0%} the run saves a checkpoint and stops",
-)
 CLOCK_ADVICE = (
     "start chrony, ntpd or systemd-timesyncd on every host: logs and files of the run have wrong times"
 )
-CLOCK_SET = AlarmRule(
-    "clock",
-    1.0,  # seconds that the wall clock may gain or lose on the monotonic clock between two readings
-    "the clock of {host} was set by {moved_s:+.1f} s during the run",
-    CLOCK_ADVICE,
-)
-CLOCKS_APART = AlarmRule(
-    "clock",
-    2.0,  # seconds, as between hosts before a start (cluster/launch/compare.py); readings differ by a step
-    "the clocks of {first} and {last} are {apart_s:.1f} s apart (limit {most_s:.1f} s)",
-    CLOCK_ADVICE,
-)
-NETWORK = AlarmRule(
-    "network",
-    # Of the segments sent, as the preflight's retransmitted_warn: a healthy local network loses under
-    # 0.01 %, and TCP is several times slower at 1 %.
-    0.01,
-    "{host} had to send {again:,.0f} of {sent:,.0f} TCP segments again ({share:.1%}, limit {limit:.0%})",
-    "check that host's cable, switch port and MTU (ip -s link), and whether others fill the network",
-)
-HEALTH = AlarmRule("health", 0.0, "{matter}", "")  # the watch of a host gives limits and advice
-RULES = (
-    *(THROUGHPUT, IDLE_GPUS, BATCH_FILL, SLOW_RANK, OVERFITTING, ENTROPY, RESIGNATIONS),
-    *(DISK, MEMORY, CLOCK_SET, CLOCKS_APART, NETWORK, HEALTH),
-)
 
+# Of the median rate.
+LEAST_RATE = 0.7
 # Intervals before the first judgement of a rate: the first ones choose kernels and fill caches.
 LEAST_HISTORY = 5
+# Of the time, in which the GPUs compute.
+LEAST_BUSY = 0.8
+# Of the batches of self-play: the presets have 0.85 and more (docs/performance.md).
+LEAST_FILL = 0.7
+# Times the median of the other ranks, as the preflight's straggler_ratio_warn.
+MOST_SLOWER = 1.5
 # Seconds per micro-batch: shorter differences are noise, as the preflight's straggler_floor_ms.
 LEAST_SLOWER_S = 0.002
+# Of the loss: smaller differences between validations are noise.
+LEAST_LOSS_CHANGE = 0.01
+# Of the largest mean entropy of a generation since this start. Chess from zero went from 2.42 to 1.77 nats in
+# an hour (docs/performance.md).
+LEAST_ENTROPY = 0.2
 # In nats: a move that gets 98.5 % of the visits and one that gets the rest.
 LEAST_NATS = 0.08
+# AlphaGo Zero's threshold kept the games that could have been won below 5 % (Silver et al. 2017, Methods);
+# here draws count as well.
+MOST_WRONG = 0.05
 # Checked games behind a judgement of resignations: with fewer a single one decides.
 LEAST_GAMES = 20
+# Seconds in which a disk is full. Later nothing is predicted: the number of kept checkpoints stops growing.
+HORIZON_S = 24 * 3600.0
 # What filled for a minute is predicted for less than two hours: it may be the copy of one file.
 FORESIGHT = 100
 # Smaller changes of the free space are the file system's own.
 LEAST_BYTES = 1 << 20
+# Seconds that the wall clock may gain or lose on the monotonic clock between two readings.
+MOST_MOVED_S = 1.0
+# Seconds, as between hosts before a start (cluster/launch/compare.py); readings differ by a step.
+MOST_APART_S = 2.0
+# Of the segments sent, as the preflight's retransmitted_warn: a healthy local network loses under 0.01 %, and
+# TCP is several times slower at 1 %.
+MOST_RETRANSMITTED = 0.01
 # TCP segments of an interval behind a judgement.
 LEAST_SEGMENTS = 1000
 
@@ -192,9 +99,16 @@ def judge_rate(before: deque[float], rate: float, unit: str, what: str) -> list[
     found = []
     if len(before) >= LEAST_HISTORY:
         median = statistics.median(before)
-        if rate < THROUGHPUT.limit * median:
-            figures = {"what": what, "rate": rate, "unit": unit, "share": rate / median, "median": median}
-            found.append(THROUGHPUT.alarm(figures, reason=what))
+        if rate < LEAST_RATE * median:
+            text = (
+                f"{what} runs at {rate:,.0f} {unit}, {rate / median:.0%} of the run's median of "
+                f"{median:,.0f} (limit {LEAST_RATE:.0%})"
+            )
+            advice = (
+                "see what else runs on the hosts (top, nvidia-smi), whether a device is hot or throttled "
+                "(alphazero health), and the shares of time in the log lines"
+            )
+            found.append(Alarm("throughput", text, advice, reason=what))
     before.append(rate)
     return found
 
@@ -204,16 +118,28 @@ def judge_gpus(busy: float, waits: Mapping[Cause, float], where: str = "") -> li
 
     where: whose shares these are, as " on rank 3".
     """
-    if busy >= IDLE_GPUS.limit:
+    if busy >= LEAST_BUSY:
         return []
     longest = max(waits, key=lambda cause: waits[cause])
-    figures = {"busy": busy, "wait": longest.value, "share": waits[longest], "where": where}
-    return [IDLE_GPUS.alarm(figures, reason=longest.value, advice=IDLE_GPUS_ADVICE[longest])]
+    text = (
+        f"the GPUs were busy {busy:.0%} of the time, below {LEAST_BUSY:.0%}: they wait for {longest.value} "
+        f"({waits[longest]:.0%} of the time{where})"
+    )
+    return [Alarm("idle-gpus", text, IDLE_GPUS_ADVICE[longest], reason=longest.value)]
 
 
 def judge_fill(fill: float) -> list[Alarm]:
     """fill: the mean share of real positions in the batches of self-play."""
-    return [BATCH_FILL.alarm({"fill": fill})] if fill < BATCH_FILL.limit else []
+    if fill >= LEAST_FILL:
+        return []
+    text = (
+        f"the batches of self-play are {fill:.0%} full, below {LEAST_FILL:.0%}: the network evaluates padding"
+    )
+    advice = (
+        "fewer ranks or a smaller --evaluation-batch, as each rank needs two batches of lanes; longer rounds "
+        "(--simulations-per-round); or a new run, which takes --lanes for its ranks"
+    )
+    return [Alarm("batch-fill", text, advice)]
 
 
 def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Sequence[str]) -> list[Alarm]:
@@ -228,12 +154,17 @@ def judge_ranks(work_s_R: Sequence[float], passes_R: Sequence[int], hosts_R: Seq
     slowest = max(range(len(per_pass_R)), key=lambda rank: per_pass_R[rank])
     others = statistics.median(per_pass_R[:slowest] + per_pass_R[slowest + 1 :])
     own, host = per_pass_R[slowest], hosts_R[slowest]
-    if own < SLOW_RANK.limit * others or own - others < LEAST_SLOWER_S:
+    if own < MOST_SLOWER * others or own - others < LEAST_SLOWER_S:
         return []
-    figures = {"rank": slowest, "host": host, "ratio": own / others}
-    figures |= {"own_ms": 1000 * own, "others_ms": 1000 * others}
-    advice = SLOW_RANK.advice.format(host=host)
-    return [SLOW_RANK.alarm(figures, subject=f"rank {slowest}", advice=advice)]
+    text = (
+        f"rank {slowest} on {host} takes {1000 * own:,.0f} ms per micro-batch, {own / others:.1f} times the "
+        f"median of the other ranks ({1000 * others:,.0f} ms), and all of them wait for it"
+    )
+    advice = (
+        f"look at {host}: other programs (top), heat and clocks (alphazero health), a slow disk under the "
+        "data; or give its ranks a smaller share with --host-weights"
+    )
+    return [Alarm("slow-rank", text, advice, subject=f"rank {slowest}")]
 
 
 @dataclass(frozen=True)
@@ -262,20 +193,31 @@ def judge_validation(
         if now.held_out <= then.held_out:
             best[head] = now
             continue
-        is_worse = now.held_out > (1 + OVERFITTING.limit) * then.held_out
-        if is_worse and now.training < (1 - OVERFITTING.limit) * then.training:
-            figures = {"head": head, "held_out": now.held_out, "step": step}
-            figures |= {"best": then.held_out, "best_step": then.step}
-            figures |= {"rise": now.held_out / then.held_out - 1}
-            figures |= {"before": then.training, "training": now.training}
-            found.append(OVERFITTING.alarm(figures, reason=head, subject=head, advice=advice))
+        is_worse = now.held_out > (1 + LEAST_LOSS_CHANGE) * then.held_out
+        if is_worse and now.training < (1 - LEAST_LOSS_CHANGE) * then.training:
+            text = (
+                f"the {head} head overfits: its loss on held-out positions is {now.held_out:.4f} at step "
+                f"{step}, {now.held_out / then.held_out - 1:.1%} above its best of {then.held_out:.4f} at "
+                f"step {then.step}, while in training it fell from {then.training:.4f} to {now.training:.4f}"
+            )
+            found.append(Alarm("overfitting", text, advice, reason=head, subject=head))
     return found
 
 
 def judge_entropy(nats: float, most: float) -> list[Alarm]:
     """nats: the mean entropy of a generation's policies. most: that of the most varied generation."""
-    least = max(LEAST_NATS, ENTROPY.limit * most)
-    return [ENTROPY.alarm({"nats": nats, "least": least, "most": most})] if nats < least else []
+    least = max(LEAST_NATS, LEAST_ENTROPY * most)
+    if nats >= least:
+        return []
+    text = (
+        f"the policies of self-play have {nats:.3f} nats of entropy, below {least:.3f} (the most was "
+        f"{most:.3f}): nearly all visits go to one move, and games repeat themselves"
+    )
+    advice = (
+        "more --noise-epsilon or --dirichlet-alpha, a larger --c-init, a longer --temperature-plies, more "
+        "--opening-plies, or a smaller --learning-rate"
+    )
+    return [Alarm("entropy", text, advice)]
 
 
 def judge_resignations(checks: Sequence[tuple[int, int]]) -> list[Alarm]:
@@ -288,9 +230,15 @@ def judge_resignations(checks: Sequence[tuple[int, int]]) -> list[Alarm]:
         wrong, games = wrong + one_wrong, games + one_checked
         if games >= LEAST_GAMES:
             break
-    if games < LEAST_GAMES or wrong <= RESIGNATIONS.limit * games:
+    if games < LEAST_GAMES or wrong <= MOST_WRONG * games:
         return []
-    return [RESIGNATIONS.alarm({"games": games, "wrong": wrong, "share": wrong / games})]
+    text = (
+        f"of {games:,} games that one side would have resigned and that were played on, it did not lose "
+        f"{wrong:,} ({wrong / games:.1%}, limit {MOST_WRONG:.0%}): games that end by resignation teach wrong "
+        "results"
+    )
+    advice = "a --resign-threshold nearer to 1, or 0 (never resign) until the value head is better"
+    return [Alarm("resignations", text, advice)]
 
 
 @dataclass
@@ -321,22 +269,33 @@ class FillingDisk:
         seconds = now.steady_s - since.steady_s
         rate = (since.disk_free_bytes - now.disk_free_bytes) / seconds
         left_s = now.disk_free_bytes / rate
-        if left_s >= min(remaining_s, DISK.limit, FORESIGHT * seconds):
+        if left_s >= min(remaining_s, HORIZON_S, FORESIGHT * seconds):
             return None
         left = f"{left_s / 3600:.1f} hours" if left_s >= 3600 else f"{left_s / 60:.0f} minutes"
-        gib_per_hour, free_gib = rate * 3600 / GIB, now.disk_free_bytes / GIB
-        figures = {"host": now.host, "gib_per_hour": gib_per_hour, "free_gib": free_gib, "left": left}
-        return DISK.alarm(figures, subject=now.host)
+        text = (
+            f"the disk of the run directory on {now.host} loses {rate * 3600 / GIB:,.2f} GiB an hour and "
+            f"has {now.disk_free_bytes / GIB:,.1f} GiB left: at this rate it is full in {left}, before the "
+            "run ends"
+        )
+        advice = "make room there, fewer --keep-checkpoints, or a --runs-dir on a larger disk"
+        return Alarm("disk", text, advice, subject=now.host)
 
 
 def judge_memory(hosts: Sequence[HostNow]) -> list[Alarm]:
     """Hosts with little memory available, a container's limit counted."""
     found = []
     for now in hosts:
-        if now.memory_available_bytes < MEMORY.limit * now.memory_total_bytes:
-            free_gib, total_gib = now.memory_available_bytes / GIB, now.memory_total_bytes / GIB
-            figures = {"host": now.host, "free_gib": free_gib, "total_gib": total_gib}
-            found.append(MEMORY.alarm(figures, subject=now.host))
+        # Below LOW_SHARE the page cache goes, and with it the loader's speed.
+        if now.memory_available_bytes < LOW_SHARE * now.memory_total_bytes:
+            text = (
+                f"{now.host} has {now.memory_available_bytes / GIB:.1f} of "
+                f"{now.memory_total_bytes / GIB:.1f} GiB of memory available, below {LOW_SHARE:.0%}"
+            )
+            advice = (
+                "end other programs there, or run fewer ranks or a smaller --micro-batch-size; below "
+                f"{CRITICAL_SHARE:.0%} the run saves a checkpoint and stops"
+            )
+            found.append(Alarm("memory", text, advice, subject=now.host))
     return found
 
 
@@ -346,17 +305,18 @@ def judge_clocks(hosts: Sequence[HostNow], before: Mapping[str, HostNow], step_s
     for now in hosts:
         then = before.get(now.host, now)
         moved_s = (now.clock_s - now.steady_s) - (then.clock_s - then.steady_s)
-        if abs(moved_s) > CLOCK_SET.limit:
-            found.append(CLOCK_SET.alarm({"host": now.host, "moved_s": moved_s}, subject=now.host))
+        if abs(moved_s) > MOST_MOVED_S:
+            text = f"the clock of {now.host} was set by {moved_s:+.1f} s during the run"
+            found.append(Alarm("clock", text, CLOCK_ADVICE, subject=now.host))
     if found or not hosts:
         return found
     by_clock = sorted(hosts, key=lambda now: now.clock_s)
     first, last = by_clock[0], by_clock[-1]
-    apart_s, most_s = last.clock_s - first.clock_s, CLOCKS_APART.limit + step_s
+    apart_s, most_s = last.clock_s - first.clock_s, MOST_APART_S + step_s
     if apart_s <= most_s:
         return []
-    figures = {"first": first.host, "last": last.host, "apart_s": apart_s, "most_s": most_s}
-    return [CLOCKS_APART.alarm(figures, subject=f"{first.host} {last.host}")]
+    text = f"the clocks of {first.host} and {last.host} are {apart_s:.1f} s apart (limit {most_s:.1f} s)"
+    return [Alarm("clock", text, CLOCK_ADVICE, subject=f"{first.host} {last.host}")]
 
 
 def judge_network(hosts: Sequence[HostNow], before: Mapping[str, HostNow]) -> list[Alarm]:
@@ -365,13 +325,20 @@ def judge_network(hosts: Sequence[HostNow], before: Mapping[str, HostNow]) -> li
     for now in hosts if len(hosts) > 1 else ():
         then = before.get(now.host, now)
         sent, again = now.segments - then.segments, now.retransmitted - then.retransmitted
-        if sent >= LEAST_SEGMENTS and again > NETWORK.limit * sent:
-            figures = {"host": now.host, "sent": sent, "again": again, "share": again / sent}
-            found.append(NETWORK.alarm(figures, subject=now.host))
+        if sent >= LEAST_SEGMENTS and again > MOST_RETRANSMITTED * sent:
+            text = (
+                f"{now.host} had to send {again:,.0f} of {sent:,.0f} TCP segments again ({again / sent:.1%}, "
+                f"limit {MOST_RETRANSMITTED:.0%})"
+            )
+            advice = (
+                "check that host's cable, switch port and MTU (ip -s link), and whether others fill the "
+                "network"
+            )
+            found.append(Alarm("network", text, advice, subject=now.host))
     return found
 
 
 def health_alarm(finding: Finding) -> Alarm:
     """A finding of a host's watch; each device, name and severity has a separate line."""
     reason = f"{finding.device} {finding.name} {finding.severity.word}"
-    return HEALTH.alarm({"matter": finding.matter}, reason=reason, advice=finding.advice)
+    return Alarm("health", finding.matter, finding.advice, reason=reason)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -91,26 +92,6 @@ class AlarmDesk:
         self._record(KIND, {"cause": alarm.cause, "text": text, "advice": alarm.advice})
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Log intervals that are judged as one; by rank, seconds of work and micro-batches."""
-
-    steps: int
-    positions: int
-    seconds: float
-    work_s_R: npt.NDArray[Any]
-    passes_R: npt.NDArray[Any]
-
-    def __add__(self, later: _Stretch) -> _Stretch:
-        return _Stretch(
-            self.steps + later.steps,
-            self.positions + later.positions,
-            self.seconds + later.seconds,
-            self.work_s_R + later.work_s_R,
-            self.passes_R + later.passes_R,
-        )
-
-
 class JobAlarms:
     """Passes a job's figures to the rules and keeps what they compare with, while this process runs.
 
@@ -129,7 +110,8 @@ class JobAlarms:
         self._hosts_R = hosts_R
         self._clock = clock
         self._began: tuple[int, float] | None = None  # the step and the moment of the first interval
-        self._stretch: _Stretch | None = None
+        # Log intervals that are judged as one: steps, seconds, and by rank seconds of work and micro-batches.
+        self._stretch: list[tuple[int, float, npt.NDArray[Any], npt.NDArray[Any]]] = []
         self._played_s = self._evaluations = 0.0  # of generations that are judged together
         self._training_sums: Counter[str] = Counter()
         self._training_steps = 0
@@ -149,23 +131,19 @@ class JobAlarms:
         found = [] if usage.busy is None else judge_gpus(usage.busy, usage.waits, usage.where)
         self.desk.look("gpus", "log intervals", found)
         remaining_s = self._remaining_s(step)
-        work_s_R, passes_R = np.array(usage.work_s_R), steps * np.array(plan.passes)
-        stretch = _Stretch(steps, steps * plan.batch_size, seconds, work_s_R, passes_R)
-        if self._stretch:
-            stretch = self._stretch + stretch
-        if stretch.seconds < SHORTEST_INTERVAL_S:
-            self._stretch = stretch
+        self._stretch.append((steps, seconds, np.array(usage.work_s_R), steps * np.array(plan.passes)))
+        steps, seconds, work_s_R, passes_R = (
+            reduce(operator.add, parts) for parts in zip(*self._stretch, strict=True)
+        )
+        if seconds < SHORTEST_INTERVAL_S:
             return
-        self._stretch = None
-        self._judge(stretch, usage.hosts, remaining_s)
-
-    def _judge(self, stretch: _Stretch, hosts: Sequence[HostNow], remaining_s: float) -> None:
-        rate, step_s = stretch.positions / stretch.seconds, stretch.seconds / stretch.steps
+        self._stretch = []
+        rate, hosts = steps * plan.batch_size / seconds, usage.hosts
         by_watch: dict[str, list[Alarm] | None] = {
             "speed": judge_rate(self._rates, rate, "positions/s", "training"),
-            "ranks": judge_ranks(stretch.work_s_R.tolist(), stretch.passes_R.tolist(), self._hosts_R),
+            "ranks": judge_ranks(work_s_R.tolist(), passes_R.tolist(), self._hosts_R),
             "memory": judge_memory(hosts),
-            "clock": judge_clocks(hosts, self._hosts, step_s),
+            "clock": judge_clocks(hosts, self._hosts, seconds / steps),
             "network": judge_network(hosts, self._hosts),
             **{watch: disk.judge(hosts, remaining_s) for watch, disk in self._disks.items()},
         }

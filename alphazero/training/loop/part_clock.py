@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -27,67 +27,42 @@ class Part(IntEnum):
     APART = 6  # no part of training: validation, self-play
 
 
-class Timer(Protocol):
-    """Marks moments; `seconds` between two of them may be asked once both are over."""
+@dataclass(frozen=True)
+class HostMoment:
+    """A moment of the host's clock, with what PartClock asks of a torch.cuda.Event."""
 
-    def mark(self) -> Any:  # noqa: ANN401 - each timer knows its own marks
-        """This moment."""
+    at_s: float
 
-    def is_over(self, mark: Any) -> bool:  # noqa: ANN401
-        """Whether the moment has come; never waits."""
-
-    def seconds(self, begin: Any, end: Any) -> float:  # noqa: ANN401
-        """The time between two moments that are over."""
-
-
-class HostTimer:
-    """Moments of the host's clock."""
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-
-    def mark(self) -> float:
-        """Now."""
-        return self._clock()
-
-    def is_over(self, mark: float) -> bool:
-        """Always: the host works at once."""
+    def query(self) -> bool:
+        """Always over: the host works at once."""
         return True
 
-    def seconds(self, begin: float, end: float) -> float:
-        """Wall time."""
-        return end - begin
+    def elapsed_time(self, end: HostMoment) -> float:
+        """Milliseconds of wall time."""
+        return 1000 * (end.at_s - self.at_s)
 
 
-class DeviceTimer:
-    """Moments in the queue of a GPU: an event between the kernels, over when the device has reached it.
+def _device_moment() -> torch.cuda.Event:
+    """An event behind all that the current stream was given so far, over when the device has reached it.
 
     Where the queue is empty, because the host waits for something, the event is over at once: the time
     between two such events is time in which the device had nothing to do.
     """
-
-    def mark(self) -> torch.cuda.Event:
-        """After all that the current stream was given so far."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def is_over(self, mark: torch.cuda.Event) -> bool:
-        """Whether the device has come there; never waits."""
-        return bool(mark.query())  # type: ignore[no-untyped-call]
-
-    def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
-        """By the device's clock."""
-        return float(begin.elapsed_time(end)) / 1000
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 class PartClock:
-    """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing."""
+    """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing.
 
-    def __init__(self, timer: Timer) -> None:
-        self._timer = timer
+    moment: makes this moment: an event on the device, or a HostMoment. Nobody waits until one is over.
+    """
+
+    def __init__(self, moment: Callable[[], Any]) -> None:
+        self._moment = moment
         self._part = Part.HOST
-        self._since = timer.mark()
+        self._since = moment()
         self._unread: deque[tuple[Part, Any, Any]] = deque()
         self._seconds = [0.0] * len(Part)
 
@@ -119,17 +94,17 @@ class PartClock:
         return seconds
 
     def _enter(self, part: Part) -> None:
-        now = self._timer.mark()
+        now = self._moment()
         self._unread.append((self._part, self._since, now))
         self._part, self._since = part, now
-        while self._unread and self._timer.is_over(self._unread[0][2]):
+        while self._unread and self._unread[0][2].query():
             done, begin, end = self._unread.popleft()
-            self._seconds[done] += self._timer.seconds(begin, end)
+            self._seconds[done] += begin.elapsed_time(end) / 1000
 
 
 def make_part_clock(device: torch.device) -> PartClock:
     """The clock of a rank that computes on `device`."""
-    return PartClock(DeviceTimer() if device.type == "cuda" else HostTimer())
+    return PartClock(_device_moment if device.type == "cuda" else lambda: HostMoment(time.perf_counter()))
 
 
 class Cause(Enum):

@@ -18,7 +18,7 @@ from alphazero.training.engine.gradients import GOOD
 from alphazero.training.loop import trainer as trainer_module
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, Position, TrainingOutcome
-from alphazero.training.loop.part_clock import HostTimer, PartClock
+from alphazero.training.loop.part_clock import HostMoment, PartClock
 from alphazero.training.loop.trainer import Trainer
 from alphazero.training.loop.usage import GpuBoard
 from alphazero.training.ranks.batch import plan_batches
@@ -139,7 +139,7 @@ def job(tmp_path, monkeypatch) -> Callable[..., SlowJob]:
         monkeypatch.setattr(
             trainer_module,
             "make_part_clock",
-            lambda device: PartClock(HostTimer(lambda: made[0].now if made else 0.0)),
+            lambda device: PartClock(lambda: HostMoment(made[0].now if made else 0.0)),
         )
         slow_job = SlowJob(tmp_path, slow, busy)
         made.append(slow_job)

@@ -1,9 +1,11 @@
 """A rank's time by part: nothing is lost, and a device that lags behind is never waited for."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
-from alphazero.training.loop.part_clock import HostTimer, Part, PartClock, make_part_clock
+from alphazero.training.loop.part_clock import HostMoment, Part, PartClock, make_part_clock
 
 
 class Clock:
@@ -12,32 +14,38 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def __call__(self) -> float:
-        return self.now
+    def __call__(self) -> HostMoment:
+        return HostMoment(self.now)
 
 
-class QueueTimer:
-    """A device: marks are over when it has come to them, each then a second after the one before."""
+class Queue:
+    """A device: events are over when it has come to them, each then a second after the one before."""
 
     def __init__(self) -> None:
-        self.marks = 0
+        self.events = 0
         self.done = 0
 
-    def mark(self) -> int:
-        self.marks += 1
-        return self.marks
+    def __call__(self) -> "QueueEvent":
+        self.events += 1
+        return QueueEvent(self, self.events)
 
-    def is_over(self, mark: int) -> bool:
-        return mark <= self.done
 
-    def seconds(self, begin: int, end: int) -> float:
-        assert end <= self.done, "asked before the device was there"
-        return float(end - begin)
+@dataclass
+class QueueEvent:
+    queue: Queue
+    number: int
+
+    def query(self) -> bool:
+        return self.number <= self.queue.done
+
+    def elapsed_time(self, end: "QueueEvent") -> float:
+        assert end.query(), "asked before the device was there"
+        return 1000.0 * (end.number - self.number)
 
 
 def test_parts_within_each_other_are_counted_once_and_all_time_is_counted():
     clock = Clock()
-    parts = PartClock(HostTimer(clock))
+    parts = PartClock(clock)
     clock.now += 1
     with parts.part(Part.COMPUTE):
         clock.now += 2
@@ -57,7 +65,7 @@ def test_parts_within_each_other_are_counted_once_and_all_time_is_counted():
 
 def test_a_part_that_fails_is_left_all_the_same():
     clock = Clock()
-    parts = PartClock(HostTimer(clock))
+    parts = PartClock(clock)
     with pytest.raises(ZeroDivisionError), parts.part(Part.COMPUTE):
         raise ZeroDivisionError
     clock.now += 3
@@ -66,7 +74,7 @@ def test_a_part_that_fails_is_left_all_the_same():
 
 def test_waiting_for_items_is_data_and_using_them_is_not():
     clock = Clock()
-    parts = PartClock(HostTimer(clock))
+    parts = PartClock(clock)
 
     def slow():
         for item in (1, 2):
@@ -82,19 +90,19 @@ def test_waiting_for_items_is_data_and_using_them_is_not():
 
 
 def test_what_the_device_has_not_come_to_is_told_later_and_never_waited_for():
-    timer = QueueTimer()
-    parts = PartClock(timer)
+    queue = Queue()
+    parts = PartClock(queue)
     with parts.part(Part.COMPUTE):
         pass
     assert sum(parts.take()) == 0
-    timer.done = timer.marks
+    queue.done = queue.events
     with parts.part(Part.DATA):
         pass
-    timer.done = timer.marks
+    queue.done = queue.events
     seconds = parts.take()
     assert seconds[Part.COMPUTE] == 1
     assert seconds[Part.DATA] == 1
-    assert sum(seconds) + sum(parts.take()) == timer.done - 1
+    assert sum(seconds) + sum(parts.take()) == queue.done - 1
 
 
 def test_the_cpu_is_timed_by_the_host_and_keeps_no_marks():
