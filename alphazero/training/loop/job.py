@@ -28,6 +28,7 @@ from alphazero.run.rank import HeartbeatWriter
 from alphazero.settings.load import Config, to_table
 from alphazero.show.console import Console
 from alphazero.training.loop.alarms import JobAlarms
+from alphazero.training.loop.schedule import learning_rate
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.usage import GpuBoard, HostBoard
 from alphazero.training.loop.writer import CheckpointWriter
@@ -50,6 +51,10 @@ class Job:
     def batch_size(self) -> int:
         """Positions per step over all ranks."""
         return self.config.training.batch_size
+
+    def learning_rate(self, step: int) -> float:
+        """Of step `step`, counted from 0."""
+        return learning_rate(self.config.optimizer, self.batch_size, step, self.num_steps)
 
 
 # The network's whole tensors as it plays: averaged where a run keeps an average. Collective.
@@ -110,10 +115,6 @@ class Position:
     data_offset: int = 0
     skipped_steps: int = 0
     elapsed_s: float = 0.0  # of earlier starts of the run
-    saved_step: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.saved_step = self.step
 
 
 @dataclass(frozen=True)
@@ -145,36 +146,24 @@ class RankServices:
 
 
 def snapshot(
-    state: TrainingState,
-    weights: Tensors,
-    optimizer: Tensors,
-    averaged: Tensors | None,
-    source: SourceState,
-) -> Checkpoint:
-    """A checkpoint that further training does not change."""
-    return Checkpoint(
-        state,
-        _copies(weights),
-        _copies(optimizer),
-        averaged and _copies(averaged),
-        source.lanes,
-        source.champion,
-    )
-
-
-def training_state(
     job: Job,
     plan: BatchPlan,
     position: Position,
     source: SourceState,
     *,
+    weights: Tensors,
+    optimizer: Tensors,
+    averaged: Tensors | None,
     loss_scale: dict[str, float],
     elapsed_s: float,
     figures: Mapping[str, float],
-) -> TrainingState:
-    """All but the tensors. elapsed_s: of the whole run; figures: of the validation at this step, if any."""
+) -> Checkpoint:
+    """A checkpoint that further training does not change.
+
+    elapsed_s: of the whole run. figures: of the validation at this step, if any.
+    """
     training = job.config.training
-    return TrainingState(
+    state = TrainingState(
         step=position.step,
         num_steps=job.num_steps,
         seed=training.seed,
@@ -194,6 +183,8 @@ def training_state(
         num_threads=torch.get_num_threads(),
         kernels=kernels_in_use(),
     )
+    averaged = averaged and _copies(averaged)
+    return Checkpoint(state, _copies(weights), _copies(optimizer), averaged, source.lanes, source.champion)
 
 
 def _copies(tensors: Tensors) -> Tensors:

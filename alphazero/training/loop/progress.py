@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.base.log import Topic, duration
+from alphazero.machine.watcher import Doing
 from alphazero.network.model.loss import MOVES_LEFT_WEIGHT, SUM_NAMES
 from alphazero.settings.sections import LossConfig
 from alphazero.training.loop.job import Job, RankServices
-from alphazero.training.loop.part_clock import Part, PartClock
-from alphazero.training.loop.schedule import learning_rate
-from alphazero.training.loop.usage import JobUsage
+from alphazero.training.loop.part_clock import Part, PartClock, job_shares, waits_in
+from alphazero.training.loop.usage import IntervalUsage, gpu_figures, utilisation
 from alphazero.training.ranks.batch import BatchPlan
 
 # Weight of all that came before, at each new log interval: a burst of load on the machine moves the estimate
@@ -49,17 +49,16 @@ class TimeLeft:
     def __init__(self, num_steps: int) -> None:
         self._num_steps = num_steps
         self._steps = _Mean()
-        self._has_first = False
+        self._first: _Mean | None = None
         self._pauses: dict[str, tuple[_Mean, int]] = {}
 
     def add_steps(self, count: int, seconds: float) -> None:
         """So many steps took `seconds`, without their pauses."""
-        if not self._has_first:
+        if self._first is None:
             # The first stretch compiles and warms up: it counts until there is another one.
-            self._has_first = True
             self._first = _Mean(seconds, count)
-            return
-        self._steps.add(seconds, count)
+        else:
+            self._steps.add(seconds, count)
 
     def add_pause(self, name: str, seconds: float, every: int) -> None:
         """Something that is done every `every` steps took `seconds`."""
@@ -69,7 +68,7 @@ class TimeLeft:
 
     def seconds(self, step: int) -> float | None:
         """From `step` to the end; None before the first steps."""
-        if not self._has_first:
+        if self._first is None:
             return None
         mean = self._steps if self._steps.units else self._first
         left = self._num_steps - step
@@ -84,6 +83,9 @@ class TimeLeft:
 # passes were replayed from CUDA graphs.
 SAMPLE_IDS, GRAPHED_PASSES = len(SUM_NAMES), len(SUM_NAMES) + 1
 NUM_SUMS = len(SUM_NAMES) + 2
+
+# What a rank does by itself: in the others it may wait for another rank.
+OWN_WORK = (Part.HOST, Part.COMPUTE, Part.DATA)
 
 
 class StepSums:
@@ -124,22 +126,12 @@ class Progress:
         clock: PartClock,
     ) -> None:
         """elapsed_s: wall time of the run so far. clock: what this rank's time goes into."""
-        runtime = job.runtime
-        self._clock = clock
-        self._usage = JobUsage(
-            clock,
-            services.exchange.rank,
-            services.exchange.world_size,
-            services.gpus,
-            services.hosts,
-            gradients_are_kernels=runtime.backend == "nccl",
-        )
-        self._alarms = services.alarms
-        self._elapsed_s = elapsed_s
         self._job = job
-        self._exchange = services.exchange
+        self._services = services
         self._metrics = services.metrics
         self._console = services.console
+        self._elapsed_s = elapsed_s
+        self._clock = clock
         self._time_left = TimeLeft(job.num_steps)
         self._pending: list[StepSums] = []
         self._epoch = torch.zeros(NUM_SUMS, dtype=torch.float64)  # sums since its first step here
@@ -168,29 +160,70 @@ class Progress:
         self.restart_clock()
         if not self._pending:
             return
-        sums, usage = self._share(torch.stack([entry.read() for entry in self._pending]))
+        sums, *spent = self._share(torch.stack([entry.read() for entry in self._pending]))
         pending, self._pending = self._pending, []
         if not self._job.runtime.is_main:
             return
         for entry, row in zip(pending, sums, strict=True):
             figures = step_figures(row.tolist(), self._job.config.loss)
-            figures["learning_rate"] = self._learning_rate(entry.step)
+            figures["learning_rate"] = self._job.learning_rate(entry.step - 1)
             figures["sample_id_sum"] = float(row[SAMPLE_IDS])
             if self._job.runtime.device.type == "cuda":
                 figures["graphed"] = float(row[GRAPHED_PASSES]) / entry.num_passes
             self._metrics.write("step", entry.step, figures | entry.figures)
-            self._alarms.note_training(figures)
+            self._services.alarms.note_training(figures)
             self._count_epoch(entry.step, row)
-        used = self._usage.write(usage, step, self._metrics)
-        self._say(step, sums, seconds, used.words)
-        self._alarms.look_at_interval(step, len(pending), seconds, used, plan)
+        usage = self._write_usage(step, *spent)
+        self._say(step, sums, seconds, usage.words)
+        self._services.alarms.look_at_interval(step, len(pending), seconds, usage, plan)
 
-    def _share(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What all ranks added up in their steps, and what their time went into: one message. Collective."""
-        own = torch.cat([sums.detach().to("cpu", torch.float64).flatten(), self._usage.message()])
+    def _share(self, sums: torch.Tensor) -> list[torch.Tensor]:
+        """What all ranks added up in their steps, their times, GPUs and hosts: one message. Collective."""
+        exchange, gpus, hosts = self._services.exchange, self._services.gpus, self._services.hosts
+        seconds_RP = torch.zeros(exchange.world_size, len(Part), dtype=torch.float64)
+        seconds_RP[exchange.rank] = torch.tensor(self._clock.take(), dtype=torch.float64)
+        nothing = torch.zeros(0, dtype=torch.float64)
+        own = [
+            sums.detach().to("cpu", torch.float64),
+            seconds_RP,
+            gpus.message(Doing.TRAINING) if gpus else nothing,
+            hosts.message() if hosts else nothing,
+        ]
         with self._clock.part(Part.MESSAGES):
-            total = self._exchange.sum(own)
-        return total[: sums.numel()].view(sums.shape), total[sums.numel() :]
+            total = exchange.sum(torch.cat([part.flatten() for part in own]))
+        parts = total.split([part.numel() for part in own])
+        return [part.view(like.shape) for part, like in zip(parts, own, strict=True)]
+
+    def _write_usage(
+        self, step: int, seconds_RP: torch.Tensor, of_gpus: torch.Tensor, of_hosts: torch.Tensor
+    ) -> IntervalUsage:
+        """Write what the time went into. of_gpus, of_hosts: sums of the messages of all ranks."""
+        services, world_size = self._services, len(seconds_RP)
+        gpus = services.gpus.read(of_gpus) if services.gpus else []
+        busy = utilisation(gpus)
+        if busy is not None and self._job.runtime.backend == "nccl" and (shares := job_shares(seconds_RP)):
+            # NCCL's kernels wait for the other ranks: the driver counts that as use.
+            busy = max(0.0, busy - shares.gradients)
+        shares = job_shares(seconds_RP, None if busy is None else 1.0 - busy)
+        words = []
+        if gpus:
+            self._metrics.write("gpu", step, gpu_figures(gpus))
+        if busy is not None:
+            words.append(f"GPUs busy {busy:.0%}")
+        if shares:
+            figures = {**shares.mean, "slowest_rank": float(shares.slowest_rank)}
+            self._metrics.write("time_share", step, figures)
+            waits = waits_in(shares.mean).items()
+            if listed := [f"{cause.value} {share:.0%}" for cause, share in waits if share >= 0.01]:
+                words.append(f"waits: {', '.join(listed)}")
+        return IntervalUsage(
+            words="".join(f"{word} | " for word in words),
+            busy=busy,
+            waits=waits_in(shares.slowest) if shares else {},
+            where=f" on rank {shares.slowest_rank}" if shares and world_size > 1 else "",
+            work_s_R=tuple(seconds_RP[:, list(OWN_WORK)].sum(1).tolist()),
+            hosts=tuple(services.hosts.read(of_hosts)) if services.hosts else (),
+        )
 
     def _count_epoch(self, step: int, sums: torch.Tensor) -> None:
         """Add a step to the epoch's means; print them when step `step` ends it. A growing window has none."""
@@ -209,11 +242,6 @@ class Progress:
             )
             self._epoch.zero_()
 
-    def _learning_rate(self, step: int) -> float:
-        """Of step number `step`, counted from 1."""
-        job = self._job
-        return learning_rate(job.config.optimizer, job.batch_size, step - 1, job.num_steps)
-
     def _say(self, step: int, sums: torch.Tensor, seconds: float, usage: str) -> None:
         """One line over the steps whose `sums` these are, their speed, and what their time went into."""
         mean = step_figures(sums.sum(0).tolist(), self._job.config.loss)
@@ -230,7 +258,7 @@ class Progress:
         )
         self._time_left.add_steps(len(sums), seconds)
         left_s = self._time_left.seconds(step) or 0.0
-        rate = self._learning_rate(step)
+        rate = self._job.learning_rate(step - 1)
         devices = "GPUs" if self._job.runtime.device.type == "cuda" else "CPU ranks"
         self._console.say(
             f"step {step}/{self._job.num_steps} | loss {mean['loss']:.4f} policy {mean['policy_loss']:.4f} "

@@ -25,7 +25,6 @@ from alphazero.training.loop.job import (
     RankServices,
     TrainingOutcome,
     snapshot,
-    training_state,
 )
 from alphazero.training.loop.part_clock import Part, make_part_clock
 from alphazero.training.loop.progress import (
@@ -36,7 +35,7 @@ from alphazero.training.loop.progress import (
     StepSums,
     describe_validation,
 )
-from alphazero.training.loop.schedule import Rhythm, learning_rate
+from alphazero.training.loop.schedule import Rhythm
 from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
@@ -74,6 +73,7 @@ class Trainer:
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
         self._saves = Rhythm.parse(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
+        self._saved_step = position.step
         self._bad_in_a_row = 0
         self._is_new_plan = True  # its first step compiles, and tries the memory
         self._last_validation: Mapping[str, float] | None = last_validation
@@ -108,7 +108,7 @@ class Trainer:
             self._console.end_bar()
         if position.step < num_steps and wishes & Wish.STOP and until is not None:  # else its source said so
             self._console.say(f"stopping: a signal came during step {position.step}", Topic.END)
-        if position.saved_step != position.step and not wishes & Wish.FAULT:
+        if self._saved_step != position.step and not wishes & Wish.FAULT:
             self.save({})
         self._settle()
         self._beat(Phase.END)
@@ -159,9 +159,7 @@ class Trainer:
         own = passes | self._own_wishes()
         with self._clock.part(Part.MESSAGES):
             wishing = ranks_by_wish(own, self._exchange)
-        wishes = Wish.NOTHING
-        for wish in wishing:
-            wishes |= wish
+        wishes = Wish(sum(wishing))
         self._read_last_step()
         if self._due_line is not None:
             self._write_figures(self._due_line)
@@ -172,9 +170,7 @@ class Trainer:
             self._take_smaller_micro_batches(wishing[Wish.MEMORY])
             return wishes
         scale, was_at_minimum = self._engine.loss_scale.scale, self._engine.loss_scale.at_minimum
-        rate = learning_rate(
-            self._job.config.optimizer, self._job.batch_size, position.step, self._job.num_steps
-        )
+        rate = self._job.learning_rate(position.step)
         with self._clock.part(Part.COMPUTE):
             self._engine.finish_step(position.step, rate, count, wishing.get(Wish.NOT_FINITE, ()))
         position.step += 1
@@ -349,34 +345,33 @@ class Trainer:
 
     def save(self, figures: Mapping[str, float]) -> None:
         """Hand a checkpoint of this moment to the writers; they write while training continues."""
-        with self._clock.part(Part.CHECKPOINT):
-            self._save(figures)
-
-    def _save(self, figures: Mapping[str, float]) -> None:
         step = self.position.step
-        self._read_last_step()
-        self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
-        # Before the weights: a run that continues from here must not miss the figures of its past.
-        self._write_figures(step)
-        self._services.metrics.flush()
-        self._beat(Phase.CHECKPOINT)
-        tensors = self.confirm_synchronized(f"checkpoint at step {step}")
-        optimizer = self._engine.optimizer_state()
-        averaged = self._engine.averaged_tensors(tensors)
-        elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
-        if self._services.writer:
-            source = self._source.state()
-            state = training_state(
-                self._job,
-                self.plan,
-                self.position,
-                source,
-                loss_scale=self._engine.loss_scale.state(),
-                elapsed_s=elapsed_s,
-                figures=figures,
-            )
-            self._services.writer.submit(snapshot(state, tensors, optimizer, averaged, source))
-        self.position.saved_step = step
+        with self._clock.part(Part.CHECKPOINT):
+            self._read_last_step()
+            self._services.before_save(lambda: self._beat(Phase.CHECKPOINT))
+            # Before the weights: a run that continues from here must not miss the figures of its past.
+            self._write_figures(step)
+            self._services.metrics.flush()
+            self._beat(Phase.CHECKPOINT)
+            tensors = self.confirm_synchronized(f"checkpoint at step {step}")
+            optimizer = self._engine.optimizer_state()
+            averaged = self._engine.averaged_tensors(tensors)
+            elapsed_s = self._exchange.from_main(self.elapsed_s())  # hosts write the same checkpoint
+            if self._services.writer:
+                checkpoint = snapshot(
+                    self._job,
+                    self.plan,
+                    self.position,
+                    self._source.state(),
+                    weights=tensors,
+                    optimizer=optimizer,
+                    averaged=averaged,
+                    loss_scale=self._engine.loss_scale.state(),
+                    elapsed_s=elapsed_s,
+                    figures=figures,
+                )
+                self._services.writer.submit(checkpoint)
+        self._saved_step = step
         self._last_save = time.monotonic()
 
     @contextlib.contextmanager

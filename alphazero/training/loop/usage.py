@@ -20,8 +20,7 @@ import torch
 from alphazero.machine.machine import tcp_segments
 from alphazero.machine.memory import HostMemory
 from alphazero.machine.watcher import Doing, GpuUsage, UsageMeter
-from alphazero.run.metrics import AllWriters
-from alphazero.training.loop.part_clock import Cause, Part, PartClock, job_shares, waits_in
+from alphazero.training.loop.part_clock import Cause
 from alphazero.training.ranks.exchange import Exchange
 
 
@@ -50,7 +49,7 @@ class _Board:
     """A row of numbers for each host of the job: local rank 0 of each fills its own, a sum over ranks all.
 
     names: of the hosts, with a number where two have the same. nodes_R, hosts_R: the number and the name of
-    each rank's host; ranks stand host by host, each from its local rank 0 on. size: numbers in a message.
+    each rank's host; ranks stand host by host, each from its local rank 0 on.
     """
 
     def __init__(self, places: Sequence[Sequence[Any]], rank: int, row: tuple[int, ...]) -> None:
@@ -62,7 +61,6 @@ class _Board:
         self.hosts_R = tuple(self.names[node] for node in self.nodes_R)
         self._node, self._reads = self.nodes_R[rank], firsts[rank]
         self._shape = (len(names), *row)
-        self.size = math.prod(self._shape)
 
     def _rows(self, total: torch.Tensor) -> Iterator[tuple[str, list[Any]]]:
         """Host and row of the sum of all messages."""
@@ -79,7 +77,7 @@ class HostBoard(_Board):
         self._read = read
 
     def message(self) -> torch.Tensor:
-        """f64 [size]: this host in its own row, zeros elsewhere."""
+        """f64: this host in its own row, zeros elsewhere."""
         board_HN = torch.zeros(self._shape, dtype=torch.float64)
         if self._reads:
             now = self._read()
@@ -152,7 +150,7 @@ class GpuBoard(_Board):
         self._num_own = len(own)
 
     def message(self, doing: Doing) -> torch.Tensor:
-        """f64 [size]: this host's GPUs in its own row, zeros elsewhere."""
+        """f64: this host's GPUs in its own row, zeros elsewhere."""
         board_HGN = torch.zeros(self._shape, dtype=torch.float64)
         if self._reads:
             usages = self.meter.take(doing)[:MOST_GPUS]
@@ -193,10 +191,6 @@ def gpu_figures(gpus: list[JobGpu]) -> dict[str, float]:
     return {f"{gpu.name}/{name}": value for gpu in gpus for name, value in gpu.figures.items()}
 
 
-# What a rank does by itself: in the others it may wait for another rank.
-OWN_WORK = (Part.HOST, Part.COMPUTE, Part.DATA)
-
-
 @dataclass(frozen=True)
 class IntervalUsage:
     """What the time of a log interval went into, over all ranks.
@@ -212,59 +206,3 @@ class IntervalUsage:
     where: str = ""
     work_s_R: tuple[float, ...] = ()
     hosts: tuple[HostNow, ...] = ()
-
-
-@dataclass(frozen=True)
-class JobUsage:
-    """What this rank adds to the message of a log interval, and what follows from the sum over all ranks.
-
-    gpus: None on the CPU. hosts: None where they are not watched. gradients_are_kernels: as with NCCL.
-    """
-
-    clock: PartClock
-    rank: int
-    world_size: int
-    gpus: GpuBoard | None
-    hosts: HostBoard | None
-    gradients_are_kernels: bool
-
-    def message(self) -> torch.Tensor:
-        """f64 of equal length on all ranks, to be added up: this rank's times, its host's GPUs, its host."""
-        seconds_RP = torch.zeros(self.world_size, len(Part), dtype=torch.float64)
-        seconds_RP[self.rank] = torch.tensor(self.clock.take(), dtype=torch.float64)
-        parts = [seconds_RP.flatten()]
-        if self.gpus:
-            parts.append(self.gpus.message(Doing.TRAINING))
-        if self.hosts:
-            parts.append(self.hosts.message())
-        return torch.cat(parts)
-
-    def write(self, total: torch.Tensor, step: int, metrics: AllWriters) -> IntervalUsage:
-        """Write the figures in the sum of all messages."""
-        sizes = [self.world_size * len(Part), self.gpus.size if self.gpus else 0]
-        seconds, of_gpus, of_hosts = total.tensor_split([sizes[0], sum(sizes)])
-        seconds_RP = seconds.view(self.world_size, len(Part))
-        gpus = self.gpus.read(of_gpus) if self.gpus else []
-        busy = utilisation(gpus)
-        if busy is not None and self.gradients_are_kernels and (shares := job_shares(seconds_RP)):
-            # NCCL's kernels wait for the other ranks: the driver counts that as use.
-            busy = max(0.0, busy - shares.gradients)
-        shares = job_shares(seconds_RP, None if busy is None else 1.0 - busy)
-        words = []
-        if gpus:
-            metrics.write("gpu", step, gpu_figures(gpus))
-        if busy is not None:
-            words.append(f"GPUs busy {busy:.0%}")
-        if shares:
-            metrics.write("time_share", step, {**shares.mean, "slowest_rank": float(shares.slowest_rank)})
-            waits = waits_in(shares.mean).items()
-            if listed := [f"{cause.value} {share:.0%}" for cause, share in waits if share >= 0.01]:
-                words.append(f"waits: {', '.join(listed)}")
-        return IntervalUsage(
-            words="".join(f"{word} | " for word in words),
-            busy=busy,
-            waits=waits_in(shares.slowest) if shares else {},
-            where=f" on rank {shares.slowest_rank}" if shares and self.world_size > 1 else "",
-            work_s_R=tuple(seconds_RP[:, list(OWN_WORK)].sum(1).tolist()),
-            hosts=tuple(self.hosts.read(of_hosts)) if self.hosts else (),
-        )
