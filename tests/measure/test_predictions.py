@@ -19,7 +19,7 @@ from alphazero.measure.known_games import (
     tallies_of,
 )
 from alphazero.measure.solved_positions import batch_of, exact_positions, successors
-from alphazero.training.sources.validation import NUM_WORST, Worst, described
+from alphazero.training.sources.validation import NUM_WORST, Worst
 from tests.measure.test_position_eval import CPU, SPEC, Oracle, make_batch
 
 
@@ -104,10 +104,11 @@ def test_the_worst_positions_of_each_kind_are_kept_in_order() -> None:
     for part in (slice(0, 9), slice(9, 20)):
         sure = [[error / 20, 0.0, 1 - error / 20] for error in errors[part]]  # of lost positions
         logits = [[-float(error), 0, 0] for error in errors[part]]
-        worst.look(seen(sure, [-1] * len(sure), logits), errors[part])
+        worst.look(seen(sure, [-1] * len(sure), logits), lambda position: make_line("tictactoe"))
     for by in ("policy", "value"):
-        assert [one.place for one in worst.found[by]] == list(range(19, 19 - NUM_WORST, -1))
-    told = described(worst.found["value"][0], "value", make_line("tictactoe"))
+        found = [round(10 * (one.value + 1)) for _, one in worst.found[by]]
+        assert found == list(range(19, 19 - NUM_WORST, -1))
+    _, told = worst.found["value"][0]
     assert (told.move, told.value, told.result) == ("a1", pytest.approx(0.9), -1.0)
 
 

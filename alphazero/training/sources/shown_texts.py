@@ -9,7 +9,7 @@ import torch
 
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import move_text, move_texts
+from alphazero.games.notation import RESULTS, move_text, move_texts
 from alphazero.games.registry import get_game
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import autocast
@@ -19,7 +19,6 @@ from alphazero.training.loop.job import Job
 from alphazero.training.loop.trainer import Validate
 
 MOST_MOVES = 8  # of the opening position that are shown
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
 
 
 def with_opening_shown(validate: Validate, job: Job, metrics: AllWriters) -> Validate:

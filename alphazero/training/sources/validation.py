@@ -6,17 +6,20 @@ A validation's positions one by one: the worst of them, and whole games as the n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from alphazero.base.records import from_table
 from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.sampling.window import Window
 from alphazero.games.core_types import Line
+from alphazero.games.notation import RESULTS
 from alphazero.games.registry import GameSpec, get_game, get_spec, make_line
 from alphazero.measure.exact_truth import OWN_TABLE, SolvedPosition, SolvedSet, move_errors, read_table
 from alphazero.measure.known_games import (
@@ -52,62 +55,39 @@ MOST_PLIES = 128  # of a game that is shown; games of a usual length are preferr
 FEWEST_PLIES = 20
 NUM_GAME_MOVES = 5  # shown of a ply
 BY_POLICY, BY_VALUE = "policy", "value"
-RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
-
-
-@dataclass(frozen=True)
-class WorstPosition:
-    """A position that may be among the worst, by its error; `place` is for the caller to find it again."""
-
-    error: float
-    place: int
-    moves: tuple[tuple[int, float], ...]
-    target: tuple[int, float]
-    value: float
-    result: float
 
 
 @dataclass
 class Worst:
-    """The NUM_WORST positions with the largest errors of policy and of value."""
+    """The NUM_WORST positions with the largest errors of policy and of value, each behind its error."""
 
-    found: dict[str, list[WorstPosition]] = field(default_factory=lambda: {BY_POLICY: [], BY_VALUE: []})
+    found: dict[str, list[tuple[float, WrongPosition]]] = field(
+        default_factory=lambda: {BY_POLICY: [], BY_VALUE: []}
+    )
 
-    def look(self, seen: Predictions, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
-        """Positions of a batch; places: one each."""
+    def look(self, seen: Predictions, line_of: Callable[[int], Line]) -> None:
+        """Positions of a batch. line_of: the line that ends in a position, by its number in the batch."""
         errors = {BY_POLICY: seen.policy_loss, BY_VALUE: np.abs(seen.value - seen.target_value)}
         for by, error_B in errors.items():
             known_B = np.where(np.isfinite(error_B), error_B, -1.0)
-            for position in np.argsort(-known_B, kind="stable")[:NUM_WORST]:
+            for position in np.argsort(-known_B, kind="stable")[:NUM_WORST].tolist():
                 if known_B[position] >= 0:
-                    self.found[by].append(_candidate(seen, int(position), known_B, int(places[position])))
-            self.found[by] = sorted(self.found[by], key=lambda one: -one.error)[:NUM_WORST]
+                    wrong = _wrong_position(seen, position, by, line_of(position))
+                    self.found[by].append((float(known_B[position]), wrong))
+            self.found[by] = sorted(self.found[by], key=lambda one: -one[0])[:NUM_WORST]
 
 
-def _candidate(
-    seen: Predictions, position: int, error_B: npt.NDArray[np.float64], place: int
-) -> WorstPosition:
-    return WorstPosition(
-        float(error_B[position]),
-        place,
-        tuple(seen.moves(position, NUM_MOVES)),
-        seen.target_move(position),
-        float(seen.value[position]),
-        float(seen.target_value[position]),
-    )
-
-
-def described(candidate: WorstPosition, by: str, line: Line) -> WrongPosition:
-    """A candidate in words; `line` ends in its position."""
-    index, share = candidate.target
+def _wrong_position(seen: Predictions, position: int, by: str, line: Line) -> WrongPosition:
+    """A position in words; `line` ends in it."""
+    index, share = seen.target_move(position)
     return WrongPosition(
         by,
         str(line),
         text_of(line, index),
         share,
-        tuple((text_of(line, move), chance) for move, chance in candidate.moves),
-        candidate.value,
-        candidate.result,
+        tuple((text_of(line, move), chance) for move, chance in seen.moves(position, NUM_MOVES)),
+        float(seen.value[position]),
+        float(seen.target_value[position]),
     )
 
 
@@ -116,22 +96,23 @@ def text_of(line: Line, index: int) -> str:
     return line.move_to_text(line.index_to_move(index))
 
 
-def line_at(window: Window, sample: int) -> Line:
-    """The position of a sample, with the moves that led there."""
-    places = window.locate(np.array([sample], np.int64))
+def line_at(window: Window, ids: npt.NDArray[np.int64], number: int) -> Line:
+    """The position of one of the samples, with the moves that led there."""
+    places = window.locate(ids[number : number + 1])
     shard, game, ply = int(places.shard[0]), int(places.game[0]), int(places.ply[0])
-    line, moves = _game(window, shard, game)
+    start, moves = _game(window, shard, game)
+    line = make_line(window.game_name, start)
     for move in moves[:ply]:
         line.push(move)
     return line
 
 
-def _game(window: Window, shard: int, game: int) -> tuple[Line, list[int]]:
-    """A game's start and its moves."""
+def _game(window: Window, shard: int, game: int) -> tuple[str | None, list[int]]:
+    """A game's start, None for the usual one, and its moves."""
     view = window.shards[shard]
     begin, end = (int(place) for place in view.moves_offset[game : game + 2])
     fen = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
-    return make_line(window.game_name, fen or None), view.moves[begin:end].tolist()
+    return fen or None, view.moves[begin:end].tolist()
 
 
 def games_to_show(window: Window) -> list[int]:
@@ -149,26 +130,20 @@ def samples_of(window: Window, row: int) -> npt.NDArray[np.int64]:
     return np.arange(first, min(last, first + MOST_PLIES), dtype=np.int64)
 
 
-def seen_game(window: Window, row: int, seen: Sequence[Predictions]) -> SeenGame:
+def seen_game(window: Window, row: int, seen: Predictions) -> SeenGame:
     """A game with the network's prediction for each of its samples. seen: of `samples_of`, in order."""
-    samples = samples_of(window, row)
     shard, game = int(window.shard[row]), int(window.game[row])
-    line, moves = _game(window, shard, game)
-    predictions = dict(zip(window.locate(samples).ply.tolist(), _each(seen), strict=True))
+    start, moves = _game(window, shard, game)
+    line = make_line(window.game_name, start)
+    positions = {ply: at for at, ply in enumerate(window.locate(samples_of(window, row)).ply.tolist())}
     texts: list[str] = []
     plies: list[SeenPly | None] = []
     for ply, move in enumerate(moves[:MOST_PLIES]):
-        plies.append(_ply(line, *predictions[ply]) if ply in predictions else None)
+        plies.append(_ply(line, seen, positions[ply]) if ply in positions else None)
         texts.append(line.move_to_text(move))
         line.push(move)
-    view = window.shards[shard]
-    start = bytes(view.fen_bytes[view.fen_offset[game] : view.fen_offset[game + 1]]).decode("ascii")
-    result = RESULTS[int(view.result[game])]
-    return SeenGame(start or None, tuple(texts), result, tuple(plies), _labels(window, shard, game))
-
-
-def _each(seen: Sequence[Predictions]) -> list[tuple[Predictions, int]]:
-    return [(batch, position) for batch in seen for position in range(len(batch.wdl_B3))]
+    result = RESULTS[int(window.shards[shard].result[game])]
+    return SeenGame(start, tuple(texts), result, tuple(plies), _labels(window, shard, game))
 
 
 def _ply(line: Line, seen: Predictions, position: int) -> SeenPly:
@@ -191,7 +166,12 @@ OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 def make_validation(job: Job, held_out: Window | None, spec: GameSpec, exchange: Exchange) -> Validate:
     """A function that gives a network's figures, the same on all ranks, and records the rest. Collective."""
-    on_held_out = HeldOut.of(job, held_out, spec, exchange) if held_out is not None else None
+    on_held_out: HeldOut | None = None
+    num_positions = job.config.training.validation_positions
+    if held_out is not None and len(ids := spread_sample_ids(held_out, num_positions)):
+        threads = loader_threads(job.config.data, job.runtime)
+        encoder = WindowEncoder(held_out, spec, num_threads=threads)
+        on_held_out = HeldOut(job, held_out, spec, exchange, encoder, ids)
     solved = read_table() if get_game(spec.name).has_solved_positions and OWN_TABLE.is_file() else []
 
     def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
@@ -211,18 +191,6 @@ class HeldOut:
     exchange: Exchange
     encoder: WindowEncoder
     ids: npt.NDArray[np.int64]
-    games: tuple[int, ...]
-
-    @classmethod
-    def of(cls, job: Job, window: Window, spec: GameSpec, exchange: Exchange) -> HeldOut | None:
-        """None without any positions."""
-        config = job.config
-        ids = spread_sample_ids(window, config.training.validation_positions)
-        if not len(ids):
-            return None
-        threads = loader_threads(config.data, job.runtime)
-        encoder = WindowEncoder(window, spec, num_threads=threads)
-        return cls(job, window, spec, exchange, encoder, ids, tuple(games_to_show(window)))
 
     def measure(self, network: AlphaZeroNet, step: int) -> Mapping[str, float]:
         """Losses and accuracies; rank 0 records what else was seen. Collective."""
@@ -236,11 +204,11 @@ class HeldOut:
             index = turn * self.exchange.world_size + self.exchange.rank
             is_counted = index < len(chunks)
             ids = chunks[index if is_counted else 0]
-            sums, (seen,) = self._look(network, ids)
+            sums, seen = self._look(network, ids)
             if is_counted:
                 total += sums
                 tallies += tallies_of(seen, self.spec)
-                worst.look(seen, ids)
+                worst.look(seen, partial(line_at, self.window, ids))
         # Two messages: in one, ranks might add up the figures in another order than runs of before did.
         total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
         wrong = self._worst_of_all(worst)
@@ -252,35 +220,26 @@ class HeldOut:
             write_games(self.job.run, SeenGames(step, self.spec.name, games))
         return dataclasses.asdict(metrics_of(total))
 
-    def _look(
-        self, network: AlphaZeroNet, ids: npt.NDArray[np.int64]
-    ) -> tuple[torch.Tensor, list[Predictions]]:
+    def _look(self, network: AlphaZeroNet, ids: npt.NDArray[np.int64]) -> tuple[torch.Tensor, Predictions]:
         seen: list[Predictions] = []
         device, precision = self.job.runtime.device, self.job.config.training.precision
         sums = sum_over_positions(network, [self.encoder.encode(ids)], device, precision, seen.append)
-        return sums, seen
+        return sums, seen[0]
 
     def _worst_of_all(self, worst: Worst) -> tuple[WrongPosition, ...]:
         """Those of all ranks, the worst of each kind first. Collective."""
         own: list[Any] = [
-            [one.error, dataclasses.asdict(described(one, by, line_at(self.window, one.place)))]
-            for by, found in worst.found.items()
-            for one in found
+            [error, dataclasses.asdict(wrong)] for found in worst.found.values() for error, wrong in found
         ]
         every = sorted((one for rank in self.exchange.gather(own) for one in rank), key=lambda one: -one[0])
-        chosen = []
-        for by in worst.found:
-            of_kind = [body for _, body in every if body["by"] == by]
-            for body in of_kind[:NUM_WORST]:
-                policy = tuple((move, share) for move, share in body["policy"])
-                chosen.append(WrongPosition(**{**body, "policy": policy}))
-        return tuple(chosen)
+        wrong = [from_table(WrongPosition, body) for _, body in every]
+        return tuple(one for by in worst.found for one in [one for one in wrong if one.by == by][:NUM_WORST])
 
     def _games_seen(self, network: AlphaZeroNet) -> tuple[SeenGame, ...]:
         """The games ply by ply: every rank looks at them, as forward passes of ZeRO 3 need all ranks."""
         return tuple(
             seen_game(self.window, row, self._look(network, samples_of(self.window, row))[1])
-            for row in self.games
+            for row in games_to_show(self.window)
         )
 
 
@@ -316,6 +275,6 @@ def _exact_record(player: SolvedPlayer, step: int, solved: Sequence[SolvedPositi
     wrong: list[WrongPosition] = []
     for by, seen, positions in ((BY_POLICY, by_policy, asked), (BY_VALUE, by_value, after)):
         worst = Worst()
-        worst.look(seen, range(len(positions)))
-        wrong += [described(one, by, positions[one.place].line) for one in worst.found[by]]
+        worst.look(seen, [position.line for position in positions].__getitem__)
+        wrong += [one for _, one in worst.found[by]]
     return ValidationRecord(step, OF_EXACT_TRUTH, len(after), *bins_of(tallies), phases, tuple(wrong))
