@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -121,11 +121,4 @@ def dense(batch: Batch, spec: GameSpec) -> TrainingBatch[torch.Tensor]:
 
 
 def _as_numpy(batch: TrainingBatch[torch.Tensor]) -> TrainingBatch[npt.NDArray[Any]]:
-    return TrainingBatch(
-        batch.planes.numpy(),
-        batch.policy.numpy(),
-        batch.legal.numpy(),
-        batch.wdl.numpy(),
-        batch.moves_left.numpy(),
-        batch.sample_id.numpy(),
-    )
+    return TrainingBatch(*(getattr(batch, entry.name).numpy() for entry in fields(batch)))

@@ -21,7 +21,7 @@ import torch
 import alphazero._core as _core
 from alphazero.base.log import Topic, Work
 from alphazero.base.text import counted
-from alphazero.data.sampling.window import Mixture, Window, window_size
+from alphazero.data.sampling.window import Mixture, Window, newest_games, window_size
 from alphazero.games.batch import MicroBatch
 from alphazero.games.registry import GameSpec
 from alphazero.machine.watcher import Doing
@@ -182,24 +182,17 @@ class Generations:
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 on the present window."""
         assert self._window is not None
-        config = self._job.config
-        loader = make_loader(
-            self._window,
-            self._spec,
-            plan,
-            self._job.runtime,
-            config.data,
-            config.training.seed,
-            value_q_ratio=self._own.value_q_ratio,
-            mixture=self._mixture(),
-        )
+        ratio, mixture = self._own.value_q_ratio, self._mixture()
+        loader = make_loader(self._job, self._window, self._spec, plan, value_q_ratio=ratio, mixture=mixture)
         return loader.iterate(first, last)
 
     def state(self) -> SourceState:
         """Where the generations stand, with the games under way."""
         window_id = self._window.id if self._window is not None else ""
         champion = self._gate.champion if self._gate else None
-        return SourceState(window_id, self._standing.to_json(), games.to_bytes(self._lanes), champion)
+        return SourceState(
+            window_id, dataclasses.asdict(self._standing), games.to_bytes(self._lanes), champion
+        )
 
     def _play_generation(self, step: int, end_step: int, tensors: Mapping[str, torch.Tensor]) -> bool:
         """Rounds of play in every lane until there are positions enough; False where a signal came."""
@@ -349,7 +342,7 @@ class Generations:
         if not self._standing.games:
             return self._given
         size = window_size(self._standing.positions, own.window_minimum, WINDOW_ALPHA, WINDOW_BETA)
-        newest = self._games.newest(size)
+        newest = newest_games(self._games.open(), size)
         return newest if self._given is None else Window.joined(self._given, newest)
 
     def _mixture(self) -> Mixture | None:

@@ -27,22 +27,21 @@ from alphazero.training.ranks.runtime import Runtime
 
 
 def make_loader(
+    job: Job,
     window: Window,
     spec: GameSpec,
     plan: BatchPlan,
-    runtime: Runtime,
-    data: DataConfig,
-    seed: int,
     *,
     value_q_ratio: float = 0.0,
     curve: ValueCurve | None = None,
     mixture: Mixture | None = None,
 ) -> Loader:
     """This rank's micro-batches of a window. value_q_ratio, curve, mixture: as Loader has them."""
+    data, runtime = job.config.data, job.runtime
     return Loader(
         window,
         spec,
-        seed=seed,
+        seed=job.config.training.seed,
         batch_size=plan.batch_size,
         micro_batch_size=plan.micro_batch_size,
         passes=plan.passes_of(runtime.rank),
@@ -81,17 +80,8 @@ class GivenGames:
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
-        config = self.job.config
-        loader = make_loader(
-            self.window,
-            self.spec,
-            plan,
-            self.job.runtime,
-            config.data,
-            config.training.seed,
-            value_q_ratio=config.data.data_value_q_ratio,
-            curve=self.curve,
-        )
+        ratio = self.job.config.data.data_value_q_ratio
+        loader = make_loader(self.job, self.window, self.spec, plan, value_q_ratio=ratio, curve=self.curve)
         return loader.iterate(first, last)
 
     def state(self) -> SourceState:

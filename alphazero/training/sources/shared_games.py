@@ -8,13 +8,11 @@ Where the generations of a run stand, as its checkpoints keep it.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from alphazero.base.errors import CheckpointError
-from alphazero.data.sampling.window import Window, newest_games
 from alphazero.data.store.growing import GrowingStore
 from alphazero.data.store.store import MANIFEST_NAME, GameStore
 from alphazero.play import lanes as games
@@ -39,10 +37,6 @@ class GenerationState:
     num_shards: int = 0
     store_id: str = ""
     given_id: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a checkpoint keeps it."""
-        return asdict(self)
 
 
 class SharedGames:
@@ -93,10 +87,6 @@ class SharedGames:
     def open(self) -> GameStore:
         """The store as it is now."""
         return GameStore.open(self._directory)
-
-    def newest(self, num_positions: int) -> Window:
-        """The newest games, with about as many positions."""
-        return newest_games(self.open(), num_positions)
 
     def _held(self, standing: GenerationState) -> str:
         """The id of this host's store, were it cut back to the standing; "" for too few games or none."""

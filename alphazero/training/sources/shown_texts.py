@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 import torch
 
@@ -14,25 +12,8 @@ from alphazero.games.registry import get_game
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.metrics import AllWriters
-from alphazero.training.loop.job import Job
-from alphazero.training.loop.trainer import Validate
 
 MOST_MOVES = 8  # of the opening position that are shown
-
-
-def with_opening_shown(validate: Validate, job: Job, metrics: AllWriters) -> Validate:
-    """The validation, after which viewers get the network's view of the first position. Collective."""
-    game = job.config.network.game
-
-    def validate_and_show(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
-        figures = validate(network, step)
-        metrics.note(
-            "opening", opening_text(network, game, job.runtime.device, job.config.training.precision)
-        )
-        return figures
-
-    return validate_and_show
 
 
 @torch.inference_mode()

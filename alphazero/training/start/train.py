@@ -51,7 +51,6 @@ from alphazero.training.ranks.runtime import (
 )
 from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
-from alphazero.training.sources.shown_texts import with_opening_shown
 from alphazero.training.sources.validation import make_validation
 from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
 from alphazero.training.start.banner import banner, summary
@@ -340,8 +339,7 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
             source = GivenGames(job, spec, found.window, found.curve)
         else:
             source = Generations(job, spec, found.window, services)
-        validate = make_validation(job, found.held_out, spec, rank.exchange)
-        validate = with_opening_shown(validate, job, services.metrics)
+        validate = make_validation(job, found.held_out, spec, services)
         training = PersistentTraining(job, found.recipe, found.starting, source, validate, services)
         return training.run(found.plan, found.network, found.start.resumed)
 

@@ -12,7 +12,11 @@ from alphazero.data.sampling.loader import Loader, WindowEncoder
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec, make_line
+from alphazero.run.directory import RunDirectory
 from alphazero.settings.data import DataConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import TrainingConfig
+from alphazero.training.loop.job import Job
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.sources.given_games import make_loader
@@ -135,7 +139,9 @@ def test_a_run_mirrors_chess_only_when_asked() -> None:
     plan = BatchPlan(64, 64, (1,))
     runtime = Runtime(0, 0, 1, 1, torch.device("cpu"), "gloo", "here")
     for mirror in (False, True):
-        loader = make_loader(window, spec, plan, runtime, DataConfig(mirror=mirror), seed=3)
+        config = Config(data=DataConfig(mirror=mirror), training=TrainingConfig(seed=3))
+        job = Job(config, runtime, RunDirectory(Path()), num_steps=1, num_samples=0)
+        loader = make_loader(job, window, spec, plan)
         shown = loader.step(0)[0].batch
         rows = {row.tobytes() for row in shown.packed}
         # Of six positions the last two are without castling rights.
