@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -22,6 +23,7 @@ from alphazero.games.batch import MicroBatch
 from alphazero.machine.memory import HostMemory
 from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
+from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import HeartbeatWriter
@@ -51,6 +53,11 @@ class Job:
     def batch_size(self) -> int:
         """Positions per step over all ranks."""
         return self.config.training.batch_size
+
+    @property
+    def newest_weights(self) -> Path:
+        """The file of the run's newest weights."""
+        return self.run.path / weights_file_name(self.config.network)
 
     def learning_rate(self, step: int) -> float:
         """Of step `step`, counted from 0."""

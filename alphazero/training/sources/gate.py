@@ -10,13 +10,12 @@ import torch
 from alphazero.games.registry import GameSpec
 from alphazero.measure.elo import MatchScore
 from alphazero.network.inference.purpose import evaluator_for_self_play
+from alphazero.network.weights.checkpoint import Tensors
 from alphazero.network.weights.weights import network_of
 from alphazero.play.matches.players import Player, search_player
 from alphazero.play.search_settings import search_settings
 from alphazero.run.rank import Phase
 from alphazero.training.loop.job import Job, RankServices
-
-Tensors = dict[str, torch.Tensor]
 
 GATE_OPENING_PLIES = 4  # random moves, so that the games of a gate differ
 

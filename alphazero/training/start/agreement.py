@@ -22,6 +22,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
+from alphazero.training.start.run_start import Request
 
 Facts = Mapping[str, Any]
 
@@ -36,21 +37,19 @@ def compare_ranks(
     config: Config,
     settings: DeepSpeedSettings,
     runtime: Runtime,
-    start: Mapping[str, object],
+    request: Request,
     exchange: Exchange,
-    *,
-    check: bool,
 ) -> list[str]:
     """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
-    start: what was asked of this start alone (resume, fresh_start). Raises ConfigError on all ranks where a
-    difference matters and `check` is set.
+    Raises ConfigError on all ranks where a difference matters and the request is to check that.
     """
     exchange.meet(MEETING_S)
+    start = {name: getattr(request, name) for name in ("resume", "fresh_start", "accept_new_data")}
     given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}
     asked = {**start, **given, "device": runtime.device.type, "backend": runtime.backend}
     facts = exchange.gather(facts_of(config, settings, asked, _versions(runtime)))
-    return check_agreement(facts, exchange.gather(runtime.host), check=check)
+    return check_agreement(facts, exchange.gather(runtime.host), check=request.check)
 
 
 def compare_data(
@@ -133,10 +132,8 @@ def check_agreement(facts: Sequence[Facts], hosts: Sequence[str], *, check: bool
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return value if value else "''"
-    if isinstance(value, list) and not value:
-        return "none"
-    return "none" if value is None else str(value)
+        return value or "''"
+    return "none" if value is None or value == [] else str(value)
 
 
 def _who(ranks: Iterable[int], hosts: Sequence[str]) -> str:
@@ -156,30 +153,25 @@ _POLL_S = 0.5
 class DataCheck:
     """One rank a host reads; all ranks of the job receive what it finds."""
 
-    def __init__(self, verification: Verification | None, exchange: Exchange) -> None:
-        self._verification = verification
-        self._exchange = exchange
-        self._is_done = False
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         windows: Sequence[Window | None],
         run: RunDirectory,
         exchange: Exchange,
         *,
         reads: bool,
         enabled: bool,
-    ) -> DataCheck:
+    ) -> None:
         """Begin with the shards of these windows and of the games that the run has played before.
 
         Collective. reads: this rank reads for its host. Raises DataError on all ranks for what is found in
         the first seconds.
         """
-        verification = exchange.on_each(
+        self._exchange = exchange
+        self._is_done = False
+        self._verification = exchange.on_each(
             lambda: Verification.start(_shards_of(windows, run)) if enabled and reads else None
         )
-        return cls(verification, exchange)
 
     def finish(self, beat: Callable[[], None]) -> None:
         """Return when all hosts have found their data in order; call it before anything is published.
@@ -199,12 +191,6 @@ class DataCheck:
         """End this rank's reading."""
         if self._verification is not None:
             self._verification.close()
-
-    def __enter__(self) -> DataCheck:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _shards_of(windows: Sequence[Window | None], run: RunDirectory) -> list[tuple[ShardView, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import torch
+
 from alphazero.base.log import duration
 from alphazero.base.text import counted
 from alphazero.data.sampling.filters import filter_lines
@@ -12,7 +14,6 @@ from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
 from alphazero.settings.sections import TrainingConfig
@@ -20,6 +21,7 @@ from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation, explain_validation
 from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.sources.given_games import loader_threads
 
 RULE = "=" * 78
 
@@ -32,8 +34,7 @@ def banner(
     held_out: Window | None,
     notices: Sequence[str],
     devices: Sequence[str],
-    threads: str,
-    precision_reason: str = "",
+    precision_reason: str,
 ) -> str:
     """The facts to check before hours of training: who, where, what, on which data.
 
@@ -45,6 +46,7 @@ def banner(
     if shape.body == "attention":
         squeeze = f" attention body, {counted(shape.heads, 'head')}"
     reason = f" ({precision_reason})" if precision_reason else ""
+    encoders = loader_threads(job.config.data, job.runtime)
     lines = [
         RULE,
         *notices,
@@ -52,7 +54,7 @@ def banner(
         f"distributed type  {kind}",
         f"processes         {len(devices)}",
         *(f"  rank {rank}: {device}" for rank, device in enumerate(devices)),
-        f"threads per rank  {threads}",
+        f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
         f"precision         {training.precision}{reason}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
         f"{network.parameter_count() / 1e6:.1f} M parameters",
@@ -118,8 +120,7 @@ def _extras(training: TrainingConfig) -> str:
 
 def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
     """Where the result is, how good it is, what to do next. command: what the user typed."""
-    weights = job.run.path / weights_file_name(job.config.network)
-    quoted = shlex.quote(str(weights))
+    quoted = shlex.quote(str(job.newest_weights))
     validations = read_metrics(job.run, "validation")
     lines = [
         RULE,
@@ -133,7 +134,7 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
             for line in figures
         ]
     lines += [
-        f"weights           {weights}",
+        f"weights           {job.newest_weights}",
         "next, play against it or have a look at it:",
         f"  .venv/bin/alphazero play --weights {quoted}",
         f"  .venv/bin/alphazero analyse --weights {quoted}",

@@ -12,13 +12,13 @@ import torch
 
 from alphazero.machine.findings import Finding, load_thresholds
 from alphazero.machine.memory import HostMemory
-from alphazero.machine.watcher import Figures, HealthWatcher, UsageMeter
+from alphazero.machine.watcher import HealthWatcher, UsageMeter
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
 from alphazero.show.console import Console
 from alphazero.show.viewers import open_writers
-from alphazero.training.loop.alarm_rules import HEALTH, health_alarm
+from alphazero.training.loop.alarm_rules import health_alarm
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, RankServices
 from alphazero.training.loop.stop import StopRequest
@@ -65,6 +65,16 @@ def open_services(
         return open_writers(job.run, job.config, start.step, runtime.world_size, console.say)
 
     metrics = exchange.on_each(open_metrics)
+    writer = None
+    if start.writes:
+        writer = CheckpointWriter(
+            job.run.checkpoints,
+            job.config.training.keep_checkpoints,
+            # First: a run killed between the two finds its checkpoint and makes both again.
+            before=partial(write_newest, job),
+            say=console.say,
+            is_best=partial(write_best, job),
+        )
     hosts = HostBoard(exchange, runtime.host, runtime.local_rank, host_reader(runtime.host, job.run.path))
     desk = AlarmDesk(console.warn, metrics.event, job.config.run.mute) if runtime.is_main else AlarmDesk()
     return RankServices(
@@ -75,7 +85,7 @@ def open_services(
         stop=stop,
         host_memory=HostMemory(host=runtime.host),
         before_save=before_save,
-        writer=make_checkpoint_writer(job, console) if start.writes else None,
+        writer=writer,
         gpus=open_gpu_board(runtime, exchange) if job.config.run.health_interval else None,
         hosts=hosts,
         alarms=JobAlarms(desk, job.num_steps, hosts.hosts_R),
@@ -108,18 +118,6 @@ def in_service(job: Job, services: RankServices) -> Iterator[None]:
             services.writer.wait()
 
 
-def make_checkpoint_writer(job: Job, console: Console) -> CheckpointWriter:
-    """Writes checkpoints beside training, and the newest and the best weights as separate files."""
-    return CheckpointWriter(
-        job.run.checkpoints,
-        job.config.training.keep_checkpoints,
-        # First: a run killed between the two finds its checkpoint and makes both again.
-        before=partial(write_newest, job),
-        say=console.say,
-        is_best=partial(write_best, job),
-    )
-
-
 def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
     """Watches this host and its GPUs beside training, on one rank per host; None for the other ranks.
 
@@ -129,18 +127,16 @@ def make_watcher(job: Job, services: RankServices) -> HealthWatcher | None:
     if runtime.local_rank or not interval_s:
         return None
 
-    def report(figures: Figures) -> None:
-        services.metrics.write_beside("health", figures)
-
     def say(finding: Finding) -> None:
+        alarm = health_alarm(finding)
         if runtime.is_main:
-            services.alarms.desk.report(health_alarm(finding))
-        elif HEALTH.cause not in job.config.run.mute:
+            services.alarms.desk.report(alarm)
+        elif alarm.cause not in job.config.run.mute:
             services.console.alarm(finding.line())
 
     return HealthWatcher(
         interval_s,
-        report,
+        partial(services.metrics.write_beside, "health"),
         say,
         thresholds=load_thresholds(),
         directory=job.run.path,

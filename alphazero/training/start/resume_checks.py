@@ -10,7 +10,6 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.network.weights.checkpoint import TrainingState
-from alphazero.network.weights.weights import weights_file_name
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
 from alphazero.settings.flags import RETIRED, other_values
@@ -96,14 +95,13 @@ def check_nothing_else_is_asked(job: Job, saved: TrainingState, changes: list[st
 
 def complete(job: Job, saved: TrainingState, request: Request) -> str:
     """The message for a run that has nothing left to do."""
-    name = job.run.path.name
-    weights = job.run.path / weights_file_name(job.config.network)
+    name, weights = job.run.path.name, shlex.quote(str(job.newest_weights))
     more = continuing(request.command, name, "--steps", str(2 * saved.step))
     return "\n".join(
         (
             f"{job.run.path}: is complete at {counted(saved.step, 'step')}: nothing to do. You can now",
             f"  train on to step {2 * saved.step}:  {more}",
             f"  start a new run beside it:  {afresh(request.command, name)}",
-            f"  play against it:  .venv/bin/alphazero play --weights {shlex.quote(str(weights))}",
+            f"  play against it:  .venv/bin/alphazero play --weights {weights}",
         )
     )

@@ -5,10 +5,10 @@ That includes the weights files beside the checkpoints: the newest weights, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import complete_lines
@@ -19,12 +19,11 @@ from alphazero.network.weights.weights import (
     Metadata,
     WeightsFile,
     best_weights_file_name,
-    weights_file_name,
     write_weights,
 )
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
-from alphazero.run.directory import Claim, RunDirectory, choose_run_directory, claim, create
+from alphazero.run.directory import RunDirectory, choose_run_directory, claim, create
 from alphazero.settings.load import to_table
 from alphazero.settings.sections import RunConfig
 from alphazero.training.loop.job import Job
@@ -54,30 +53,17 @@ class Request:
     is_launched: bool = False
     notices: tuple[str, ...] = ()
 
-    def of_this_start(self) -> dict[str, object]:
-        """What all ranks must have been asked alike."""
-        return {
-            "resume": self.resume,
-            "fresh_start": self.fresh_start,
-            "accept_new_data": self.accept_new_data,
-        }
-
 
 @dataclass(frozen=True)
 class RunStart:
-    """The directory of a run, whether this rank writes there, and the checkpoint to continue from.
+    """The directory of a run, and the checkpoint to continue from.
 
-    A context manager: within it a rank that writes is the run's one writer.
+    writes: True on the one rank of those sharing the directory that writes there.
     """
 
     run: RunDirectory
-    claim: Claim | None
+    writes: bool
     resumed: Checkpoint | None
-
-    @property
-    def writes(self) -> bool:
-        """True on the one rank of those sharing the directory that writes there."""
-        return self.claim is not None
 
     @property
     def saved(self) -> TrainingState | None:
@@ -89,20 +75,16 @@ class RunStart:
         """Completed steps."""
         return self.resumed.state.step if self.resumed else 0
 
-    def __enter__(self) -> RunStart:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.claim:
-            self.claim.end()
+    def is_complete(self, job: Job) -> bool:
+        """True where the checkpoint is of the last step."""
+        return self.resumed is not None and self.step >= job.num_steps
 
 
+@contextlib.contextmanager
 def find_run(
     config: RunConfig, preset: str, request: Request, local_rank: int, exchange: Exchange, alarm: Say
-) -> RunStart:
-    """Where the run lives and where it stands, with its writers' locks taken. Collective.
+) -> Iterator[RunStart]:
+    """Where the run lives and where it stands; within the block its writers hold its locks. Collective.
 
     preset: names a run that has no name. alarm: gets a line about each checkpoint passed over. Raises
     BusyError where another process writes to the run, CheckpointError where it cannot continue.
@@ -114,22 +96,17 @@ def find_run(
 
     run = RunDirectory(Path(exchange.on_main(choose)))
     writes = is_writer(run.checkpoints, local_rank, exchange)
-    claims: list[Claim] = []
+    with contextlib.ExitStack() as claims:
 
-    def take() -> None:
-        if writes:
-            claims.append(claim(run, alarm, ORPHAN_WAIT_S if request.is_restart else 0.0))
+        def take() -> None:
+            if writes:
+                claims.callback(claim(run, alarm, ORPHAN_WAIT_S if request.is_restart else 0.0).end)
 
-    try:
         exchange.on_each(take)
         resumed = load_shared(run.checkpoints, request.resume, writes, exchange, alarm)
         if resumed is None:
             exchange.on_each(lambda: _require_never_saved(run) if writes else None)
-    except BaseException:
-        for one in claims:
-            one.end()
-        raise
-    return RunStart(run, claims[0] if claims else None, resumed)
+        yield RunStart(run, writes, resumed)
 
 
 def _require_never_saved(run: RunDirectory) -> None:
@@ -151,15 +128,15 @@ def make_directory(
     argv: Sequence[str],
     exchange: Exchange,
     alarm: Say,
-    init_weights: Mapping[str, Json] | None = None,
-    *,
-    is_complete: bool = False,
+    init_weights: Mapping[str, Json] | None,
 ) -> None:
-    """Make the run directory where this rank writes; newer checkpoints than the one resumed step aside.
+    """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
-    Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a run begins
-    with, written down with its checksum. is_complete: only finish what a killed start left undone.
+    Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
+    is finished. Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a
+    run begins with, written down with its checksum.
     """
+    is_complete = start.is_complete(job)
 
     def make() -> None:
         if not start.writes:
@@ -177,11 +154,7 @@ def make_directory(
                 alarm(f"set aside: {path}: this run continues from step {start.step}")
 
     exchange.on_each(make)
-
-
-def newest_path(job: Job) -> Path:
-    """The file of the newest weights."""
-    return job.run.path / weights_file_name(job.config.network)
+    exchange.on_each(lambda: _keep_weights(job, start))
 
 
 def best_path(job: Job, metric: str) -> Path:
@@ -191,7 +164,7 @@ def best_path(job: Job, metric: str) -> Path:
 
 def write_newest(job: Job, checkpoint: Checkpoint) -> None:
     """Write the checkpoint's weights, averaged where it has averages."""
-    write_weights(newest_path(job), _weights_of(job, checkpoint))
+    write_weights(job.newest_weights, _weights_of(job, checkpoint))
 
 
 def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None:
@@ -200,7 +173,7 @@ def write_best(job: Job, checkpoint: Checkpoint, metrics: Iterable[str]) -> None
         write_weights(best_path(job, metric), _weights_of(job, checkpoint))
 
 
-def keep_weights(job: Job, start: RunStart) -> None:
+def _keep_weights(job: Job, start: RunStart) -> None:
     """On the ranks that write: make the files again that are gone or are not of the checkpoints marked best.
 
     A killed run may have left a mark without its file, and a run that continues from an earlier step has
@@ -208,21 +181,17 @@ def keep_weights(job: Job, start: RunStart) -> None:
     """
     if not start.writes or not start.resumed:
         return
-    if not newest_path(job).exists():
+    if not job.newest_weights.exists():
         write_newest(job, start.resumed)
     for metric in BEST_METRICS:
-        _keep_best(job, metric)
-
-
-def _keep_best(job: Job, metric: str) -> None:
-    file = best_path(job, metric)
-    try:
-        best = find_best(job.run.checkpoints, metric, hash_files=False)
-    except AlphaZeroError:  # none is marked
-        file.unlink(missing_ok=True)
-        return
-    if _step_in(file) != step_of(best):
-        write_weights(file, weights_of_checkpoint(best))
+        file = best_path(job, metric)
+        try:
+            best = find_best(job.run.checkpoints, metric, hash_files=False)
+        except AlphaZeroError:  # none is marked
+            file.unlink(missing_ok=True)
+            continue
+        if _step_in(file) != step_of(best):
+            write_weights(file, weights_of_checkpoint(best))
 
 
 def _step_in(file: Path) -> object:

@@ -7,7 +7,7 @@ on the newest complete one.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingSt
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_resumed
-from alphazero.training.ranks.exchange import Exchange, Json
+from alphazero.training.ranks.exchange import Exchange
 
 Say = Callable[[str], None]
 TOKEN = ".alphazero-rank-"
@@ -74,18 +74,8 @@ class Offer:
     """A complete checkpoint that a writer found in its directory."""
 
     step: int
-    seed: int
     digest: str  # sha256 of the manifest, which holds those of all files
-    path: Path
-
-    def to_json(self) -> dict[str, Json]:
-        """As it crosses between ranks."""
-        return {"step": self.step, "seed": self.seed, "digest": self.digest, "path": str(self.path)}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Offer:
-        """Of `to_json`."""
-        return cls(record["step"], record["seed"], record["digest"], Path(record["path"]))
+    path: str
 
 
 def load_shared(
@@ -110,8 +100,7 @@ def load_shared(
                 )
         except AlphaZeroError as error:
             fault = error
-    records = exchange.gather(offer.to_json() if offer else None)
-    offers = [record and Offer.from_json(record) for record in records]
+    offers = [record and Offer(**record) for record in exchange.gather(offer and asdict(offer))]
     chosen = max((entry for entry in offers if entry), key=lambda entry: entry.step, default=None)
     if chosen is None:
         exchange.raise_any(fault)
@@ -131,17 +120,17 @@ def _find(directory: Path, resume: str, say: Say) -> Offer | None:
     path = find_resumed(directory, resume, say)
     if path is None:
         return None
-    state = read_state(path)
-    return Offer(state.step, state.seed, sha256_of(path / MANIFEST), path)
+    return Offer(read_state(path).step, sha256_of(path / MANIFEST), str(path))
 
 
 def _read_or_receive(chosen: Offer, source: int, exchange: Exchange) -> Checkpoint:
     """The chosen checkpoint from this rank's disk, or from rank `source`."""
-    manifest = chosen.path / MANIFEST
+    path = Path(chosen.path)
+    manifest = path / MANIFEST
     checkpoint, fault = None, None
     if manifest.is_file() and sha256_of(manifest) == chosen.digest:
         try:
-            checkpoint = load(chosen.path)
+            checkpoint = load(path)
         except CheckpointError as error:
             # Damaged here, as `_find` reported: it comes from the rank that found it whole.
             fault = error if exchange.rank == source else None
@@ -158,12 +147,7 @@ def _received(own: Checkpoint | None, source: int, exchange: Exchange) -> Checkp
     tensors: dict[str, Tensors | None] = {}
     record: dict[str, Any] = {}
     if own is not None:
-        tensors = {
-            "weights": own.weights,
-            "optimizer": own.optimizer,
-            "ema": own.ema,
-            "champion": own.champion,
-        }
+        tensors = {name: getattr(own, name) for name in ("weights", "optimizer", "ema", "champion")}
         record = {
             "state": asdict(own.state),
             "tensors": [name for name, content in tensors.items() if content is not None],
@@ -172,11 +156,4 @@ def _received(own: Checkpoint | None, source: int, exchange: Exchange) -> Checkp
     record = exchange.from_rank(source, record)
     lanes = exchange.bytes_from(source, (own and own.lanes) or b"") if record["has_lanes"] else None
     received = {name: exchange.tensors_from(source, tensors.get(name) or {}) for name in record["tensors"]}
-    return Checkpoint(
-        TrainingState(**record["state"]),
-        received["weights"],
-        received["optimizer"],
-        received.get("ema"),
-        lanes,
-        received.get("champion"),
-    )
+    return Checkpoint(TrainingState(**record["state"]), lanes=lanes, **received)

@@ -6,9 +6,10 @@ waits for another one in a collective runs its other threads.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from alphazero.cluster.agent.protocol import RankState
 from alphazero.cluster.agent.rank_watch import RankWatch
@@ -22,61 +23,56 @@ LIMITS = Limits(step_s=15.0)  # only words follow
 LOOK_S = 1.0
 
 
-class StallWatch:
-    """Looks at the ranks of this host from a thread within the block, and reports through `say`.
+@contextlib.contextmanager
+def stall_watch(
+    run: RunDirectory,
+    runtime: Runtime,
+    say: Callable[[str], None],
+    limits: Limits = LIMITS,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[None]:
+    """Look at the ranks of this host from a thread within the block, and report through `say`.
 
     One rank reports: the first one of the host whose process is not stopped. It reports again when the
     silence has doubled.
     """
+    if JOB_VARIABLE in environment or runtime.world_size == 1:
+        yield
+        return
+    over, first = threading.Event(), runtime.rank - runtime.local_rank
+    watch = RankWatch(run.path, first, runtime.local_world_size, "")
+    arguments = (watch, runtime, say, limits, over)
+    thread = threading.Thread(target=_watch, args=arguments, name="stall watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        runtime: Runtime,
-        say: Callable[[str], None],
-        limits: Limits = LIMITS,
-        environment: Mapping[str, str] = os.environ,
-    ) -> None:
-        first = runtime.rank - runtime.local_rank
-        self._watch = RankWatch(run.path, first, runtime.local_world_size, "")
-        self._runtime = runtime
-        self._say = say
-        self._limits = limits
-        self._over = threading.Event()
-        self._is_needed = JOB_VARIABLE not in environment and runtime.world_size > 1
-        self._thread = threading.Thread(target=self._run, name="stall watch", daemon=True)
 
-    def __enter__(self) -> None:
-        if self._is_needed:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._is_needed:
-            self._thread.join()
-
-    def _run(self) -> None:
-        said_s = 0.0
-        while not self._over.wait(LOOK_S):
-            states = self._watch.look().ranks
-            hang = find_hang(states, self._limits)
-            if hang is None:
-                said_s = 0.0
-            elif hang.state.age_s > 2 * said_s and self._reports(states):
-                said_s = hang.state.age_s
-                self._say(self._line(hang, states))
-
-    def _line(self, hang: Hang, states: tuple[RankState, ...]) -> str:
-        host = self._runtime.host
-        is_alone = len({(state.step, state.phase) for state in states}) > 1
-        if hang.state.state in SUSPICION or is_alone:
-            return f"rank {hang.state.rank} on {host} {hang.fate}"
-        where = f"step {hang.state.step} ({hang.state.phase.value})"
-        return (
-            f"{host}: no rank has moved for {hang.state.age_s:.0f} s, all are in {where}; "
-            "one of them, or a rank of another host, holds up the job"
-        )
-
-    def _reports(self, states: tuple[RankState, ...]) -> bool:
+def _watch(
+    watch: RankWatch, runtime: Runtime, say: Callable[[str], None], limits: Limits, over: threading.Event
+) -> None:
+    said_s = 0.0
+    while not over.wait(LOOK_S):
+        states = watch.look().ranks
+        hang = find_hang(states, limits)
+        if hang is None:
+            said_s = 0.0
+            continue
         moving = [state.rank for state in states if state.state != STOPPED]
-        return self._runtime.rank == min(moving, default=-1)
+        if hang.state.age_s > 2 * said_s and runtime.rank == min(moving, default=-1):
+            said_s = hang.state.age_s
+            say(_line(hang, states, runtime.host))
+
+
+def _line(hang: Hang, states: tuple[RankState, ...], host: str) -> str:
+    is_alone = len({(state.step, state.phase) for state in states}) > 1
+    if hang.state.state in SUSPICION or is_alone:
+        return f"rank {hang.state.rank} on {host} {hang.fate}"
+    where = f"step {hang.state.step} ({hang.state.phase.value})"
+    return (
+        f"{host}: no rank has moved for {hang.state.age_s:.0f} s, all are in {where}; "
+        "one of them, or a rank of another host, holds up the job"
+    )

@@ -45,12 +45,6 @@ class StartingNetwork:
             network.load_state_dict(weights)
         return network
 
-    def lines(self) -> list[str]:
-        """A line to print, or none."""
-        if self.source is None:
-            return []
-        return [f"first weights     {self.source['weights']} (sha256 {str(self.source['sha256'])[:12]})"]
-
 
 def starting_network(
     network: NetworkConfig,
@@ -83,10 +77,10 @@ def starting_network(
         return {"network": dataclasses.asdict(weights.config), "source": source}
 
     found = exchange.on_main(read)
-    shape = NetworkConfig(**found["network"])
+    shape, source = NetworkConfig(**found["network"]), found["source"]
     given = exchange.tensors_from(0, tensors)
-    starting = StartingNetwork(shape, seed, given, found["source"])
-    return starting, [*changed_shape(shape, network), *starting.lines()]
+    line = f"first weights     {name} (sha256 {source['sha256'][:12]})"
+    return StartingNetwork(shape, seed, given, source), [*changed_shape(shape, network), line]
 
 
 def check_shape(shape: NetworkConfig, network: NetworkConfig, asked: Collection[str], name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -16,7 +17,6 @@ from alphazero.data.sampling.window import Window
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.network.weights.checkpoint import TrainingState
 from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import continuing
@@ -62,9 +62,9 @@ from alphazero.training.start.resume_checks import (
     check_self_play,
     complete,
 )
-from alphazero.training.start.rollback import PersistentTraining
-from alphazero.training.start.run_start import Request, RunStart, find_run, keep_weights, make_directory
-from alphazero.training.start.stall_watch import StallWatch
+from alphazero.training.start.rollback import train_persistently
+from alphazero.training.start.run_start import Request, RunStart, find_run, make_directory
+from alphazero.training.start.stall_watch import stall_watch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
 
@@ -98,11 +98,6 @@ class Found:
     precision_reason: str
     notices: tuple[str, ...]
 
-    @property
-    def is_complete(self) -> bool:
-        """True where the checkpoint is of the last step."""
-        return self.start.resumed is not None and self.start.step >= self.job.num_steps
-
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
     """Train as one rank of the job; returns the process's exit status."""
@@ -117,8 +112,7 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
-        asked = request.of_this_start()
-        warnings = compare_ranks(config, settings, runtime, asked, exchange, check=request.check)
+        warnings = compare_ranks(config, settings, runtime, request, exchange)
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
         local_rank, preset = runtime.local_rank, config.preset
         with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
@@ -136,16 +130,19 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
     started = time.monotonic()
     found = prepare(config, settings, request, start, rank)
     job, console = found.job, rank.console
-    with start_data_check(found, rank) as data_check:
-        write_directory(found, request, rank)
-        if start.resumed and found.is_complete:
+    reads, enabled = job.runtime.local_rank == 0, job.config.data.verify_data
+    windows, exchange = (found.window, found.held_out), rank.exchange
+    check = DataCheck(windows, job.run, exchange, reads=reads, enabled=enabled)
+    with contextlib.closing(check):
+        make_directory(start, job, request.argv, exchange, console.alarm, found.starting.source)
+        if start.resumed and start.is_complete(job):
             console.say(complete(job, start.resumed.state, request), Topic.END)
             return 0
         console.log_to(job.run.path)
         show_banner(found, rank)
         outcome: TrainingOutcome | None = None
         try:
-            outcome = train_to_the_end(found, data_check, rank)
+            outcome = train_to_the_end(found, check, rank)
         finally:
             if outcome in (None, TrainingOutcome.STOPPED):
                 say_how_to_continue(job, request, console)
@@ -166,9 +163,8 @@ def prepare(
     config, starting, notices = settle_settings(config, settings, start, rank)
     changes = check_same_run(start.run, saved, config) if saved else []
     network = starting.build(start.resumed)
-    precision = settle_precision(config, settings, network, start, rank)
+    precision, kernel_lines = settle_precision(config, settings, network, start, rank)
     config = dataclasses.replace(config, training=precision.training)
-    kernel_lines = settle_kernels(config, saved, rank)
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
@@ -192,7 +188,7 @@ def prepare(
         filters = changed_filters(saved.config, config)
         changes += check_same_data(job.run, saved, mode, window, filters, accept=accept)
         check_self_play(start, config, exchange)
-        if saved.step >= job.num_steps:
+        if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
     curve, curve_lines = choose_value_curve(config.data, config.self_play.mode, window, exchange)
     graph_lines = graph_notices(config.training, settings.passed_on, runtime.device)
@@ -239,36 +235,28 @@ def settle_settings(
 
 def settle_precision(
     config: Config, settings: DeepSpeedSettings, network: AlphaZeroNet, start: RunStart, rank: Rank
-) -> PrecisionChoice:
-    """A precision in place of `auto`, and a check that self-play can evaluate in its own."""
+) -> tuple[PrecisionChoice, list[str]]:
+    """A precision in place of `auto`; kernels for the evaluations of self-play, with lines for the banner."""
     device, world_size = rank.runtime.device, rank.runtime.world_size
+    saved, games = start.saved, config.self_play
     recipe = Recipe(config.training, config.optimizer, config.loss, settings)
-    precision = choose_precision(
+    chosen = choose_precision(
         config.training,
         settings.precisions_off,
         device,
-        start.saved.precision if start.saved else "",
+        saved.precision if saved else "",
         lambda names: seconds_per_pass(network, recipe, names, world_size),
         rank.exchange,
         keep_saved="precision" not in config.asked,
     )
-    if config.self_play.mode != "supervised":
-        asked = config.self_play.evaluation_precision
-        rank.exchange.on_each(
-            lambda: evaluation_precision(asked, precision.training.precision, device, config.network.body)
-        )
-    return precision
-
-
-def settle_kernels(config: Config, saved: TrainingState | None, rank: Rank) -> list[str]:
-    """Kernels for the evaluations of self-play; lines for the banner."""
-    games, device = config.self_play, rank.runtime.device
     if games.mode == "supervised":
-        return []
-    precision = evaluation_precision(
-        games.evaluation_precision, config.training.precision, device, config.network.body
+        return chosen, []
+    training, body = chosen.training.precision, config.network.body
+    of_games = rank.exchange.on_each(
+        lambda: evaluation_precision(games.evaluation_precision, training, device, body)
     )
-    return choose_kernels(config.network, precision, games.evaluation_batch, device, saved, rank.exchange)
+    batch_size = games.evaluation_batch
+    return chosen, choose_kernels(config.network, of_games, batch_size, device, saved, rank.exchange)
 
 
 def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window | None) -> Job:
@@ -283,37 +271,10 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def start_data_check(found: Found, rank: Rank) -> DataCheck:
-    """Begin to verify the games that this run reads, on one rank per host."""
-    job, windows = found.job, (found.window, found.held_out)
-    reads, enabled = job.runtime.local_rank == 0, job.config.data.verify_data
-    return DataCheck.start(windows, job.run, rank.exchange, reads=reads, enabled=enabled)
-
-
-def write_directory(found: Found, request: Request, rank: Rank) -> None:
-    """Make the run directory, with this start's settings and the checkpoint's weights. Collective.
-
-    Of a complete run only weights files that are missing are made again.
-    """
-    start, job = found.start, found.job
-    make_directory(
-        start,
-        job,
-        request.argv,
-        rank.exchange,
-        rank.console.alarm,
-        found.starting.source,
-        is_complete=found.is_complete,
-    )
-    rank.exchange.on_each(lambda: keep_weights(job, start))
-
-
 def show_banner(found: Found, rank: Rank) -> None:
     """Print what is about to be trained, where and on which games. Collective."""
     job = found.job
     devices = rank.exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")
-    encoders = loader_threads(job.config.data, job.runtime)
-    threads = f"{torch.get_num_threads()} compute, {encoders} encode positions"
     text = banner(
         job,
         found.plan,
@@ -322,7 +283,6 @@ def show_banner(found: Found, rank: Rank) -> None:
         found.held_out,
         found.notices,
         devices,
-        threads,
         found.precision_reason,
     )
     rank.console.say(text)
@@ -332,7 +292,7 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
     """Open the services of this rank and train until the last step or a signal."""
     job, spec = found.job, found.network.spec
     services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
-    with in_service(job, services), StallWatch(job.run, rank.runtime, rank.console.alarm):
+    with in_service(job, services), stall_watch(job.run, rank.runtime, rank.console.alarm):
         source: DataSource
         if job.config.self_play.mode == "supervised":
             assert found.window is not None
@@ -340,8 +300,17 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
         else:
             source = Generations(job, spec, found.window, services)
         validate = make_validation(job, found.held_out, spec, services)
-        training = PersistentTraining(job, found.recipe, found.starting, source, validate, services)
-        return training.run(found.plan, found.network, found.start.resumed)
+        return train_persistently(
+            job,
+            found.plan,
+            found.recipe,
+            found.starting,
+            found.network,
+            found.start.resumed,
+            source,
+            validate,
+            services,
+        )
 
 
 def say_how_to_continue(job: Job, request: Request, console: Console) -> None:

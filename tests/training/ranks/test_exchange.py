@@ -14,7 +14,6 @@ import torch
 import alphazero
 from alphazero.base.errors import ERRORS_BY_KIND
 from alphazero.training.ranks.exchange import Exchange, fault_of, fault_record
-from alphazero.training.start.sharing import Offer
 from tests.support.jobs import exchanging
 from tests.support.jobs.exchanging import PLAIN, WORLD_SIZE, checkpoint_tensors, digests, some_tensors
 from tests.support.jobs.jobs import environment
@@ -116,11 +115,6 @@ def test_every_error_crosses_as_json_with_kind_text_and_ranks(kind):
     arrived = fault_of(json.loads(json.dumps(fault_record(error))))
     assert type(arrived) is type(error)
     assert (str(arrived), arrived.ranks, arrived.found_by_all_ranks) == (str(error), (1, 4), True)
-
-
-def test_an_offer_crosses_as_json():
-    offer = Offer(7, 3, "abc", Path("runs/x/checkpoints/step-00000007"))
-    assert Offer.from_json(json.loads(json.dumps(offer.to_json()))) == offer
 
 
 def test_no_module_sends_python_objects():

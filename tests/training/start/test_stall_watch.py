@@ -14,7 +14,7 @@ from alphazero.cluster.plan.launch_plan import Limits
 from alphazero.run.directory import RunDirectory
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.stall_watch import StallWatch
+from alphazero.training.start.stall_watch import stall_watch
 
 LIMITS = Limits(step_s=1.0, pause_s=1.0)
 LONGEST_WAIT_S = 10.0
@@ -52,7 +52,7 @@ def said_of(run: RunDirectory, rank: int, wait_s: float, **environment: str) -> 
     """What the watch of a rank reports."""
     lines: list[str] = []
     runtime = Runtime(rank, rank, 2, 2, torch.device("cpu"), "gloo", "here")
-    with StallWatch(run, runtime, lines.append, LIMITS, environment):
+    with stall_watch(run, runtime, lines.append, LIMITS, environment):
         until = time.monotonic() + wait_s
         while time.monotonic() < until and not lines:
             time.sleep(0.05)
