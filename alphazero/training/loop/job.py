@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import torch
 
 from alphazero.games.batch import MicroBatch
+from alphazero.games.registry import GameSpec, get_spec
 from alphazero.machine.memory import HostMemory
 from alphazero.network.inference.kernels import kernels_in_use
 from alphazero.network.weights.checkpoint import Checkpoint, Tensors, TrainingState
@@ -53,6 +54,11 @@ class Job:
     def batch_size(self) -> int:
         """Positions per step over all ranks."""
         return self.config.training.batch_size
+
+    @property
+    def spec(self) -> GameSpec:
+        """Of the game that the network plays."""
+        return get_spec(self.config.network.game)
 
     @property
     def newest_weights(self) -> Path:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from alphazero.games.registry import GameSpec
 from alphazero.measure.elo import MatchScore
 from alphazero.network.inference.purpose import evaluator_for_self_play
 from alphazero.network.weights.checkpoint import Tensors
@@ -23,9 +22,8 @@ GATE_OPENING_PLIES = 4  # random moves, so that the games of a gate differ
 class Gate:
     """Holds the weights that play. AlphaGo Zero (Silver et al. 2017, Methods): 55 % of 400 games."""
 
-    def __init__(self, job: Job, spec: GameSpec, services: RankServices) -> None:
+    def __init__(self, job: Job, services: RankServices) -> None:
         self._job = job
-        self._spec = spec
         self._services = services
         self.champion: Tensors | None = None  # on the CPU
 
@@ -67,7 +65,7 @@ class Gate:
         config, exchange, heartbeat = self._job.config, self._services.exchange, self._services.heartbeat
         own = config.self_play
         openings = random_openings(
-            self._spec.name, own.gate_games // 2, GATE_OPENING_PLIES, config.training.seed + generation
+            self._job.spec.name, own.gate_games // 2, GATE_OPENING_PLIES, config.training.seed + generation
         )
         mine = openings[exchange.rank :: exchange.world_size]
         score = MatchScore(0, 0, 0)
@@ -79,7 +77,7 @@ class Gate:
 
             beat()
             first, second = self._player(candidate, beat), self._player(champion, beat)
-            score = play_match(self._spec.name, first, second, mine, max_plies=own.max_plies)
+            score = play_match(self._job.spec.name, first, second, mine, max_plies=own.max_plies)
         heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         counts = torch.tensor([score.wins, score.draws, score.losses], dtype=torch.float64)
         return MatchScore(*(round(count) for count in exchange.sum(counts).tolist()))

@@ -23,7 +23,6 @@ from alphazero.base.log import Topic, Work
 from alphazero.base.text import counted
 from alphazero.data.sampling.window import Mixture, Window, newest_games, window_size
 from alphazero.games.batch import MicroBatch
-from alphazero.games.registry import GameSpec
 from alphazero.machine.watcher import Doing
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import EvenLadder, evaluator_for_self_play
@@ -126,11 +125,10 @@ class GenerationFigures:
 class Generations:
     """Plays games between stretches of training, on every rank its lanes."""
 
-    def __init__(self, job: Job, spec: GameSpec, given: Window | None, services: RankServices) -> None:
+    def __init__(self, job: Job, given: Window | None, services: RankServices) -> None:
         """given: historical games to mix in, and to train on before the first generation."""
         config = job.config
         self._job = job
-        self._spec = spec
         self._given = given
         self._given_id = given.id if given is not None else ""
         self._services = services
@@ -138,8 +136,8 @@ class Generations:
         self._settings = self_play_settings(config.search, config.self_play, config.training.seed)
         self._evaluator: NetworkEvaluator | EvenLadder | None = None
         self._cache = new_cache(config.self_play.evaluation_cache)
-        self._gate = Gate(job, spec, services) if config.self_play.gate_games else None
-        self._games = SharedGames(job.run, spec.name, services.writes, services.exchange)
+        self._gate = Gate(job, services) if config.self_play.gate_games else None
+        self._games = SharedGames(job.run, job.spec.name, services.writes, services.exchange)
         self._standing = GenerationState()
         self._window: Window | None = None
 
@@ -158,7 +156,7 @@ class Generations:
             self._standing = dataclasses.replace(
                 GenerationState(**checkpoint.state.self_play), given_id=self._given_id
             )
-            self._lanes = saved_lanes(checkpoint.lanes, self._spec.name, own.lanes, exchange)
+            self._lanes = saved_lanes(checkpoint.lanes, self._job.spec.name, own.lanes, exchange)
         if self._gate:
             self._gate.champion = checkpoint.champion if checkpoint else None
         self._mine = games.from_batch(self._lanes.take(pa.array(list(mine), pa.int64())))
@@ -183,7 +181,7 @@ class Generations:
         """This rank's micro-batches of data steps first ... last - 1 on the present window."""
         assert self._window is not None
         ratio, mixture = self._own.value_q_ratio, self._mixture()
-        loader = make_loader(self._job, self._window, self._spec, plan, value_q_ratio=ratio, mixture=mixture)
+        loader = make_loader(self._job, self._window, plan, value_q_ratio=ratio, mixture=mixture)
         return loader.iterate(first, last)
 
     def state(self) -> SourceState:
@@ -220,7 +218,7 @@ class Generations:
         window_positions = self._window.num_samples if self._window else 0
         figures.report(step, all_finished, window_positions, time.monotonic() - started, services)
         if all_finished.num_rows and not services.exchange.rank:
-            services.metrics.note("self-play game", game_text(self._spec.name, all_finished))
+            services.metrics.note("self-play game", game_text(self._job.spec.name, all_finished))
         return True
 
     def _play_rounds(
@@ -291,7 +289,7 @@ class Generations:
 
         with services.gpus.meter.doing(Doing.SELF_PLAY) if services.gpus else contextlib.nullcontext():
             played = play(
-                self._spec.name,
+                self._job.spec.name,
                 self._settings,
                 mine,
                 own.simulations_per_round or own.moves_per_round,
@@ -318,7 +316,7 @@ class Generations:
         under_way = exchange.gather_bytes(games.to_bytes(games.to_batch(mine)))
         self._lanes = games.concatenated([games.from_bytes(content, "lanes") for content in under_way])
         rows = games.store_rows(
-            finished, self._spec.name, self._job.config.search.algorithm, f"generation {generation}"
+            finished, self._job.spec.name, self._job.config.search.algorithm, f"generation {generation}"
         )
         self._games.append(rows)
         store = self._games.open() if self._standing.games + rows.num_rows else None

@@ -17,9 +17,10 @@ from alphazero.data.sampling.loader import Loader
 from alphazero.data.sampling.value_curve import ValueCurve, curve_of
 from alphazero.data.sampling.window import Mixture, Window
 from alphazero.games.batch import MicroBatch
-from alphazero.games.registry import GameSpec, get_game
+from alphazero.games.registry import get_game
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.settings.data import DataConfig, chosen_filters, filter_text
+from alphazero.settings.load import Config
 from alphazero.training.loop.job import Job, SourceState, Weights
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
@@ -29,7 +30,6 @@ from alphazero.training.ranks.runtime import Runtime
 def make_loader(
     job: Job,
     window: Window,
-    spec: GameSpec,
     plan: BatchPlan,
     *,
     value_q_ratio: float = 0.0,
@@ -40,13 +40,13 @@ def make_loader(
     data, runtime = job.config.data, job.runtime
     return Loader(
         window,
-        spec,
+        job.spec,
         seed=job.config.training.seed,
         batch_size=plan.batch_size,
         micro_batch_size=plan.micro_batch_size,
         passes=plan.passes_of(runtime.rank),
         num_threads=loader_threads(data, runtime),
-        symmetries=spec.name != "chess" or data.mirror,
+        symmetries=job.spec.name != "chess" or data.mirror,
         value_q_ratio=value_q_ratio,
         curve=curve,
         mixture=mixture,
@@ -67,7 +67,6 @@ class GivenGames:
     """All steps of a run on one window."""
 
     job: Job
-    spec: GameSpec
     window: Window
     curve: ValueCurve | None = None  # of its evaluations, where they count
 
@@ -81,7 +80,7 @@ class GivenGames:
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
         ratio = self.job.config.data.data_value_q_ratio
-        loader = make_loader(self.job, self.window, self.spec, plan, value_q_ratio=ratio, curve=self.curve)
+        loader = make_loader(self.job, self.window, plan, value_q_ratio=ratio, curve=self.curve)
         return loader.iterate(first, last)
 
     def state(self) -> SourceState:
@@ -112,22 +111,20 @@ def choose_value_curve(
 
 
 def open_data(
-    data: DataConfig,
-    mode: str,
-    game_name: str,
+    config: Config,
     exchange: Exchange,
     *,
-    seed: int = 0,
     num_threads: int = 1,
     beat: Callable[[], None] = silent,
 ) -> tuple[Window | None, Window | None]:
     """The given games to train on and those to validate on. Collective.
 
-    mode: of SelfPlayConfig. Without games of one's own chess has embedded ones; self-play alone has none to
-    train on. Filters hold for the share that is held out as well, but for those of training alone (drawn from
-    `seed`), and leave validation data of one's own as it is. beat: called again and again during an import.
-    Raises ConfigError and DataError on all ranks alike.
+    Without games of one's own chess has embedded ones; self-play alone has none to train on. Filters hold for
+    the share that is held out as well, but for those of training alone (drawn from the seed), and leave
+    validation data of one's own as it is. beat: called again and again during an import. Raises ConfigError
+    and DataError on all ranks alike.
     """
+    data, mode, game_name = config.data, config.self_play.mode, config.network.game
     filters = exchange.on_each(lambda: chosen_filters(data))
     cache = Path(data.cache_dir)
     held_out = _open_stores(data.validation_data, cache, exchange, beat) if data.validation_data else None
@@ -155,7 +152,7 @@ def open_data(
         window, held_out = window.split(data.validation_share)
     training = window
     return (
-        exchange.on_each(lambda: for_training(training, data, seed, num_threads=num_threads)),
+        exchange.on_each(lambda: for_training(training, data, config.training.seed, num_threads=num_threads)),
         held_out,
     )
 

@@ -20,7 +20,7 @@ from alphazero.data.sampling.loader import WindowEncoder, spread_sample_ids
 from alphazero.data.sampling.window import Window
 from alphazero.games.core_types import Line
 from alphazero.games.notation import RESULTS
-from alphazero.games.registry import GameSpec, get_game, get_spec, make_line
+from alphazero.games.registry import get_game, get_spec, make_line
 from alphazero.measure.exact_truth import OWN_TABLE, SolvedPosition, SolvedSet, move_errors, read_table
 from alphazero.measure.known_games import (
     NUM_TALLIES,
@@ -165,7 +165,7 @@ CONNECT4 = "connect4"
 OF_RESULTS, OF_EXACT_TRUTH = "results", "exact"
 
 
-def make_validation(job: Job, held_out: Window | None, spec: GameSpec, services: RankServices) -> Validate:
+def make_validation(job: Job, held_out: Window | None, services: RankServices) -> Validate:
     """A function that gives a network's figures, the same on all ranks, and records the rest. Collective.
 
     Viewers of the metrics get the network's view of the first position.
@@ -174,14 +174,15 @@ def make_validation(job: Job, held_out: Window | None, spec: GameSpec, services:
     num_positions = job.config.training.validation_positions
     if held_out is not None and len(ids := spread_sample_ids(held_out, num_positions)):
         threads = loader_threads(job.config.data, job.runtime)
-        encoder = WindowEncoder(held_out, spec, num_threads=threads)
-        on_held_out = HeldOut(job, held_out, spec, services.exchange, encoder, ids)
-    solved = read_table() if get_game(spec.name).has_solved_positions and OWN_TABLE.is_file() else []
+        encoder = WindowEncoder(held_out, job.spec, num_threads=threads)
+        on_held_out = HeldOut(job, held_out, services.exchange, encoder, ids)
+    game = job.spec.name
+    solved = read_table() if get_game(game).has_solved_positions and OWN_TABLE.is_file() else []
 
     def validate(network: AlphaZeroNet, step: int) -> Mapping[str, float]:
         figures = dict(on_held_out.measure(network, step)) if on_held_out else {}
         figures |= _solved_figures(job, network, step, solved, is_recorded=not on_held_out)
-        opening = opening_text(network, spec.name, job.runtime.device, job.config.training.precision)
+        opening = opening_text(network, game, job.runtime.device, job.config.training.precision)
         services.metrics.note("opening", opening)
         return figures
 
@@ -194,7 +195,6 @@ class HeldOut:
 
     job: Job
     window: Window
-    spec: GameSpec
     exchange: Exchange
     encoder: WindowEncoder
     ids: npt.NDArray[np.int64]
@@ -214,17 +214,17 @@ class HeldOut:
             sums, seen = self._look(network, ids)
             if is_counted:
                 total += sums
-                tallies += tallies_of(seen, self.spec)
+                tallies += tallies_of(seen, self.job.spec)
                 worst.look(seen, partial(line_at, self.window, ids))
         # Two messages: in one, ranks might add up the figures in another order than runs of before did.
         total, tallies = self.exchange.sum(total), self.exchange.sum(tallies)
         wrong = self._worst_of_all(worst)
         games = self._games_seen(network)
         if self.job.runtime.is_main:
-            phases = phases_in(tallies, self.spec)
+            phases = phases_in(tallies, self.job.spec)
             record = ValidationRecord(step, OF_RESULTS, len(self.ids), *bins_of(tallies), phases, wrong)
             append_record(self.job.run, record)
-            write_games(self.job.run, SeenGames(step, self.spec.name, games))
+            write_games(self.job.run, SeenGames(step, self.job.spec.name, games))
         return dataclasses.asdict(metrics_of(total))
 
     def _look(self, network: AlphaZeroNet, ids: npt.NDArray[np.int64]) -> tuple[torch.Tensor, Predictions]:

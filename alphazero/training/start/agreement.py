@@ -160,17 +160,16 @@ class DataCheck:
         exchange: Exchange,
         *,
         reads: bool,
-        enabled: bool,
     ) -> None:
         """Begin with the shards of these windows and of the games that the run has played before.
 
-        Collective. reads: this rank reads for its host. Raises DataError on all ranks for what is found in
+        Collective. reads: this rank reads, for its host. Raises DataError on all ranks for what is found in
         the first seconds.
         """
         self._exchange = exchange
         self._is_done = False
         self._verification = exchange.on_each(
-            lambda: Verification.start(_shards_of(windows, run)) if enabled and reads else None
+            lambda: Verification.start(_shards_of(windows, run)) if reads else None
         )
 
     def finish(self, beat: Callable[[], None]) -> None:

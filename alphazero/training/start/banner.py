@@ -13,43 +13,31 @@ from alphazero.data.sampling.filters import filter_lines
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
 from alphazero.settings.sections import TrainingConfig
 from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation, explain_validation
-from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.sources.given_games import loader_threads
+from alphazero.training.start.run_start import Found
 
 RULE = "=" * 78
 
 
-def banner(
-    job: Job,
-    plan: BatchPlan,
-    network: AlphaZeroNet,
-    window: Window | None,
-    held_out: Window | None,
-    notices: Sequence[str],
-    devices: Sequence[str],
-    precision_reason: str,
-) -> str:
-    """The facts to check before hours of training: who, where, what, on which data.
-
-    precision_reason: why the precision is this one, "" where it was requested.
-    """
+def banner(found: Found, devices: Sequence[str]) -> str:
+    """The facts to check before hours of training: who, where, what, on which data. devices: of all ranks."""
+    job = found.job
     training, shape = job.config.training, job.config.network
     kind = f"DeepSpeed ZeRO-{training.zero_stage}, {job.runtime.backend}"
     squeeze = f", squeeze-excitation 1/{shape.se_ratio}" if shape.se_ratio else ""
     if shape.body == "attention":
         squeeze = f" attention body, {counted(shape.heads, 'head')}"
-    reason = f" ({precision_reason})" if precision_reason else ""
+    reason = f" ({found.precision_reason})" if found.precision_reason else ""
     encoders = loader_threads(job.config.data, job.runtime)
     lines = [
         RULE,
-        *notices,
+        *found.notices,
         f"run directory     {job.run.path}",
         f"distributed type  {kind}",
         f"processes         {len(devices)}",
@@ -57,9 +45,9 @@ def banner(
         f"threads per rank  {torch.get_num_threads()} compute, {encoders} encode positions",
         f"precision         {training.precision}{reason}{_extras(training)}",
         f"network           {shape.game} {shape.blocks}x{shape.filters}{squeeze}, "
-        f"{network.parameter_count() / 1e6:.1f} M parameters",
-        *_data(job, window, held_out),
-        f"batch             {plan}",
+        f"{found.network.parameter_count() / 1e6:.1f} M parameters",
+        *_data(job, found.window, found.held_out),
+        f"batch             {found.plan}",
         _length(job),
         RULE,
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted
@@ -14,7 +13,14 @@ from alphazero.run.directory import RunDirectory
 from alphazero.run.next_command import afresh, continuing
 from alphazero.settings.flags import RETIRED, other_values
 from alphazero.settings.load import Config
-from alphazero.settings.scope import changed_settings, listed, require_same, require_same_run, shown
+from alphazero.settings.scope import (
+    changed_filters,
+    changed_settings,
+    listed,
+    require_same,
+    require_same_run,
+    shown,
+)
 from alphazero.training.loop.job import Job
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.shared_games import GenerationState, SharedGames, saved_lanes
@@ -38,19 +44,9 @@ def check_same_run(run: RunDirectory, saved: TrainingState, config: Config) -> l
     return lines + [f"changed: {change}" for change in listed(changes)]
 
 
-def check_same_data(
-    run: RunDirectory,
-    saved: TrainingState,
-    mode: str,
-    window: Window | None,
-    filters: Sequence[str] = (),
-    *,
-    accept: bool,
-) -> list[str]:
-    """A line about other data that is taken on purpose; CheckpointError where it is not.
-
-    mode: of SelfPlayConfig. filters: those that are not as they were, 'min_elo 1500 -> 1600'.
-    """
+def check_same_data(job: Job, saved: TrainingState, window: Window | None, *, accept: bool) -> list[str]:
+    """A line about other data that is taken on purpose; CheckpointError where it is not."""
+    run, mode = job.run, job.config.self_play.mode
     before = "supervised" if not saved.self_play else saved.config["self_play"]["mode"]
     require_same(run.path, saved.step, "--mode", before, mode)
     # In mixed mode the given games are one part of the data; the games of the run itself are its own affair.
@@ -63,7 +59,8 @@ def check_same_data(
         return []
     if not accept:
         ways_on = "the same games, --accept-new-data to continue with others, or --fresh-start"
-        name = f"data ({', '.join(filters)})" if filters else "data"
+        filters = ", ".join(changed_filters(saved.config, job.config))
+        name = f"data ({filters})" if filters else "data"
         require_same(run.path, saved.step, name, old, new, ways_on)
     return [f"changed: data {old} -> {new}"]
 

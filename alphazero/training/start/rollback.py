@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from alphazero.base.errors import TrainingError
 from alphazero.base.text import counted
-from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.metrics import newest_figures
 from alphazero.run.rank import Phase
-from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.engine.engine import Engine
-from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
+from alphazero.training.loop.job import DataSource, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.trainer import Trainer, Validate
-from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.start.run_start import Found
 from alphazero.training.start.sharing import load_shared
-from alphazero.training.start.starting_network import StartingNetwork
 
 # A run that diverges twice more, each time on other positions, does so again after that.
 MOST_RETURNS = 2
 
 
 def train_persistently(
-    job: Job,
-    plan: BatchPlan,
-    recipe: Recipe,
-    starting: StartingNetwork,
-    network: AlphaZeroNet,
-    resumed: Checkpoint | None,
-    source: DataSource,
-    validate: Validate,
-    services: RankServices,
+    found: Found, source: DataSource, validate: Validate, services: RankServices
 ) -> TrainingOutcome:
     """Train to the end or a signal; after too many bad steps go back to the last checkpoint and train on.
 
     The positions that led there are not used again (as Chowdhery et al. 2022, PaLM, section 5.1): the
     order of the data moves on by what was lost. Raises TrainingError where MOST_RETURNS do not help.
     """
+    job, plan, network, resumed = found.job, found.plan, found.network, found.start.resumed
     console, bad_steps = services.console, counted(job.config.training.max_skipped_steps, "step")
     position = _position_of(resumed)
     if resumed:
@@ -43,7 +33,7 @@ def train_persistently(
         console.say(f"resumed from step {position.step}, saved by {ranks}")
     for rollbacks in range(MOST_RETURNS + 1):
         source.restore(resumed)
-        engine = Engine(network, recipe, plan, job.runtime, console.alarm)
+        engine = Engine(network, found.recipe, plan, job.runtime, console.alarm)
         if resumed:
             engine.load(resumed)
         last = None
@@ -61,7 +51,7 @@ def train_persistently(
         if services.writer:
             services.writer.wait()
         resumed = load_shared(job.run.checkpoints, "", services.writes, services.exchange, console.alarm)
-        network = starting.build(resumed)
+        network = found.starting.build(resumed)
         position = _position_after(reached, resumed, trainer.elapsed_s())
         services.metrics.rewind(position.step)
         console.warn(

@@ -1,18 +1,22 @@
-"""How a run takes its directory: which one it is, which checkpoint it resumes from, what is written first.
+"""What a start is asked and finds: its run's directory, the checkpoint it resumes from, what it will train.
 
-That includes the weights files beside the checkpoints: the newest weights, and the best by each metric.
+What is written first: the directory, and the weights files beside the checkpoints, the newest weights and the
+best by each metric.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, CheckpointError
 from alphazero.base.files import complete_lines
+from alphazero.data.sampling.value_curve import ValueCurve
+from alphazero.data.sampling.window import Window
 from alphazero.machine.lock import ORPHAN_WAIT_S
+from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.network.weights.checkpoint import Checkpoint, TrainingState
 from alphazero.network.weights.open_network import read_weights, weights_of_checkpoint
 from alphazero.network.weights.weights import (
@@ -26,9 +30,12 @@ from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claim, create
 from alphazero.settings.load import to_table
 from alphazero.settings.sections import RunConfig
+from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.loop.job import Job
-from alphazero.training.ranks.exchange import Exchange, Json
+from alphazero.training.ranks.batch import BatchPlan
+from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.start.sharing import is_writer, load_shared
+from alphazero.training.start.starting_network import StartingNetwork
 
 Say = Callable[[str], None]
 
@@ -80,6 +87,27 @@ class RunStart:
         return self.resumed is not None and self.step >= job.num_steps
 
 
+@dataclass(frozen=True)
+class Found:
+    """All that a start finds out before it writes anything, the same on every rank.
+
+    starting: builds the network again after a rollback. curve: of the evaluations in given games.
+    precision_reason: why `auto` became this precision. notices: lines for the banner.
+    """
+
+    job: Job
+    start: RunStart
+    recipe: Recipe
+    starting: StartingNetwork
+    network: AlphaZeroNet
+    plan: BatchPlan
+    window: Window | None
+    held_out: Window | None
+    curve: ValueCurve | None
+    precision_reason: str
+    notices: tuple[str, ...]
+
+
 @contextlib.contextmanager
 def find_run(
     config: RunConfig, preset: str, request: Request, local_rank: int, exchange: Exchange, alarm: Say
@@ -122,20 +150,13 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(
-    start: RunStart,
-    job: Job,
-    argv: Sequence[str],
-    exchange: Exchange,
-    alarm: Say,
-    init_weights: Mapping[str, Json] | None,
-) -> None:
+def make_directory(found: Found, argv: Sequence[str], exchange: Exchange, alarm: Say) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
-    is finished. Collective; raises AlphaZeroError on all ranks where one cannot write. init_weights: what a
-    run begins with, written down with its checksum.
+    is finished. Collective; raises AlphaZeroError on all ranks where one cannot write.
     """
+    start, job = found.start, found.job
     is_complete = start.is_complete(job)
 
     def make() -> None:
@@ -146,7 +167,7 @@ def make_directory(
             assert start.resumed is not None
             keep = max(keep, start.resumed.state.config["training"]["keep_checkpoints"])  # as many as it kept
         else:
-            git_diff = job.config.run.git_diff
+            git_diff, init_weights = job.config.run.git_diff, found.starting.source
             create(start.run, to_table(job.config), list(argv), init_weights, start.step, git_diff)
         checkpoint_files.settle(start.run.checkpoints, keep)
         if start.resumed and not is_complete:

@@ -18,7 +18,8 @@ from alphazero.network.weights.open_network import open_weights
 from alphazero.network.weights.weights import without_other_heads
 from alphazero.run.checkpoint_files import MANIFEST
 from alphazero.run.find import find_weights, is_checkpoint
-from alphazero.settings.sections import NetworkConfig, TrainingConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import NetworkConfig
 from alphazero.training.ranks.exchange import Exchange, Json
 
 FLAG = "--init-weights"
@@ -47,19 +48,16 @@ class StartingNetwork:
 
 
 def starting_network(
-    network: NetworkConfig,
-    training: TrainingConfig,
-    asked: Collection[str],
-    resumed: Checkpoint | None,
-    exchange: Exchange,
+    config: Config, resumed: Checkpoint | None, exchange: Exchange
 ) -> tuple[StartingNetwork, list[str]]:
     """What builds the network, and lines for the banner. Collective.
 
     Its shape is that of --init-weights where a run begins with them: rank 0 reads them and sends them to the
-    others, so that no other host needs the file. asked: the settings of this start that the user gave. Raises
-    ConfigError, WeightsError and CheckpointError on all ranks.
+    others, so that no other host needs the file. Raises ConfigError, WeightsError and CheckpointError on all
+    ranks.
     """
-    name, seed = training.init_weights, training.seed
+    network, asked = config.network, config.asked
+    name, seed = config.training.init_weights, config.training.seed
     if resumed or not name:
         lines = []
         if resumed and "init_weights" in asked and name:

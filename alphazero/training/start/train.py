@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 
 from alphazero.base.log import Topic
-from alphazero.data.sampling.value_curve import ValueCurve
 from alphazero.data.sampling.window import Window
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
@@ -23,7 +22,7 @@ from alphazero.run.next_command import continuing
 from alphazero.run.rank import shows_common_errors
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
-from alphazero.settings.scope import Kept, changed_filters, kept_settings
+from alphazero.settings.scope import Kept, kept_settings
 from alphazero.settings.self_play import as_begun, settled
 from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.deepspeed_config import Recipe
@@ -40,7 +39,7 @@ from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
-from alphazero.training.ranks.batch import BatchPlan, fix_batch
+from alphazero.training.ranks.batch import fix_batch
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import (
     Runtime,
@@ -63,7 +62,7 @@ from alphazero.training.start.resume_checks import (
     complete,
 )
 from alphazero.training.start.rollback import train_persistently
-from alphazero.training.start.run_start import Request, RunStart, find_run, make_directory
+from alphazero.training.start.run_start import Found, Request, RunStart, find_run, make_directory
 from alphazero.training.start.stall_watch import stall_watch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
 
@@ -76,27 +75,6 @@ class Rank:
     exchange: Exchange
     console: Console
     stop: StopRequest
-
-
-@dataclass(frozen=True)
-class Found:
-    """All that a start finds out before it writes anything, the same on every rank.
-
-    starting: builds the network again after a rollback. curve: of the evaluations in given games.
-    precision_reason: why `auto` became this precision. notices: lines for the banner.
-    """
-
-    job: Job
-    start: RunStart
-    recipe: Recipe
-    starting: StartingNetwork
-    network: AlphaZeroNet
-    plan: BatchPlan
-    window: Window | None
-    held_out: Window | None
-    curve: ValueCurve | None
-    precision_reason: str
-    notices: tuple[str, ...]
 
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
@@ -130,16 +108,16 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
     started = time.monotonic()
     found = prepare(config, settings, request, start, rank)
     job, console = found.job, rank.console
-    reads, enabled = job.runtime.local_rank == 0, job.config.data.verify_data
-    windows, exchange = (found.window, found.held_out), rank.exchange
-    check = DataCheck(windows, job.run, exchange, reads=reads, enabled=enabled)
+    exchange = rank.exchange
+    reads = job.config.data.verify_data and job.runtime.local_rank == 0
+    check = DataCheck((found.window, found.held_out), job.run, exchange, reads=reads)
     with contextlib.closing(check):
-        make_directory(start, job, request.argv, exchange, console.alarm, found.starting.source)
+        make_directory(found, request.argv, exchange, console.alarm)
         if start.resumed and start.is_complete(job):
             console.say(complete(job, start.resumed.state, request), Topic.END)
             return 0
         console.log_to(job.run.path)
-        show_banner(found, rank)
+        console.say(banner(found, exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")))
         outcome: TrainingOutcome | None = None
         try:
             outcome = train_to_the_end(found, check, rank)
@@ -169,24 +147,15 @@ def prepare(
     with rank.console.working("choosing micro-batches"):
         plan, plan_changes = choose_plan(recipe, runtime, network, saved, exchange)
     with rank.console.working("reading the games"):
-        window, held_out = open_data(
-            config.data,
-            config.self_play.mode,
-            config.network.game,
-            exchange,
-            seed=config.training.seed,
-            num_threads=loader_threads(config.data, runtime),
-            beat=beat_of_start(start.run, runtime),
-        )
+        threads, beat = loader_threads(config.data, runtime), beat_of_start(start.run, runtime)
+        window, held_out = open_data(config, exchange, num_threads=threads, beat=beat)
     notices += compare_data(window, held_out, runtime, exchange, check=request.check)
     # Not before: raw games are imported on all processors.
     notices += pin_ranks(runtime, exchange)
     job = make_job(config, runtime, start.run, window)
     notices += warmup_notices(config.optimizer, job.num_steps)
     if saved:
-        accept, mode = request.accept_new_data, config.self_play.mode
-        filters = changed_filters(saved.config, config)
-        changes += check_same_data(job.run, saved, mode, window, filters, accept=accept)
+        changes += check_same_data(job, saved, window, accept=request.accept_new_data)
         check_self_play(start, config, exchange)
         if start.is_complete(job):
             check_nothing_else_is_asked(job, saved, changes, request)
@@ -219,9 +188,7 @@ def settle_settings(
         )
     kept = kept_settings(saved.config, saved.micro_batch_size, config) if saved else Kept(config)
     config = kept.config
-    starting, lines = starting_network(
-        config.network, config.training, config.asked, start.resumed, rank.exchange
-    )
+    starting, lines = starting_network(config, start.resumed, rank.exchange)
     config = dataclasses.replace(config, network=starting.config)
     config, batch_lines = fix_batch(config, rank.runtime.world_size, saved_batch(saved), places(settings))
     if not saved and config.self_play.mode != "supervised":
@@ -271,46 +238,19 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
     return Job(config, runtime, run, steps, window.num_samples)
 
 
-def show_banner(found: Found, rank: Rank) -> None:
-    """Print what is about to be trained, where and on which games. Collective."""
-    job = found.job
-    devices = rank.exchange.gather(f"{job.runtime.host} {job.runtime.device_name}")
-    text = banner(
-        job,
-        found.plan,
-        found.network,
-        found.window,
-        found.held_out,
-        found.notices,
-        devices,
-        found.precision_reason,
-    )
-    rank.console.say(text)
-
-
 def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
-    job, spec = found.job, found.network.spec
+    job = found.job
     services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
     with in_service(job, services), stall_watch(job.run, rank.runtime, rank.console.alarm):
         source: DataSource
         if job.config.self_play.mode == "supervised":
             assert found.window is not None
-            source = GivenGames(job, spec, found.window, found.curve)
+            source = GivenGames(job, found.window, found.curve)
         else:
-            source = Generations(job, spec, found.window, services)
-        validate = make_validation(job, found.held_out, spec, services)
-        return train_persistently(
-            job,
-            found.plan,
-            found.recipe,
-            found.starting,
-            found.network,
-            found.start.resumed,
-            source,
-            validate,
-            services,
-        )
+            source = Generations(job, found.window, services)
+        validate = make_validation(job, found.held_out, services)
+        return train_persistently(found, source, validate, services)
 
 
 def say_how_to_continue(job: Job, request: Request, console: Console) -> None:

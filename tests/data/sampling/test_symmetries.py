@@ -135,13 +135,13 @@ MIRRORED_INDEX = _mirrored_indices()
 
 def test_a_run_mirrors_chess_only_when_asked() -> None:
     games = [[12 | 28 << 6, 52 | 36 << 6, 4 | 12 << 6, 60 | 52 << 6, 1 | 18 << 6, 62 | 45 << 6]]
-    window, spec = window_of("chess", games), get_spec("chess")
+    window = window_of("chess", games)
     plan = BatchPlan(64, 64, (1,))
     runtime = Runtime(0, 0, 1, 1, torch.device("cpu"), "gloo", "here")
     for mirror in (False, True):
         config = Config(data=DataConfig(mirror=mirror), training=TrainingConfig(seed=3))
         job = Job(config, runtime, RunDirectory(Path()), num_steps=1, num_samples=0)
-        loader = make_loader(job, window, spec, plan)
+        loader = make_loader(job, window, plan)
         shown = loader.step(0)[0].batch
         rows = {row.tobytes() for row in shown.packed}
         # Of six positions the last two are without castling rights.

@@ -23,13 +23,13 @@ def weights(seed: int) -> dict[str, torch.Tensor]:
 
 def test_every_batch_of_a_match_beats_and_moves_the_progress_on():
     beats: list[tuple[object, ...]] = []
-    job = SimpleNamespace(config=CONFIG, runtime=SimpleNamespace(device=torch.device("cpu")))
+    job = SimpleNamespace(config=CONFIG, spec=SPEC, runtime=SimpleNamespace(device=torch.device("cpu")))
     services = SimpleNamespace(
         exchange=SimpleNamespace(rank=0, world_size=1, sum=lambda values: values),
         console=SimpleNamespace(working=lambda what: contextlib.nullcontext()),
         heartbeat=SimpleNamespace(beat=lambda *beat: beats.append(beat)),
     )
-    gate = Gate(job, SPEC, services)
+    gate = Gate(job, services)
     gate.decide(weights(0), generation=1, step=0)
     assert beats == []  # the first weights play: there is no match
     assert "of 2 games" in gate.decide(weights(1), generation=2, step=7)

@@ -8,6 +8,9 @@ import pytest
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.data.sampling.window import Window
 from alphazero.settings.data import DataConfig
+from alphazero.settings.load import Config
+from alphazero.settings.sections import TrainingConfig
+from alphazero.settings.self_play import SelfPlayConfig
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
 from tests.support.data.made_up_games import game, write_games
@@ -32,7 +35,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(store: Path, mode: str = "supervised", **settings: object) -> tuple[Window | None, Window | None]:
     data = DataConfig(data=(str(store),), validation_share=0.2, **settings)  # type: ignore[arg-type]
-    return open_data(data, mode, "chess", Exchange(), seed=3, num_threads=1)
+    config = Config(data=data, self_play=SelfPlayConfig(mode=mode), training=TrainingConfig(seed=3))
+    return open_data(config, Exchange())
 
 
 def plies(window: Window | None) -> list[int]:
@@ -72,10 +76,11 @@ def test_windows_of_other_filters_are_others(store: Path):
 
 
 def test_self_play_alone_has_nothing_to_filter(store: Path):
+    alone = Config(data=DataConfig(min_elo=1600), self_play=SelfPlayConfig(mode="selfplay"))
     with pytest.raises(
         ConfigError, match=r"^min_elo 1600: not with --mode selfplay, which has no given games"
     ):
-        open_data(DataConfig(min_elo=1600), "selfplay", "chess", Exchange())
+        open_data(alone, Exchange())
     window, _ = opened(store, "mixed", min_elo=1600)
     assert window is not None and window.num_games == 8
 

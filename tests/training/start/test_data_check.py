@@ -90,10 +90,10 @@ def on_both(action: Callable[[int, Any], None]) -> list[BaseException | None]:
     return list(raised)
 
 
-def check_on(rank: int, exchange: Any, store: GameStore, **settings: bool) -> DataCheck:
+def check_on(rank: int, exchange: Any, store: GameStore, *, enabled: bool = True) -> DataCheck:
     window = Window.of_stores([store])
     run = RunDirectory(store.path.parent / "run")
-    return DataCheck(window.split(0.2), run, exchange, reads=rank == 0, **{"enabled": True, **settings})
+    return DataCheck(window.split(0.2), run, exchange, reads=enabled and rank == 0)
 
 
 def test_good_data_passes_and_later_saves_ask_nobody(store: GameStore):
@@ -161,9 +161,7 @@ def test_games_that_the_run_played_before_are_read_as_well(store: GameStore):
     run = RunDirectory(store.path.parent / "run")
     run.path.mkdir()
     store.path.rename(run.games)
-    raised = on_both(
-        lambda rank, exchange: DataCheck((None, None), run, exchange, reads=rank == 0, enabled=True) and None
-    )
+    raised = on_both(lambda rank, exchange: DataCheck((None, None), run, exchange, reads=rank == 0) and None)
     assert all("games/shard-00000.arrow" in str(error) for error in raised)
 
 

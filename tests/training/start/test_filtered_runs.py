@@ -13,6 +13,7 @@ from alphazero.cli.main import main
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.store import GameStore
 from alphazero.settings.data import DataConfig
+from alphazero.settings.load import Config
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.sources.given_games import open_data
 from tests.support.data.lichess_games import lichess_games
@@ -89,7 +90,7 @@ def test_the_recipe_trains_on_what_python_chess_says(stores: Path):
         skip_plies=10,
         min_clock=30.0,
     )
-    window, held_out = open_data(data, "supervised", "chess", Exchange())
+    window, held_out = open_data(Config(data=data), Exchange())
     assert window is not None and held_out is not None
     expected = [(row, ply) for row, game in enumerate(held[0]) for ply in trained_plies(game)]
     assert places(window) == expected

@@ -73,7 +73,7 @@ def maia(shared_data: Path) -> Path:
 def loss_of_maia(maia: Path, random_store: Path, lone_runtime) -> float:
     """Its policy loss on the positions that a run holds out, without any of the trainer's code."""
     config = load_config("chess_cpu", {"data": [str(random_store)]})
-    _, held_out = open_data(config.data, "supervised", "chess", Exchange())
+    _, held_out = open_data(config, Exchange())
     assert held_out is not None
     network, _ = open_network(str(maia), CPU)
     ids = spread_sample_ids(held_out, POSITIONS)
@@ -152,7 +152,7 @@ def test_a_run_goes_on_from_its_own_weights_and_makes_its_files_again(zygote, tm
 
 
 def start_of(config: Config) -> tuple[StartingNetwork, list[str]]:
-    return starting_network(config.network, config.training, config.asked, None, Exchange())
+    return starting_network(config, None, Exchange())
 
 
 @pytest.mark.parametrize(
