@@ -9,7 +9,6 @@ first two steps have the rate of its step 0. One difference: a step that is skip
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from alphazero.base.text import counted
 from alphazero.settings.sections import (
@@ -38,42 +37,33 @@ def deepspeed_rate(config: OptimizerConfig, peak: float, step: int, total_steps:
     """The rate of step `step` (0-based) by the scheduler that `config.lr_schedule` names."""
     if config.lr_schedule == ONE_CYCLE:
         return _one_cycle(config, peak, step)
-    if config.lr_schedule == WARMUP_COSINE_LR:
-        # Its first rate is 0, wherever the warm-up begins.
-        return peak * _cosine_share(config, step - 1, total_steps) if step else 0.0
+    is_cosine = config.lr_schedule == WARMUP_COSINE_LR
     if not step:
-        return config.warmup_min_lr
-    share = _warmup_share(config, step - 1)
-    if share is None:
-        share = _linear_decay(config, step - 1, total_steps) if config.lr_schedule == WARMUP_DECAY_LR else 1.0
+        return 0.0 if is_cosine else config.warmup_min_lr  # the cosine's, wherever its warm-up begins
+    count, warmup = step - 1, max(LEAST_WARMUP, config.warmup_steps)
+    if is_cosine:
+        return peak * _cosine_share(config, count, warmup, total_steps)
+    share = 1.0
+    if count < warmup:
+        share = _warmup_share(config, count, warmup)
+    elif config.lr_schedule == WARMUP_DECAY_LR:  # from 1 after the warm-up to 0 after `total_steps`
+        share = max(0.0, (total_steps - count) / max(1.0, total_steps - warmup))
     return config.warmup_min_lr + (peak - config.warmup_min_lr) * share
 
 
-def _warmup_share(config: OptimizerConfig, count: int) -> float | None:
-    """How far the warm-up is after `count` moves of the scheduler, 0 to 1; None where it is over."""
-    num_steps = max(LEAST_WARMUP, config.warmup_steps)
-    if count >= num_steps:
-        return None
+def _warmup_share(config: OptimizerConfig, count: int, warmup: int) -> float:
+    """How far the warm-up of `warmup` steps is after `count` moves of the scheduler, 0 to 1."""
     if config.warmup_type == "log":
-        return (1.0 / math.log(num_steps)) * math.log(count + 1)
-    return count / num_steps
+        return (1.0 / math.log(warmup)) * math.log(count + 1)
+    return count / warmup
 
 
-def _linear_decay(config: OptimizerConfig, count: int, total_steps: int) -> float:
-    """From 1 after the warm-up to 0 after `total_steps`."""
-    num_steps = max(LEAST_WARMUP, config.warmup_steps)
-    return max(0.0, (total_steps - count) / max(1.0, total_steps - num_steps))
-
-
-def _cosine_share(config: OptimizerConfig, count: int, total_steps: int) -> float:
+def _cosine_share(config: OptimizerConfig, count: int, warmup: int, total_steps: int) -> float:
     """The rate as a share of the peak."""
-    low = config.warmup_min_share
-    share = _warmup_share(config, count)
-    if share is not None:
-        return low + share * (1.0 - low)
-    num_steps = max(LEAST_WARMUP, config.warmup_steps)
-    progress = min(1.0, (count - num_steps + 1) / max(1, total_steps - num_steps))
-    last = config.lr_final_share
+    low, last = config.warmup_min_share, config.lr_final_share
+    if count < warmup:
+        return low + _warmup_share(config, count, warmup) * (1.0 - low)
+    progress = min(1.0, (count - warmup + 1) / max(1, total_steps - warmup))
     return max(0.0, last + (1.0 - last) * (1 + math.cos(math.pi * progress)) / 2)
 
 
@@ -128,22 +118,6 @@ def learning_rate(config: OptimizerConfig, batch_size: int, step: int, num_steps
     return peak
 
 
-@dataclass(frozen=True)
-class Rhythm:
-    """Something done every `steps` steps, or every `seconds`; the other one is 0."""
-
-    steps: int = 0
-    seconds: float = 0.0
-
-    @classmethod
-    def parse(cls, text: str) -> Rhythm:
-        """From a setting: `1000` (steps) or `30m` (minutes)."""
-        return cls(seconds=60.0 * int(text[:-1])) if text.endswith("m") else cls(steps=int(text))
-
-    def is_due(self, step: int) -> bool:
-        """True after `step` steps where steps are counted."""
-        return bool(self.steps) and step % self.steps == 0
-
-    def is_over(self, seconds: float) -> bool:
-        """True `seconds` after the last time where time is counted."""
-        return bool(self.seconds) and seconds >= self.seconds
+def read_interval(text: str) -> tuple[int, float]:
+    """Steps and seconds of a setting, one of which is 0: `1000` (steps) or `30m` (minutes)."""
+    return (0, 60.0 * int(text[:-1])) if text.endswith("m") else (int(text), 0.0)

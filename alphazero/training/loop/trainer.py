@@ -35,7 +35,7 @@ from alphazero.training.loop.progress import (
     StepSums,
     describe_validation,
 )
-from alphazero.training.loop.schedule import Rhythm
+from alphazero.training.loop.schedule import read_interval
 from alphazero.training.loop.stop import LAST_WISHES, Wish, ranks_by_wish
 from alphazero.training.ranks.batch import BatchPlan, micro_batch_sizes
 
@@ -71,7 +71,7 @@ class Trainer:
         self._clock = make_part_clock(job.runtime.device)
         self._progress = Progress(job, services, self.elapsed_s, self._clock)
         engine.time_communication(lambda: self._clock.part(Part.GRADIENTS))
-        self._saves = Rhythm.parse(job.config.training.checkpoint_interval)
+        self._save_steps, self._save_s = read_interval(job.config.training.checkpoint_interval)
         self._last_save = time.monotonic()
         self._saved_step = position.step
         self._bad_in_a_row = 0
@@ -226,7 +226,8 @@ class Trainer:
         wishes = Wish.STOP if services.stop.requested else Wish.NOTHING
         if services.writer and services.writer.fault:
             wishes |= Wish.FAULT
-        if self._job.runtime.is_main and self._saves.is_over(time.monotonic() - self._last_save):
+        since_save_s = time.monotonic() - self._last_save
+        if self._job.runtime.is_main and self._save_s and since_save_s >= self._save_s:
             wishes |= Wish.SAVE
         if self._is_log_step(self.position.step):
             memory = services.host_memory.check()
@@ -296,7 +297,8 @@ class Trainer:
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
             figures = self.validate()
-        is_due = self._saves.is_due(step) or bool(wishes & Wish.SAVE) or (figures and self._is_best(figures))
+        is_due = (self._save_steps > 0 and step % self._save_steps == 0) or bool(wishes & Wish.SAVE)
+        is_due = is_due or bool(figures and self._is_best(figures))
         if is_due or is_last:
             self._read_last_step()
         # Not amid bad steps: the checkpoint to return to is one from before them.

@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +72,21 @@ class HostBoard(_Board):
 
     def __init__(self, exchange: Exchange, host: str, local_rank: int, read: Read) -> None:
         """Collective. read: looks at this host."""
-        # In a row: 1 where the host was read, then the figures of HostNow.
-        super().__init__(exchange.gather([host, local_rank]), exchange.rank, (len(fields(HostNow)),))
+        # In a row: the figures of HostNow.
+        super().__init__(exchange.gather([host, local_rank]), exchange.rank, (len(fields(HostNow)) - 1,))
         self._read = read
 
     def message(self) -> torch.Tensor:
         """f64: this host in its own row, zeros elsewhere."""
         board_HN = torch.zeros(self._shape, dtype=torch.float64)
         if self._reads:
-            now = self._read()
-            numbers = [1.0, *(float(getattr(now, entry.name)) for entry in fields(HostNow)[1:])]
+            _, *numbers = astuple(self._read())
             board_HN[self._node] = torch.tensor(numbers, dtype=torch.float64)
         return board_HN.flatten()
 
     def read(self, total: torch.Tensor) -> list[HostNow]:
         """The hosts in the sum of all messages."""
-        return [HostNow(name, *numbers) for name, (is_read, *numbers) in self._rows(total) if is_read]
+        return [HostNow(name, *numbers) for name, numbers in self._rows(total)]
 
 
 def host_reader(host: str, directory: Path) -> Read:
