@@ -1,13 +1,4 @@
-"""What one rank trains, and with whom: fixed from the start to the end of a run.
-
-Where the positions of a run come from: given games, or games that are played during training.
-
-Where a run stands, and how a run of the trainer ended.
-
-What a rank works with beside its data and its network, from the start of training to its end.
-
-The checkpoint of a moment of training, a copy in memory.
-"""
+"""What one rank trains and works with, its source of positions, where it stands, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +33,10 @@ from alphazero.training.ranks.runtime import Runtime
 
 @dataclass(frozen=True)
 class Job:
-    """num_samples: positions of the given games, an epoch; 0 where games are played on the way."""
+    """What is trained: fixed from the start to the end of a run.
+
+    num_samples: positions of the given games, an epoch; 0 where games are played on the way.
+    """
 
     config: Config
     runtime: Runtime

@@ -1,9 +1,4 @@
-"""The figures of a run's steps: shared over ranks, written and printed.
-
-How long a run will still take, by what its steps and its pauses took lately.
-
-A validation in one line, with the change since the one before.
-"""
+"""The figures of steps, shared over ranks, written and printed; the time left; validations in words."""
 
 from __future__ import annotations
 
@@ -44,7 +39,10 @@ class _Mean:
 
 
 class TimeLeft:
-    """Steps and pauses apart: self-play or a validation takes its time every so many steps."""
+    """How long a run will still take, by what its steps and its pauses took lately.
+
+    Steps and pauses apart: self-play or a validation takes its time every so many steps.
+    """
 
     def __init__(self, num_steps: int) -> None:
         self._num_steps = num_steps

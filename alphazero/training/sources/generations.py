@@ -235,18 +235,17 @@ class Generations:
             if played is None:
                 return None
             mine = played.under_way
-            own = games.to_bytes(games.to_batch(played.finished))
-            batch = games.concatenated(
-                [
-                    games.from_bytes(content, "games of another rank")
-                    for content in self._services.exchange.gather_bytes(own)
-                ]
-            )
+            batch = self._of_all_ranks(played.finished, "games of another rank")
             finished.append(batch)
             positions += games.num_trained_positions(batch)
             figures.add(played)
             work.advance(positions)
         return mine, games.concatenated(finished)
+
+    def _of_all_ranks(self, own: list[_core.SelfPlayGame], what: str) -> pa.RecordBatch:
+        """These games of every rank. Collective."""
+        contents = self._services.exchange.gather_bytes(games.to_bytes(games.to_batch(own)))
+        return games.concatenated([games.from_bytes(content, what) for content in contents])
 
     def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Have the evaluator play with these weights."""
@@ -275,7 +274,6 @@ class Generations:
         """
         own, services = self._own, self._services
         assert self._evaluator is not None
-        generation = self._standing.generation + 1
         batches = itertools.count(figures.batches)  # a move of many lanes takes long, a batch does not
         services.heartbeat.beat(Phase.SELF_PLAY, step, figures.batches)
 
@@ -301,9 +299,9 @@ class Generations:
             )
         services.heartbeat.beat(Phase.DATA, step)  # from here on this rank may wait for the others' games
         if not all(services.exchange.numbers(int(played.is_complete))):
-            services.console.say(
-                f"stopping: a signal came during the games of generation {generation}", Topic.END
-            )
+            generation = self._standing.generation + 1
+            text = f"stopping: a signal came during the games of generation {generation}"
+            services.console.say(text, Topic.END)
             return None
         return played
 
@@ -311,10 +309,9 @@ class Generations:
         self, mine: list[_core.SelfPlayGame], finished: pa.RecordBatch, positions: int, end_step: int
     ) -> None:
         """Make the games part of the run: on every host's disk, in the window, in the next checkpoint."""
-        exchange, generation = self._services.exchange, self._standing.generation + 1
+        generation = self._standing.generation + 1
         self._mine = mine
-        under_way = exchange.gather_bytes(games.to_bytes(games.to_batch(mine)))
-        self._lanes = games.concatenated([games.from_bytes(content, "lanes") for content in under_way])
+        self._lanes = self._of_all_ranks(mine, "lanes")
         rows = games.store_rows(
             finished, self._job.spec.name, self._job.config.search.algorithm, f"generation {generation}"
         )

@@ -22,7 +22,7 @@ from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import SECTIONS, Config, to_table
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import Request
+from alphazero.training.start.run_start import Rank, Request
 
 Facts = Mapping[str, Any]
 
@@ -33,17 +33,12 @@ COMPARED_PACKAGES = ("alphazero", "torch", "deepspeed")
 MEETING_S = 300.0  # ranks have joined the process group: they are seconds apart, even on a busy host
 
 
-def compare_ranks(
-    config: Config,
-    settings: DeepSpeedSettings,
-    runtime: Runtime,
-    request: Request,
-    exchange: Exchange,
-) -> list[str]:
+def compare_ranks(config: Config, settings: DeepSpeedSettings, request: Request, rank: Rank) -> list[str]:
     """Warnings about what differs between ranks. Collective, and before all that depends on settings.
 
     Raises ConfigError on all ranks where a difference matters and the request is to check that.
     """
+    runtime, exchange = rank.runtime, rank.exchange
     exchange.meet(MEETING_S)
     start = {name: getattr(request, name) for name in ("resume", "fresh_start", "accept_new_data")}
     given = {f"{name} given": bool(getattr(config.data, name)) for name in ("data", "validation_data")}

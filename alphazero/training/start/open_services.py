@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -16,17 +16,15 @@ from alphazero.machine.watcher import HealthWatcher, UsageMeter
 from alphazero.run.directory import RunDirectory
 from alphazero.run.metrics import AllWriters
 from alphazero.run.rank import JOB_VARIABLE, HeartbeatWriter, Phase
-from alphazero.show.console import Console
 from alphazero.show.viewers import open_writers
 from alphazero.training.loop.alarm_rules import health_alarm
 from alphazero.training.loop.alarms import AlarmDesk, JobAlarms
 from alphazero.training.loop.job import Job, RankServices
-from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.usage import GpuBoard, HostBoard, host_reader
 from alphazero.training.loop.writer import CheckpointWriter
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
-from alphazero.training.start.run_start import RunStart, write_best, write_newest
+from alphazero.training.start.run_start import Found, Rank, write_best, write_newest
 
 
 def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
@@ -35,27 +33,21 @@ def beat_of_start(run: RunDirectory, runtime: Runtime) -> Callable[[], None]:
     Without an agent it does nothing: a start that fails leaves no directory behind.
     """
     numbers = itertools.count(1)
-    writers: list[HeartbeatWriter] = []
+    writer = cache(lambda: HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host))
 
     def beat() -> None:
         if JOB_VARIABLE in os.environ:
-            if not writers:
-                writers.append(HeartbeatWriter(run.heartbeats, runtime.rank, runtime.host))
-            writers[0].beat(Phase.START, -1, next(numbers))
+            writer().beat(Phase.START, -1, next(numbers))
 
     return beat
 
 
 def open_services(
-    job: Job,
-    start: RunStart,
-    exchange: Exchange,
-    console: Console,
-    stop: StopRequest,
-    before_save: Callable[[Callable[[], None]], None],
+    found: Found, rank: Rank, before_save: Callable[[Callable[[], None]], None]
 ) -> RankServices:
     """The services of this rank, with a first heartbeat. Collective. before_save: as in RankServices."""
-    runtime = job.runtime
+    job, start, runtime = found.job, found.start, rank.runtime
+    exchange, console = rank.exchange, rank.console
     heartbeat = HeartbeatWriter(job.run.heartbeats, runtime.rank, runtime.host)
     heartbeat.beat(Phase.START, start.step)
 
@@ -82,7 +74,7 @@ def open_services(
         console=console,
         metrics=metrics,
         heartbeat=heartbeat,
-        stop=stop,
+        stop=rank.stop,
         host_memory=HostMemory(host=runtime.host),
         before_save=before_save,
         writer=writer,

@@ -7,7 +7,7 @@ best by each metric.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,16 +28,16 @@ from alphazero.network.weights.weights import (
 from alphazero.run import checkpoint_files
 from alphazero.run.checkpoint_files import BEST_METRICS, find_best, step_of
 from alphazero.run.directory import RunDirectory, choose_run_directory, claim, create
-from alphazero.settings.load import to_table
-from alphazero.settings.sections import RunConfig
+from alphazero.settings.load import Config, to_table
+from alphazero.show.console import Console
 from alphazero.training.engine.deepspeed_config import Recipe
 from alphazero.training.loop.job import Job
+from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import BatchPlan
 from alphazero.training.ranks.exchange import Exchange
+from alphazero.training.ranks.runtime import Runtime
 from alphazero.training.start.sharing import is_writer, load_shared
 from alphazero.training.start.starting_network import StartingNetwork
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,16 @@ class Request:
     command: tuple[str, ...] = ()
     is_launched: bool = False
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process, and what it has before its run is opened."""
+
+    runtime: Runtime
+    exchange: Exchange
+    console: Console
+    stop: StopRequest
 
 
 @dataclass(frozen=True)
@@ -109,21 +119,19 @@ class Found:
 
 
 @contextlib.contextmanager
-def find_run(
-    config: RunConfig, preset: str, request: Request, local_rank: int, exchange: Exchange, alarm: Say
-) -> Iterator[RunStart]:
+def find_run(config: Config, request: Request, rank: Rank) -> Iterator[RunStart]:
     """Where the run lives and where it stands; within the block its writers hold its locks. Collective.
 
-    preset: names a run that has no name. alarm: gets a line about each checkpoint passed over. Raises
-    BusyError where another process writes to the run, CheckpointError where it cannot continue.
+    Raises BusyError where another process writes to the run, CheckpointError where it cannot continue.
     """
+    exchange, alarm = rank.exchange, rank.console.alarm
 
     def choose() -> str:
-        name, fresh = config.run_name or preset or "run", request.fresh_start
-        return str(choose_run_directory(config.runs_dir, name, fresh_start=fresh, reserve=fresh).path)
+        name, fresh = config.run.run_name or config.preset or "run", request.fresh_start
+        return str(choose_run_directory(config.run.runs_dir, name, fresh_start=fresh, reserve=fresh).path)
 
     run = RunDirectory(Path(exchange.on_main(choose)))
-    writes = is_writer(run.checkpoints, local_rank, exchange)
+    writes = is_writer(run.checkpoints, rank.runtime.local_rank, exchange)
     with contextlib.ExitStack() as claims:
 
         def take() -> None:
@@ -150,7 +158,7 @@ def _require_never_saved(run: RunDirectory) -> None:
     )
 
 
-def make_directory(found: Found, argv: Sequence[str], exchange: Exchange, alarm: Say) -> None:
+def make_directory(found: Found, argv: Sequence[str], rank: Rank) -> None:
     """Make the run directory where this rank writes, with this start's settings and the checkpoint's weights.
 
     Newer checkpoints than the one resumed step aside; of a complete run only what a killed start left undone
@@ -172,10 +180,10 @@ def make_directory(found: Found, argv: Sequence[str], exchange: Exchange, alarm:
         checkpoint_files.settle(start.run.checkpoints, keep)
         if start.resumed and not is_complete:
             for path in checkpoint_files.set_aside_after(start.run.checkpoints, start.step):
-                alarm(f"set aside: {path}: this run continues from step {start.step}")
+                rank.console.alarm(f"set aside: {path}: this run continues from step {start.step}")
 
-    exchange.on_each(make)
-    exchange.on_each(lambda: _keep_weights(job, start))
+    rank.exchange.on_each(make)
+    rank.exchange.on_each(lambda: _keep_weights(job, start))
 
 
 def best_path(job: Job, metric: str) -> Path:

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import os
 import time
-from dataclasses import dataclass
 
 import torch
 
@@ -40,7 +39,6 @@ from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.ranks.batch import fix_batch
-from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import (
     Runtime,
     apply_device_settings,
@@ -62,19 +60,9 @@ from alphazero.training.start.resume_checks import (
     complete,
 )
 from alphazero.training.start.rollback import train_persistently
-from alphazero.training.start.run_start import Found, Request, RunStart, find_run, make_directory
+from alphazero.training.start.run_start import Found, Rank, Request, RunStart, find_run, make_directory
 from alphazero.training.start.stall_watch import stall_watch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
-
-
-@dataclass(frozen=True)
-class Rank:
-    """This process, and what it has before its run is opened."""
-
-    runtime: Runtime
-    exchange: Exchange
-    console: Console
-    stop: StopRequest
 
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
@@ -90,10 +78,9 @@ def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request
     console.begin("preparing")
     try:
         # Before all that depends on settings: ranks with different settings would wait for each other.
-        warnings = compare_ranks(config, settings, runtime, request, exchange)
+        warnings = compare_ranks(config, settings, request, rank)
         request = dataclasses.replace(request, notices=(*request.notices, *warnings))
-        local_rank, preset = runtime.local_rank, config.preset
-        with find_run(config.run, preset, request, local_rank, exchange, console.alarm) as start:
+        with find_run(config, request, rank) as start:
             status = _train(config, settings, request, start, rank)
     finally:
         console.close()
@@ -112,7 +99,7 @@ def _train(config: Config, settings: DeepSpeedSettings, request: Request, start:
     reads = job.config.data.verify_data and job.runtime.local_rank == 0
     check = DataCheck((found.window, found.held_out), job.run, exchange, reads=reads)
     with contextlib.closing(check):
-        make_directory(found, request.argv, exchange, console.alarm)
+        make_directory(found, request.argv, rank)
         if start.resumed and start.is_complete(job):
             console.say(complete(job, start.resumed.state, request), Topic.END)
             return 0
@@ -240,8 +227,7 @@ def make_job(config: Config, runtime: Runtime, run: RunDirectory, window: Window
 
 def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> TrainingOutcome:
     """Open the services of this rank and train until the last step or a signal."""
-    job = found.job
-    services = open_services(job, found.start, rank.exchange, rank.console, rank.stop, data_check.finish)
+    job, services = found.job, open_services(found, rank, data_check.finish)
     with in_service(job, services), stall_watch(job.run, rank.runtime, rank.console.alarm):
         source: DataSource
         if job.config.self_play.mode == "supervised":
