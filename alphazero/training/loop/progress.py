@@ -189,7 +189,7 @@ class Progress:
         ]
         with self._clock.part(Part.MESSAGES):
             total = exchange.sum(torch.cat([part.flatten() for part in own]))
-        parts = total.split([part.numel() for part in own])
+        parts = torch.split(total, [part.numel() for part in own])
         return [part.view(like.shape) for part, like in zip(parts, own, strict=True)]
 
     def _write_usage(

@@ -121,7 +121,6 @@ class Trainer:
     def _prepare_data(self) -> int | None:
         """Have data made; the step until which it lasts, None where a signal requested the end."""
         if self._due_line is not None:  # not after games that may take minutes
-            self._read_last_step()
             self._write_figures(self._due_line)
         before = time.monotonic()
         self._beat(Phase.DATA)
@@ -194,7 +193,8 @@ class Trainer:
             self._progress.add(step)
 
     def _write_figures(self, step: int) -> None:
-        """Write the figures of all steps up to `step`, whose verdicts were read. Collective."""
+        """Write the figures of all steps up to `step`; waits for the device. Collective."""
+        self._read_last_step()
         self._due_line = None
         self._progress.write(step, self.plan)
 
@@ -292,7 +292,6 @@ class Trainer:
         if self._is_log_step(step):
             self._due_line = step
             if not self._writes_late:
-                self._read_last_step()
                 self._write_figures(step)
         figures: Mapping[str, float] = {}
         if training.validation_interval and (is_last or step % training.validation_interval == 0):
@@ -315,7 +314,6 @@ class Trainer:
     def validate(self) -> Mapping[str, float]:
         """Measure the network on held-out positions and write the figures; the same on all ranks."""
         step, loss = self.position.step, self._job.config.loss
-        self._read_last_step()
         self._write_figures(step)
         self._beat(Phase.VALIDATE)
         before = time.monotonic()
