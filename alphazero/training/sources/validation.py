@@ -202,13 +202,12 @@ class HeldOut:
     def measure(self, network: AlphaZeroNet, step: int) -> Mapping[str, float]:
         """Losses and accuracies; rank 0 records what else was seen. Collective."""
         chunks = [self.ids[start : start + BATCH_SIZE] for start in range(0, len(self.ids), BATCH_SIZE)]
-        passes = -(-len(chunks) // self.exchange.world_size)
         total = torch.zeros(len(SUM_NAMES), dtype=torch.float64)
         tallies = torch.zeros(NUM_TALLIES, dtype=torch.float64)
         worst = Worst()
         # ZeRO 3 gathers weights in every forward pass: all ranks make as many, surplus ones uncounted.
-        for turn in range(passes):
-            index = turn * self.exchange.world_size + self.exchange.rank
+        for first in range(0, len(chunks), self.exchange.world_size):
+            index = first + self.exchange.rank
             is_counted = index < len(chunks)
             ids = chunks[index if is_counted else 0]
             sums, seen = self._look(network, ids)
