@@ -56,7 +56,7 @@ def _device_moment() -> torch.cuda.Event:
 class PartClock:
     """Sums up the time of each Part; a rank is in exactly one at any moment, so that nothing is missing.
 
-    moment: makes this moment: an event on the device, or a HostMoment. Nobody waits until one is over.
+    moment: gives the present moment, an event on the device or a HostMoment; the host never waits for one.
     """
 
     def __init__(self, moment: Callable[[], Any]) -> None:
