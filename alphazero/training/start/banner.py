@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 
 import torch
 
-from alphazero.base.log import duration
+from alphazero.base.log import Topic, duration
 from alphazero.base.text import counted
 from alphazero.data.sampling.filters import filter_lines
 from alphazero.data.sampling.window import Window
 from alphazero.games.registry import get_game
 from alphazero.network.model.precision import evaluation_precision
+from alphazero.run.checkpoint_files import LATEST
 from alphazero.run.metrics import read_metrics
 from alphazero.run.next_command import continuing
+from alphazero.run.rank import shows_common_errors
 from alphazero.settings.sections import TrainingConfig
 from alphazero.settings.self_play import SelfPlayConfig
+from alphazero.show.console import Console
 from alphazero.training.loop.job import Job
 from alphazero.training.loop.progress import describe_validation, explain_validation
 from alphazero.training.sources.given_games import loader_threads
-from alphazero.training.start.run_start import Found
+from alphazero.training.start.run_start import Found, Request
 
 RULE = "=" * 78
 
@@ -133,3 +137,14 @@ def summary(job: Job, seconds: float, command: Sequence[str]) -> str:
         RULE,
     ]
     return "\n".join(lines)
+
+
+def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
+    """The command that continues, on each terminal; our launcher prints it itself."""
+    if not (job.run.checkpoints / LATEST).exists():
+        console.say("there is no checkpoint yet: the same command starts from the beginning", Topic.END)
+    elif not request.is_launched:
+        text = f"continue with: {continuing(request.command, job.run.path.name)}"
+        if not job.runtime.is_main and shows_common_errors(os.environ):
+            console.alarm(text)
+        console.say(text, Topic.END)

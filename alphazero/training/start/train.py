@@ -5,27 +5,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import os
 import time
 
 import torch
 
+from alphazero.base.errors import TrainingError
 from alphazero.base.log import Topic
+from alphazero.base.text import counted
 from alphazero.data.sampling.window import Window
 from alphazero.machine.memory import keep_freed_memory
 from alphazero.network.model.precision import evaluation_precision
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.run.checkpoint_files import LATEST
+from alphazero.network.weights.checkpoint import Checkpoint
 from alphazero.run.directory import RunDirectory
-from alphazero.run.next_command import continuing
-from alphazero.run.rank import shows_common_errors
+from alphazero.run.metrics import newest_figures
+from alphazero.run.rank import Phase
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.load import Config, decided, places
 from alphazero.settings.scope import Kept, kept_settings
 from alphazero.settings.self_play import as_begun, settled
 from alphazero.show.console import Console, ConsoleStyle
 from alphazero.training.engine.deepspeed_config import Recipe
-from alphazero.training.engine.engine import end_process_group, start_process_group
+from alphazero.training.engine.engine import Engine, end_process_group, start_process_group
 from alphazero.training.engine.graphed_network import graph_notices
 from alphazero.training.engine.planner import (
     PrecisionChoice,
@@ -35,9 +36,10 @@ from alphazero.training.engine.planner import (
     saved_batch,
 )
 from alphazero.training.engine.probe import seconds_per_pass
-from alphazero.training.loop.job import DataSource, Job, TrainingOutcome
+from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
+from alphazero.training.loop.trainer import Trainer, Validate
 from alphazero.training.ranks.batch import fix_batch
 from alphazero.training.ranks.runtime import (
     Runtime,
@@ -50,7 +52,7 @@ from alphazero.training.sources.generations import Generations
 from alphazero.training.sources.given_games import GivenGames, choose_value_curve, loader_threads, open_data
 from alphazero.training.sources.validation import make_validation
 from alphazero.training.start.agreement import DataCheck, compare_data, compare_ranks
-from alphazero.training.start.banner import banner, summary
+from alphazero.training.start.banner import banner, say_how_to_continue, summary
 from alphazero.training.start.open_services import beat_of_start, in_service, open_services
 from alphazero.training.start.resume_checks import (
     check_nothing_else_is_asked,
@@ -59,10 +61,13 @@ from alphazero.training.start.resume_checks import (
     check_self_play,
     complete,
 )
-from alphazero.training.start.rollback import train_persistently
 from alphazero.training.start.run_start import Found, Rank, Request, RunStart, find_run, make_directory
+from alphazero.training.start.sharing import load_shared
 from alphazero.training.start.stall_watch import stall_watch
 from alphazero.training.start.starting_network import StartingNetwork, starting_network
+
+# A run that diverges twice more, each time on other positions, does so again after that.
+MOST_RETURNS = 2
 
 
 def train(config: Config, settings: DeepSpeedSettings, runtime: Runtime, request: Request) -> int:
@@ -239,12 +244,64 @@ def train_to_the_end(found: Found, data_check: DataCheck, rank: Rank) -> Trainin
         return train_persistently(found, source, validate, services)
 
 
-def say_how_to_continue(job: Job, request: Request, console: Console) -> None:
-    """The command that continues, on each terminal; our launcher prints it itself."""
-    if not (job.run.checkpoints / LATEST).exists():
-        console.say("there is no checkpoint yet: the same command starts from the beginning", Topic.END)
-    elif not request.is_launched:
-        text = f"continue with: {continuing(request.command, job.run.path.name)}"
-        if not job.runtime.is_main and shows_common_errors(os.environ):
-            console.alarm(text)
-        console.say(text, Topic.END)
+def train_persistently(
+    found: Found, source: DataSource, validate: Validate, services: RankServices
+) -> TrainingOutcome:
+    """Train to the end or a signal; after too many bad steps go back to the last checkpoint and train on.
+
+    The positions that led there are not used again (as Chowdhery et al. 2022, PaLM, section 5.1): the
+    order of the data moves on by what was lost. Raises TrainingError where MOST_RETURNS do not help.
+    """
+    job, plan, network, resumed = found.job, found.plan, found.network, found.start.resumed
+    console, bad_steps = services.console, counted(job.config.training.max_skipped_steps, "step")
+    position = _position_of(resumed)
+    if resumed:
+        ranks = counted(resumed.state.world_size, "rank")
+        console.say(f"resumed from step {position.step}, saved by {ranks}")
+    for rollbacks in range(MOST_RETURNS + 1):
+        source.restore(resumed)
+        engine = Engine(network, found.recipe, plan, job.runtime, console.alarm)
+        if resumed:
+            engine.load(resumed)
+        last = None
+        if resumed and job.runtime.is_main:  # the rank that prints
+            last = newest_figures(job.run, "validation", position.step)
+        trainer = Trainer(job, plan, position, engine, source, validate, services, last)
+        outcome = trainer.run()
+        if outcome is not TrainingOutcome.DIVERGED:
+            return outcome
+        plan, reached = trainer.plan, trainer.position
+        engine.close()
+        if rollbacks == MOST_RETURNS:
+            break
+        services.heartbeat.beat(Phase.PLAN, reached.step)
+        if services.writer:
+            services.writer.wait()
+        resumed = load_shared(job.run.checkpoints, "", services.writes, services.exchange, console.alarm)
+        network = found.starting.build(resumed)
+        position = _position_after(reached, resumed, trainer.elapsed_s())
+        services.metrics.rewind(position.step)
+        console.warn(
+            f"step {reached.step}: no finite gradients in {bad_steps}: back to step {position.step} with "
+            f"other positions ahead ({rollbacks + 1} of {MOST_RETURNS} times)"
+        )
+    raise TrainingError(
+        f"training diverges: no finite gradients in {bad_steps} in a row, "
+        f"after {counted(MOST_RETURNS, 'return')} to the last checkpoint; "
+        "expected a lower --learning-rate or gradient_clipping (ds_config.json), or another --precision",
+        found_by_all_ranks=True,
+    )
+
+
+def _position_of(resumed: Checkpoint | None) -> Position:
+    if resumed is None:
+        return Position(0)
+    saved = resumed.state
+    return Position(saved.step, saved.data_offset, saved.skipped_steps, saved.elapsed_s)
+
+
+def _position_after(reached: Position, resumed: Checkpoint | None, elapsed_s: float) -> Position:
+    """At the checkpoint's step, with the data that follows what was `reached`."""
+    step = resumed.state.step if resumed else 0
+    offset = reached.data_offset + reached.step - step
+    return Position(step, offset, reached.skipped_steps, elapsed_s)
