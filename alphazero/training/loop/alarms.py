@@ -8,11 +8,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from alphazero.training.loop.alarm_rules import (
     Alarm,
@@ -38,6 +36,8 @@ QUIET_S = 3600.0  # between two alarms of the same cause
 KIND = "alarm"  # of the event in the metrics
 # Log intervals are judged together until they last this long: a busy moment is no trouble.
 SHORTEST_INTERVAL_S = 10.0
+# Their sums: steps, seconds, and by rank seconds of work and micro-batches.
+NO_STRETCH: tuple[Any, ...] = (0, 0.0, 0.0, 0)
 MOST_RATES = 1000
 MOST_GENERATIONS = 50
 
@@ -110,8 +110,7 @@ class JobAlarms:
         self._hosts_R = hosts_R
         self._clock = clock
         self._began: tuple[int, float] | None = None  # the step and the moment of the first interval
-        # Log intervals that are judged as one: steps, seconds, and by rank seconds of work and micro-batches.
-        self._stretch: list[tuple[int, float, npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self._stretch = NO_STRETCH
         self._played_s = self._evaluations = 0.0  # of generations that are judged together
         self._training_sums: Counter[str] = Counter()
         self._training_steps = 0
@@ -131,13 +130,12 @@ class JobAlarms:
         found = [] if usage.busy is None else judge_gpus(usage.busy, usage.waits, usage.where)
         self.desk.look("gpus", "log intervals", found)
         remaining_s = self._remaining_s(step)
-        self._stretch.append((steps, seconds, np.array(usage.work_s_R), steps * np.array(plan.passes)))
-        steps, seconds, work_s_R, passes_R = (
-            reduce(operator.add, parts) for parts in zip(*self._stretch, strict=True)
-        )
+        own = (steps, seconds, np.array(usage.work_s_R), steps * np.array(plan.passes))
+        self._stretch = tuple(map(operator.add, self._stretch, own))
+        steps, seconds, work_s_R, passes_R = self._stretch
         if seconds < SHORTEST_INTERVAL_S:
             return
-        self._stretch = []
+        self._stretch = NO_STRETCH
         rate, hosts = steps * plan.batch_size / seconds, usage.hosts
         by_watch: dict[str, list[Alarm] | None] = {
             "speed": judge_rate(self._rates, rate, "positions/s", "training"),
@@ -148,9 +146,9 @@ class JobAlarms:
             **{watch: disk.judge(hosts, remaining_s) for watch, disk in self._disks.items()},
         }
         self._hosts |= {now.host: now for now in hosts}
-        for watch, found in by_watch.items():
-            if found is not None:
-                self.desk.look(watch, "intervals", found)
+        for watch, alarms in by_watch.items():
+            if alarms is not None:
+                self.desk.look(watch, "intervals", alarms)
 
     def note_training(self, figures: Mapping[str, float]) -> None:
         """Add the figures of one more step, which the next validation is compared with."""
