@@ -88,22 +88,18 @@ class DataSource(Protocol):
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Stand where the checkpoint stood, None: at the beginning. Collective."""
-        ...
 
     def prepare(self, step: int, weights: Weights) -> int | None:
         """Make data for the steps from `step` on; the step at which it ends. Collective, may take long.
 
         None: a signal requested the end, and nothing has changed.
         """
-        ...
 
     def steps(self, plan: BatchPlan, first: int, last: int) -> Iterable[list[MicroBatch]]:
         """This rank's micro-batches of data steps first ... last - 1 under a plan."""
-        ...
 
     def state(self) -> SourceState:
         """What a checkpoint of now keeps."""
-        ...
 
 
 class TrainingOutcome(Enum):

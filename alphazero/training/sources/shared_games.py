@@ -76,13 +76,8 @@ class SharedGames:
             self._send(holder, standing.num_shards, lacks=self._writes and held != standing.store_id)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """One more shard, on every host; none where there are no rows."""
-
-        def append() -> None:
-            if self._writes and rows.num_rows:
-                self._store.append(rows)
-
-        self._exchange.on_each(append)  # returns when all hosts have it
+        """One more shard, none where there are no rows; returns when every host has it."""
+        self._exchange.on_each(lambda: self._store.append(rows) if self._writes and rows.num_rows else None)
 
     def open(self) -> GameStore:
         """The store as it is now."""
