@@ -130,7 +130,7 @@ def judge_gpus(busy: float, waits: Mapping[Cause, float], where: str = "") -> li
 
 def judge_fill(fill: float) -> list[Alarm]:
     """fill: the mean share of real positions in the batches of self-play."""
-    if fill >= LEAST_FILL:
+    if not fill < LEAST_FILL:
         return []
     text = (
         f"the batches of self-play are {fill:.0%} full, below {LEAST_FILL:.0%}: the network evaluates padding"
@@ -207,7 +207,7 @@ def judge_validation(
 def judge_entropy(nats: float, most: float) -> list[Alarm]:
     """nats: the mean entropy of a generation's policies. most: that of the most varied generation."""
     least = max(LEAST_NATS, LEAST_ENTROPY * most)
-    if nats >= least:
+    if not nats < least:  # nan: not known
         return []
     text = (
         f"the policies of self-play have {nats:.3f} nats of entropy, below {least:.3f} (the most was "
