@@ -100,7 +100,8 @@ def load_shared(
                 )
         except AlphaZeroError as error:
             fault = error
-    offers = [record and Offer(**record) for record in exchange.gather(offer and asdict(offer))]
+    records = exchange.gather(asdict(offer) if offer else None)
+    offers = [record and Offer(**record) for record in records]
     chosen = max((entry for entry in offers if entry), key=lambda entry: entry.step, default=None)
     if chosen is None:
         exchange.raise_any(fault)
