@@ -6,12 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from alphazero.machine.machine import tcp_segments
-from alphazero.training.ranks.preflight_report import RankTimes
+from alphazero.training.ranks.preflight_report import BANDWIDTH_BYTES, RankTimes
 
 MIB = 1 << 20
 WARM_UPS = 2
@@ -19,7 +20,6 @@ BARRIERS = 9
 LATENCY_REPEATS = 20
 BANDWIDTH_REPEATS = 5
 LATENCY_BYTES = 8
-BANDWIDTH_BYTES = {"cuda": 64 * MIB, "cpu": 4 * MIB}
 LINK_BYTES = 4 * MIB
 # A rank with a good link meets a bad one in one round at most, so that the best of three counts.
 LINK_ROUNDS = 3
@@ -77,15 +77,8 @@ def measure(
     bandwidth_ms = _all_reduce_ms(device, BANDWIDTH_BYTES[device.type], BANDWIDTH_REPEATS)
     link_ms = _best_link_ms(device, peers, enter)
     now_sent, now_again = tcp_segments()
-    return RankTimes(
-        compute_ms,
-        arrival_ms,
-        latency_ms,
-        bandwidth_ms,
-        link_ms,
-        now_sent - sent,
-        now_again - sent_again,
-    )
+    segments = (now_sent - sent, now_again - sent_again)
+    return RankTimes(compute_ms, arrival_ms, latency_ms, bandwidth_ms, link_ms, *segments)
 
 
 def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None]) -> tuple[float, float]:
@@ -107,11 +100,15 @@ def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None
 
 def _all_reduce_ms(device: torch.device, num_bytes: int, repeats: int) -> float:
     tensor = torch.zeros(num_bytes // 4, device=device)
+    return _median_ms(device, lambda: dist.all_reduce(tensor), repeats)
+
+
+def _median_ms(device: torch.device, work: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(WARM_UPS + repeats):
         synchronise(device)
         begin = time.perf_counter()
-        dist.all_reduce(tensor)
+        work()
         synchronise(device)
         times.append(1000 * (time.perf_counter() - begin))
     return statistics.median(times[WARM_UPS:])
@@ -152,21 +149,16 @@ def _best_link_ms(device: torch.device, peers: Sequence[int], enter: Callable[[s
     for round_number in range(rounds):
         enter(f"link round {round_number}")
         partner = partner_in_round(own, len(peers), round_number)
-        if partner is None:
-            continue
-        times = [_exchange_ms(device, buffer, peers[partner]) for _ in range(1 + BANDWIDTH_REPEATS)]
-        best.append(statistics.median(times[1:]))
+        if partner is not None:
+            exchange = partial(_exchange, buffer, peers[partner])
+            best.append(_median_ms(device, exchange, BANDWIDTH_REPEATS))
     return min(best, default=None)
 
 
-def _exchange_ms(device: torch.device, buffer: torch.Tensor, partner: int) -> float:
-    synchronise(device)
-    begin = time.perf_counter()
+def _exchange(buffer: torch.Tensor, partner: int) -> None:
     if dist.get_rank() < partner:
         dist.send(buffer, partner)
         dist.recv(buffer, partner)
     else:
         dist.recv(buffer, partner)
         dist.send(buffer, partner)
-    synchronise(device)
-    return 1000 * (time.perf_counter() - begin)

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from alphazero.run.rank import end_process
-from alphazero.training.ranks import preflight
+from alphazero.training.ranks import preflight, preflight_measure
+from alphazero.training.ranks.preflight import describe_rank
 from alphazero.training.ranks.preflight_measure import LocalWork, make_work
 from alphazero.training.ranks.preflight_report import RankRecord
 from alphazero.training.ranks.runtime import Runtime
@@ -22,7 +23,7 @@ IS_ODD = os.environ["RANK"] == RANK
 
 def describe(runtime: Runtime, files: list[Path]) -> RankRecord:
     """As the preflight, but for the version of the odd rank."""
-    record = preflight.describe_rank(runtime, files)
+    record = describe_rank(runtime, files)
     if FAULT == "version" and IS_ODD:
         versions = tuple((name, "9.9.9" if name == "torch" else value) for name, value in record.versions)
         return dataclasses.replace(record, versions=versions)
@@ -54,4 +55,6 @@ def work(device) -> LocalWork:
     return odd.get(FAULT, usual)
 
 
-end_process(preflight.main(FLAGS, describe=describe, work=work))
+preflight.describe_rank = describe
+preflight_measure.make_work = work
+end_process(preflight.main(FLAGS))

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.base.errors import PortInUseError
 from alphazero.run.rank import FAILURE_VARIABLE, OUTPUT_VARIABLE, FirstFailure, read_first_failure
-from alphazero.training.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, refuse, report
+from alphazero.training.ranks.torchrun import AGENT_LOGGER, is_news, refuse, report
 from tests.support.jobs.jobs import free_port
 from tests.support.paths import REPOSITORY
 
@@ -158,15 +158,14 @@ def test_a_broken_exit_barrier_shows_no_traceback_and_other_errors_stay(caplog: 
     assert "Traceback" in caplog.text  # what torchrun does by itself
     caplog.clear()
     logger = logging.getLogger(AGENT_LOGGER)
-    barrier_filter = ExitBarrierFilter()
-    logger.addFilter(barrier_filter)
+    logger.addFilter(is_news)
     try:
         BrokenAgent()._exit_barrier()
         assert caplog.text == ""
         logger.error("something else")
         assert "something else" in caplog.text
     finally:
-        logger.removeFilter(barrier_filter)
+        logger.removeFilter(is_news)
 
 
 @pytest.mark.parametrize(
