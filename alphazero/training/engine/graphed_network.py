@@ -9,7 +9,6 @@ while a pass is recorded.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -228,11 +227,6 @@ def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: 
         return []
     reason = why_no_graphs(config, deepspeed)
     return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]
-
-
-def print_to_stderr(text: str) -> None:
-    """Print a line from a process that has no console."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:

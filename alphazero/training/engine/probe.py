@@ -188,24 +188,22 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     return total + LIBRARY_BYTES
 
 
-def bytes_per_position(network: AlphaZeroNet, recipe: Recipe, sizes: tuple[int, int] = CPU_SIZES) -> int:
-    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU.
-
-    sizes: positions of the two passes that are measured.
-    """
+def bytes_per_position(network: AlphaZeroNet, recipe: Recipe) -> int:
+    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
     device, spec = torch.device("cpu"), network.spec
     module = training_copy(network, recipe.training, recipe.loss, device)
     # Gradients and the kernels' caches are there before anything is measured.
-    module(to_device(random_batch(spec, sizes[0]), device)).backward()
+    few, many = CPU_SIZES
+    module(to_device(random_batch(spec, few), device)).backward()
     peaks = []
-    for size in sizes:
+    for size in (few, many):
         batch = to_device(random_batch(spec, size), device)
         with _peak_growth() as growth:
             module(batch).backward()
         peaks.append(growth())
-    slope = (peaks[1] - peaks[0]) // (sizes[1] - sizes[0])
+    slope = (peaks[1] - peaks[0]) // (many - few)
     # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
-    return max(1, slope, peaks[1] // sizes[1])
+    return max(1, slope, peaks[1] // many)
 
 
 @contextlib.contextmanager
