@@ -15,7 +15,6 @@ from enum import Enum
 from typing import TextIO
 
 TEXT, JSON = "text", "json"
-FORMATS = (TEXT, JSON)
 # Tells the processes of a job in which form an error is shown; the settings are not known everywhere.
 FORMAT_VARIABLE = "ALPHAZERO_LOG_FORMAT"
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d |\{\"time\": ")

@@ -193,26 +193,15 @@ def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kin
     # Where None is the default, the help text describes what it stands for.
     suffix = "" if default is None else f" (default: {default})"
     help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
-    names = _names(entry)
+    names, quiet = _names(entry), argparse.SUPPRESS
     if kind is bool:
-        return group.add_argument(
-            *names,
-            dest=entry.name,
-            default=argparse.SUPPRESS,
-            action=argparse.BooleanOptionalAction,
-            help=help_text,
-        )
-    many = typing.get_origin(kind) is tuple
-    choices = entry.metadata["choices"]
-    # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
-    return group.add_argument(
-        *names,
-        dest=entry.name,
-        default=argparse.SUPPRESS,
-        nargs="+" if many else None,
-        metavar="{" + ",".join(choices) + "}" if choices else entry.metadata["metavar"],
-        help=help_text,
-    )
+        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+    else:
+        # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
+        choices = entry.metadata["choices"]
+        metavar = "{" + ",".join(choices) + "}" if choices else entry.metadata["metavar"]
+        how = {"nargs": "+" if typing.get_origin(kind) is tuple else None, "metavar": metavar}
+    return group.add_argument(*names, dest=entry.name, default=quiet, help=help_text, **how)
 
 
 @dataclass(frozen=True)
@@ -282,10 +271,10 @@ def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typi
     """Raise ConfigError for a section that means nothing."""
     sections = [f"[{section}]" for section in known]
     near = near_match(f"[{name}]", sections)
-    listed = (
-        f"did you mean {near}? Expected {', '.join(sections)}" if near else f"expected {', '.join(sections)}"
+    expected = f"did you mean {near}? Expected" if near else "expected"
+    raise ConfigError(
+        f"{file.place(name)}: {quoted(name)}: no such section; {expected} {', '.join(sections)}"
     )
-    raise ConfigError(f"{file.place(name)}: {quoted(name)}: no such section; {listed}")
 
 
 def values_of(

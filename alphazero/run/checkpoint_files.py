@@ -245,27 +245,24 @@ def state_in_short(path: Path) -> tuple[str, int, dict[str, float]]:
 
 def improved(directory: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
     """The metrics in which `figures` beats every checkpoint marked best so far."""
-    return tuple(
-        metric
-        for metric, more_is_better in BEST_METRICS.items()
-        if metric in figures and _beats(figures[metric], best_value(directory, metric), more_is_better)
-    )
+    names = [name for name in BEST_METRICS if name in figures]
+    return tuple(name for name in names if _is_better(figures[name], directory, name))
 
 
-def _beats(value: float, best: float | None, more_is_better: bool) -> bool:
-    if math.isnan(value) or best is None:
+def _is_better(value: float, directory: Path, metric: str) -> bool:
+    if (best := marked_best(directory, metric)) is None:
         return not math.isnan(value)
-    return value > best if more_is_better else value < best
+    return value > best[1] if BEST_METRICS[metric] else value < best[1]
 
 
-def best_value(directory: Path, metric: str) -> float | None:
-    """The figure of the checkpoint marked best, None where there is none that stands."""
+def marked_best(directory: Path, metric: str) -> tuple[Path, float] | None:
+    """The checkpoint marked best and its figure, None where there is none that stands."""
     try:
         path, value = _read_best(directory, metric)
         verify(path, hash_files=False)
     except CheckpointError:
         return None
-    return value
+    return path, value
 
 
 def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tuple[str, ...]:

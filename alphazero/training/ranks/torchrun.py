@@ -34,7 +34,7 @@ from alphazero.run.rank import (
     RankEnd,
     end_process,
     first_failure,
-    write_first_failure,
+    write_record,
 )
 from alphazero.training.ranks.meeting import MeetingPlace, Participant, serve_store
 from alphazero.training.ranks.meeting import meet as meet_nodes
@@ -136,7 +136,7 @@ def end_with(loss: Loss) -> None:
 def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> None:
     """Report a failure to the agent of this host, whose head shows it for all hosts; else to people."""
     if file := environment.get(FAILURE_VARIABLE):
-        write_first_failure(failure, Path(file))
+        write_record(Path(file), failure)
     else:
         print(f"alphazero: error: {line}", file=sys.stderr, flush=True)
 
