@@ -100,14 +100,12 @@ def setting(
 
 
 def scope_of(section: type, name: str) -> Scope:
-    """The scope of a field."""
     scope = section.__dataclass_fields__[name].metadata["scope"]  # type: ignore[attr-defined]
     assert isinstance(scope, Scope)
     return scope
 
 
 def flag_of(name: str) -> str:
-    """The flag of a field."""
     return "--" + name.replace("_", "-")
 
 
@@ -133,15 +131,15 @@ def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
 class HiddenHelp:
     """Help texts that --help leaves out and --help all lists."""
 
-    actions: list[tuple[argparse.Action, str]] = field(default_factory=list)
-    groups: list[tuple[argparse._ArgumentGroup, str | None]] = field(default_factory=list)
+    texts: list[tuple[object, str, str | None]] = field(default_factory=list)
+
+    def hide(self, owner: argparse.Action | argparse._ArgumentGroup, attribute: str) -> None:
+        self.texts.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, argparse.SUPPRESS)
 
     def reveal(self) -> None:
-        """List them from here on."""
-        for action, text in self.actions:
-            action.help = text
-        for group, description in self.groups:
-            group.description = description
+        for owner, attribute, text in self.texts:
+            setattr(owner, attribute, text)
 
 
 class UnusedFlag(argparse.Action):
@@ -176,12 +174,10 @@ def add_flags(
         if hidden is None:
             continue
         rare = [actions[entry.name] for entry in entries if not entry.metadata["is_common"]]
-        hidden.actions.extend((action, action.help or "") for action in rare)
         for action in rare:
-            action.help = argparse.SUPPRESS
+            hidden.hide(action, "help")
         if len(rare) == len(actions):
-            hidden.groups.append((group, group.description))
-            group.description = argparse.SUPPRESS
+            hidden.hide(group, "description")
 
 
 def _names(entry: dataclasses.Field[Any]) -> list[str]:

@@ -52,16 +52,13 @@ class JsonLinesWriter(MetricWriter):
         self._file = run.metrics.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Append one line."""
         self.event(kind, step, figures)
 
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Append one line."""
         self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
         self._file.flush()
 
     def close(self, failed: bool = False) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -74,7 +71,6 @@ class AllWriters:
         self._lock = threading.Lock()
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Pass on to each."""
         with self._lock:
             self._step = max(self._step, step)  # epochs are counted apart
             for writer in self._writers:
@@ -103,20 +99,17 @@ class AllWriters:
                 writer.note(name, self._step, text)
 
     def flush(self) -> None:
-        """Have all that came so far on disk, before a checkpoint that includes it."""
         with self._lock:
             for writer in self._writers:
                 writer.flush()
 
     def rewind(self, step: int) -> None:
-        """The run goes back to the checkpoint of `step`."""
         with self._lock:
             self._step = step
             for writer in self._writers:
                 writer.rewind(step)
 
     def close(self, failed: bool = False) -> None:
-        """Close each. failed: the run ended by an error."""
         with self._lock:
             writers, self._writers = self._writers, []
             for writer in writers:

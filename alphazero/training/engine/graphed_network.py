@@ -48,7 +48,6 @@ class CudaRecorder:
         self._pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, work: Work) -> None:
-        """See Recorder."""
         # Not one pool for all: torch cannot take up one whose graphs are gone.
         self._pool = torch.cuda.graph_pool_handle()
         current = torch.cuda.current_stream(self._device)
@@ -59,7 +58,6 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, work: Work) -> Work:
-        """See Recorder."""
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
             with torch.cuda.graph(
@@ -112,7 +110,9 @@ class GraphedNetwork:
     def _record(self, packed_BN: Tensor) -> None:
         self._recording = None  # first: its memory is needed
         try:
-            _require_no_hooks(self._parameters)
+            # A recording calls none of the hooks that wait for single gradients.
+            if any(own._backward_hooks or own._post_accumulate_grad_hooks for own in self._parameters):
+                raise RuntimeError("hooks wait for each gradient")
             self._recording = _Recording(self._run, packed_BN, self._parameters, self._recorder)
         except RuntimeError as error:
             if memory := memory_error(error):
@@ -227,10 +227,3 @@ def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: 
         return []
     reason = why_no_graphs(config, deepspeed)
     return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]
-
-
-def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:
-    """Raise RuntimeError where hooks wait for single gradients: a recording calls no hooks."""
-    for parameter in parameters:
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            raise RuntimeError("hooks wait for each gradient")

@@ -45,7 +45,6 @@ class SkippableAdam(torch.optim.Adam):
     corrects_bias = True
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        """torch's step, or nothing."""
         if self.skips:
             return None
         with _counts_of(self):
@@ -59,7 +58,6 @@ class SkippableSGD(torch.optim.SGD):
     found_inf: torch.Tensor | None = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        """torch's step, or nothing."""
         return None if self.skips else super().step(closure)
 
 

@@ -339,7 +339,6 @@ def decode_closed(line: bytes) -> list[str] | None:
 
 
 def encode_participant(member: Participant) -> bytes:
-    """A node's introduction as its line."""
     return (to_json(member) + "\n").encode()
 
 

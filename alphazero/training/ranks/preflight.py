@@ -51,7 +51,6 @@ FAILED = 2
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The flags."""
     parser = argparse.ArgumentParser(
         prog="python -m alphazero.training.ranks.preflight", description=__doc__, allow_abbrev=False
     )

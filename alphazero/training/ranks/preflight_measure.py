@@ -57,7 +57,6 @@ def make_work(device: torch.device) -> LocalWork:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
