@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from traceback import walk_tb
 from typing import NoReturn, TypeVar
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
@@ -284,11 +285,8 @@ def kind_of(error: BaseException) -> str:
 
 def _was_raised_in(error: BaseException, package: str) -> bool:
     """True where the innermost Python function of the traceback is one of `package`."""
-    traceback, module = error.__traceback__, ""
-    while traceback is not None:
-        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        traceback = traceback.tb_next
-    return f"{module}.".startswith(f"{package}.")
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    return f"{modules[-1] if modules else ''}.".startswith(f"{package}.")
 
 
 def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:

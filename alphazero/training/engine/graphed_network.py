@@ -10,7 +10,7 @@ while a pass is recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,18 +29,11 @@ WARM_UP_PASSES = 3  # before a recording, as torch.cuda.make_graphed_callables d
 CAPTURE_ERROR_MODE = "thread_local"
 
 
-class Recorder(Protocol):
-    """Records work on a device, to be done again on the same memory."""
-
-    def warm_up(self, work: Work) -> None:
-        """Do the work a few times, so that kernels are chosen and libraries have their memory."""
-
-    def record(self, work: Work) -> Work:
-        """What does `work` again at little cost. Raises RuntimeError where it cannot be recorded."""
-
-
 class CudaRecorder:
-    """Records CUDA graphs; those after one warm-up share memory and run in the order of their recording."""
+    """Records work on a device as CUDA graphs, to be done again on the same memory.
+
+    Those after one warm-up share memory and run in the order of their recording.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -48,6 +41,7 @@ class CudaRecorder:
         self._pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, work: Work) -> None:
+        """Do the work a few times, so that kernels are chosen and libraries have their memory."""
         # Not one pool for all: torch cannot take up one whose graphs are gone.
         self._pool = torch.cuda.graph_pool_handle()
         current = torch.cuda.current_stream(self._device)
@@ -58,6 +52,7 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, work: Work) -> Work:
+        """What does `work` again at little cost. Raises RuntimeError where it cannot be recorded."""
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
             with torch.cuda.graph(
@@ -81,7 +76,7 @@ class GraphedNetwork:
         self,
         run: Pass,
         parameters: Iterable[nn.Parameter],
-        recorder: Recorder,
+        recorder: CudaRecorder,
         say: Callable[[str], None],
     ) -> None:
         self._run = run
@@ -129,7 +124,7 @@ class _Recording:
         run: Pass,
         packed_BN: Tensor,
         parameters: Sequence[nn.Parameter],
-        recorder: Recorder,
+        recorder: CudaRecorder,
     ) -> None:
         self._run = run
         self._packed_BN = packed_BN.clone()

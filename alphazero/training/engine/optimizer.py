@@ -80,15 +80,12 @@ def _counts_of(optimizer: SkippableAdam) -> Iterator[None]:
         count.copy_(known + 1 - left_out)
 
 
-Skippable = SkippableAdam | SkippableSGD
-
-
 def runs_fused(network: nn.Module) -> bool:
     """True on a GPU. torch's fused kernels for the CPU would round differently from existing runs."""
     return next(network.parameters()).device.type == "cuda"
 
 
-def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
+def make_optimizer(network: nn.Module, config: OptimizerConfig) -> SkippableAdam | SkippableSGD:
     """The optimizer of the settings; no decay on biases and norms (all vectors), nor on the gates.
 
     On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.

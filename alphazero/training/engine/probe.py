@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import gc
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -85,14 +86,8 @@ def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int 
 
     What does not fit is taken to be too large: `fits` is asked about log2 of their number.
     """
-    low, high = 0, len(sizes)  # all below low fit, none from high on
-    while low < high:
-        middle = (low + high) // 2
-        if fits(sizes[middle]):
-            low = middle + 1
-        else:
-            high = middle
-    return sizes[low - 1] if low else None
+    number = bisect_left(sizes, True, key=lambda size: not fits(size))
+    return sizes[number - 1] if number else None
 
 
 def fits(
@@ -235,15 +230,13 @@ MOST_PRODUCTS = 6e9
 # bf16 costs some digits: it must win by this much.
 LEAST_GAIN = 1.05
 
-Clock = Callable[[], float]
-
 
 def seconds_per_pass(
     network: AlphaZeroNet,
     recipe: Recipe,
     precisions: Sequence[str],
     world_size: int,
-    clock: Clock = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """The least time of a forward and backward pass in each precision, on this rank's CPU threads.
 

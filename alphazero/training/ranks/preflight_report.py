@@ -84,7 +84,7 @@ def judge_records(records: Sequence[RankRecord]) -> list[Finding]:
     names = dict.fromkeys(name for record in records for name, _ in (*record.versions, *record.files))
     for name in names:
         values = [dict((*record.versions, *record.files)).get(name, "missing") for record in records]
-        usual = _most_common(values)
+        usual = Counter(values).most_common(1)[0][0]  # of equals, that of the lowest rank
         severity = Severity.WARN if name in TOLERATED else Severity.FAIL
         for record, value in zip(records, values, strict=True):
             if value != usual:
@@ -175,12 +175,6 @@ def _of(
     advice: str,
 ) -> Finding:
     return Finding(severity, record.host, f"rank{record.rank}", "", name, value, threshold, advice)
-
-
-def _most_common(values: Sequence[str]) -> str:
-    """The value of most ranks; of equals, that of the lowest rank."""
-    counts = Counter(values)
-    return max(values, key=lambda value: (counts[value], -values.index(value)))
 
 
 def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:
