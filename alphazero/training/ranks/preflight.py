@@ -185,7 +185,7 @@ def _measure(
     from torch._C._distributed_c10d import PrefixStore
 
     from alphazero.training.ranks.meeting import open_store
-    from alphazero.training.ranks.preflight_measure import link_peers, make_work, measure
+    from alphazero.training.ranks.preflight_measure import link_peers, measure
     from alphazero.training.ranks.runtime import default_threads
 
     if runtime.device.type == "cuda":
@@ -204,7 +204,7 @@ def _measure(
             timeout=timedelta(seconds=2 * timeout_s),
             device_id=runtime.device if runtime.device.type == "cuda" else None,
         )
-        measured = measure(runtime.device, make_work(runtime.device), peers, roll_call.enter)
+        measured = measure(runtime.device, peers, roll_call.enter)
         texts = roll_call.gather("times", to_json(measured))
         dist.destroy_process_group()
     except RuntimeError as error:

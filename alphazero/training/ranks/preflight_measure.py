@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -27,16 +26,11 @@ LINK_ROUNDS = 3
 Work = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class LocalWork:
-    """What a rank does between barriers: matrix products on its device, then work of the host."""
+def make_work(device: torch.device) -> tuple[Work, Work]:
+    """What a rank does between barriers: matrix products on its device, then work of its host.
 
-    compute: Work
-    host: Work
-
-
-def make_work(device: torch.device) -> LocalWork:
-    """About 20 ms of the device and 5 ms of the host on machines of 2024."""
+    About 20 ms of the device and 5 ms of the host on machines of 2024.
+    """
     size, repeats = (4096, 100) if device.type == "cuda" else (512, 4)
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     left = torch.ones(size, size, device=device, dtype=kind)
@@ -53,7 +47,7 @@ def make_work(device: torch.device) -> LocalWork:
         source.to(device, copy=True)
         synchronise(device)
 
-    return LocalWork(compute, host)
+    return compute, host
 
 
 def synchronise(device: torch.device) -> None:
@@ -61,15 +55,13 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure(
-    device: torch.device, work: LocalWork, peers: Sequence[int], enter: Callable[[str], None]
-) -> RankTimes:
+def measure(device: torch.device, peers: Sequence[int], enter: Callable[[str], None]) -> RankTimes:
     """Measure on this rank, all ranks together. `enter` gets each step that waits for others.
 
     peers: ranks, this one among them, whose links are alike (link_peers).
     """
     sent, sent_again = tcp_segments()
-    compute_ms, arrival_ms = _barriers(device, work, enter)
+    compute_ms, arrival_ms = _barriers(device, enter)
     enter("all-reduce of 8 bytes")
     latency_ms = _all_reduce_ms(device, LATENCY_BYTES, LATENCY_REPEATS)
     enter("large all-reduce")
@@ -80,7 +72,8 @@ def measure(
     return RankTimes(compute_ms, arrival_ms, latency_ms, bandwidth_ms, link_ms, *segments)
 
 
-def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None]) -> tuple[float, float]:
+def _barriers(device: torch.device, enter: Callable[[str], None]) -> tuple[float, float]:
+    compute, host = make_work(device)
     token = torch.zeros(1, device=device)
     computes, arrivals = [], []
     for number in range(WARM_UPS + BARRIERS):
@@ -88,9 +81,9 @@ def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None
         dist.all_reduce(token)
         synchronise(device)
         begin = time.perf_counter()
-        work.compute()
+        compute()
         computed = time.perf_counter()
-        work.host()
+        host()
         arrived = time.perf_counter()
         computes.append(1000 * (computed - begin))
         arrivals.append(1000 * (arrived - begin))
