@@ -40,11 +40,8 @@ class MetricWriter(Protocol):
         """Flush and release. failed: the run ended by an error."""
 
 
-class JsonLinesWriter(MetricWriter):
-    """One JSON object a line, flushed at once; floats keep all their digits.
-
-    Texts for viewers are no figures, and after a return readers take the newest line for each step.
-    """
+class JsonLinesWriter:
+    """One JSON object a line; floats keep all their digits."""
 
     def __init__(self, run: RunDirectory) -> None:
         # Else the first line written now would continue the unfinished line of a killed run.
@@ -57,6 +54,15 @@ class JsonLinesWriter(MetricWriter):
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
         self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
         self._file.flush()
+
+    def note(self, name: str, step: int, text: str) -> None:
+        """Nothing: texts for viewers are no figures."""
+
+    def flush(self) -> None:
+        """Nothing: every line is flushed."""
+
+    def rewind(self, step: int) -> None:
+        """Nothing: readers take the newest line for each step."""
 
     def close(self, failed: bool = False) -> None:
         self._file.close()
