@@ -98,19 +98,6 @@ class DivergedRanksError(TrainingError):
 
 ERRORS_BY_KIND: dict[str, type[AlphaZeroError]] = {
     error.kind: error
-    for error in (
-        AlphaZeroError,
-        ConfigError,
-        DataError,
-        GameInputError,
-        WeightsError,
-        CheckpointError,
-        LaunchError,
-        PortInUseError,
-        BusyError,
-        PlayerError,
-        LostConnectionError,
-        TrainingError,
-        DivergedRanksError,
-    )
+    for error in [*globals().values()]
+    if isinstance(error, type) and issubclass(error, AlphaZeroError)
 }

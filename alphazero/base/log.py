@@ -15,7 +15,6 @@ from enum import Enum
 from typing import TextIO
 
 TEXT, JSON = "text", "json"
-FORMATS = (TEXT, JSON)
 # Tells the processes of a job in which form an error is shown; the settings are not known everywhere.
 FORMAT_VARIABLE = "ALPHAZERO_LOG_FORMAT"
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d |\{\"time\": ")
@@ -40,13 +39,8 @@ def stamped(text: str) -> str:
     """Each line with the time in front; a line that has one keeps it. The last line may lack its end."""
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     return "".join(
-        line if is_stamped(line) else f"{now} {line}" for line in re.findall(r"[^\n]*\n|[^\n]+", text)
+        line if _STAMPED.match(line) else f"{now} {line}" for line in re.findall(r"[^\n]*\n|[^\n]+", text)
     )
-
-
-def is_stamped(line: str) -> bool:
-    """True for a line with a time stamp."""
-    return bool(_STAMPED.match(line))
 
 
 def as_json(text: str, topic: Topic, fields: Mapping[str, object] | None = None) -> str:
@@ -112,11 +106,9 @@ class JsonStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush what is underneath."""
         self._stream.flush()
 
     def fileno(self) -> int:
-        """Of the stream underneath."""
         return self._stream.fileno()
 
     def isatty(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_hints = cache(typing.get_type_hints)
 
 
 def to_json(record: Any) -> str:  # noqa: ANN401 - any dataclass
@@ -77,8 +78,3 @@ def _record(kind: Any, table: object) -> Any:  # noqa: ANN401 - a dataclass
         return kind(**{name: _value(hints[name], value) for name, value in table.items()})
     except TypeError as error:  # a field is missing
         raise ValueError(f"{kind.__name__}: {error}") from error
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)

@@ -100,14 +100,12 @@ def setting(
 
 
 def scope_of(section: type, name: str) -> Scope:
-    """The scope of a field."""
     scope = section.__dataclass_fields__[name].metadata["scope"]  # type: ignore[attr-defined]
     assert isinstance(scope, Scope)
     return scope
 
 
 def flag_of(name: str) -> str:
-    """The flag of a field."""
     return "--" + name.replace("_", "-")
 
 
@@ -133,15 +131,15 @@ def flag_fields(section: type) -> list[dataclasses.Field[Any]]:
 class HiddenHelp:
     """Help texts that --help leaves out and --help all lists."""
 
-    actions: list[tuple[argparse.Action, str]] = field(default_factory=list)
-    groups: list[tuple[argparse._ArgumentGroup, str | None]] = field(default_factory=list)
+    texts: list[tuple[object, str, str | None]] = field(default_factory=list)
+
+    def hide(self, owner: argparse.Action | argparse._ArgumentGroup, attribute: str) -> None:
+        self.texts.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, argparse.SUPPRESS)
 
     def reveal(self) -> None:
-        """List them from here on."""
-        for action, text in self.actions:
-            action.help = text
-        for group, description in self.groups:
-            group.description = description
+        for owner, attribute, text in self.texts:
+            setattr(owner, attribute, text)
 
 
 class UnusedFlag(argparse.Action):
@@ -176,12 +174,10 @@ def add_flags(
         if hidden is None:
             continue
         rare = [actions[entry.name] for entry in entries if not entry.metadata["is_common"]]
-        hidden.actions.extend((action, action.help or "") for action in rare)
         for action in rare:
-            action.help = argparse.SUPPRESS
+            hidden.hide(action, "help")
         if len(rare) == len(actions):
-            hidden.groups.append((group, group.description))
-            group.description = argparse.SUPPRESS
+            hidden.hide(group, "description")
 
 
 def _names(entry: dataclasses.Field[Any]) -> list[str]:
@@ -193,26 +189,15 @@ def _add_flag(group: argparse._ArgumentGroup, entry: dataclasses.Field[Any], kin
     # Where None is the default, the help text describes what it stands for.
     suffix = "" if default is None else f" (default: {default})"
     help_text = f"{entry.metadata['help']}{suffix}".replace("%", "%%")
-    names = _names(entry)
+    names, quiet = _names(entry), argparse.SUPPRESS
     if kind is bool:
-        return group.add_argument(
-            *names,
-            dest=entry.name,
-            default=argparse.SUPPRESS,
-            action=argparse.BooleanOptionalAction,
-            help=help_text,
-        )
-    many = typing.get_origin(kind) is tuple
-    choices = entry.metadata["choices"]
-    # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
-    return group.add_argument(
-        *names,
-        dest=entry.name,
-        default=argparse.SUPPRESS,
-        nargs="+" if many else None,
-        metavar="{" + ",".join(choices) + "}" if choices else entry.metadata["metavar"],
-        help=help_text,
-    )
+        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+    else:
+        # Values stay text here: `checked` reads them, so that flag and TOML have one set of messages.
+        choices = entry.metadata["choices"]
+        metavar = "{" + ",".join(choices) + "}" if choices else entry.metadata["metavar"]
+        how = {"nargs": "+" if typing.get_origin(kind) is tuple else None, "metavar": metavar}
+    return group.add_argument(*names, dest=entry.name, default=quiet, help=help_text, **how)
 
 
 @dataclass(frozen=True)
@@ -282,10 +267,10 @@ def refuse_section(file: TomlFile, name: str, known: Mapping[str, type]) -> typi
     """Raise ConfigError for a section that means nothing."""
     sections = [f"[{section}]" for section in known]
     near = near_match(f"[{name}]", sections)
-    listed = (
-        f"did you mean {near}? Expected {', '.join(sections)}" if near else f"expected {', '.join(sections)}"
+    expected = f"did you mean {near}? Expected" if near else "expected"
+    raise ConfigError(
+        f"{file.place(name)}: {quoted(name)}: no such section; {expected} {', '.join(sections)}"
     )
-    raise ConfigError(f"{file.place(name)}: {quoted(name)}: no such section; {listed}")
 
 
 def values_of(

@@ -22,15 +22,15 @@ from alphazero.base.text import quoted, reason
 
 MAGIC = "alphazero-checkpoint"
 VERSION = 1
-WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE, MANIFEST = (
+CONTENTS = WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE = (
     "weights.safetensors",
     "ema.safetensors",
     "champion.safetensors",
     "optimizer.safetensors",
     "lanes.arrow",
     "state.json",
-    "manifest.json",
 )
+MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 16 << 20
 LATEST = "latest"
 PREFIX = "step-"
@@ -49,7 +49,6 @@ BEST_MAGIC = "alphazero-best"
 NAME = re.compile(rf"{PREFIX}\d+")
 SUPERSEDED_NAME = re.compile(rf"{SUPERSEDED}-\d+-{PREFIX}\d+")
 REMAINS = re.compile(rf"\.{PREFIX}\d+(\.before|\.removed)?\.tmp")
-FILES = (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE, MANIFEST)
 UNFINISHED_FILE = re.compile(r"\.(.+)\.\d+\.tmp")  # see files.replacing
 
 
@@ -110,7 +109,7 @@ def _holds_own_files_only(path: Path) -> bool:
     def is_own(file: Path) -> bool:
         unfinished = UNFINISHED_FILE.fullmatch(file.name)
         name = unfinished[1] if unfinished else file.name
-        return name in FILES and file.is_file() and not file.is_symlink()
+        return name in (*CONTENTS, MANIFEST) and file.is_file() and not file.is_symlink()
 
     return all(is_own(file) for file in path.iterdir())
 
@@ -178,19 +177,12 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
             f"{path / MANIFEST}: files {quoted(files)}: expected {WEIGHTS}, {OPTIMIZER}, {STATE}"
         )
     for name, entry in files.items():
-        if name not in (WEIGHTS, EMA, CHAMPION, OPTIMIZER, LANES, STATE) or not _is_entry(entry):
+        is_entry = isinstance(entry, dict) and isinstance(entry.get("size_bytes"), int)
+        if name not in CONTENTS or not is_entry or not isinstance(entry.get("sha256"), str):
             raise CheckpointError(
                 f"{path / MANIFEST}: {quoted(name)}: {quoted(entry)}: expected size_bytes and sha256"
             )
     return files
-
-
-def _is_entry(entry: object) -> bool:
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("size_bytes"), int)
-        and isinstance(entry.get("sha256"), str)
-    )
 
 
 def write_manifest(directory: Path, names: list[str]) -> None:
@@ -245,27 +237,24 @@ def state_in_short(path: Path) -> tuple[str, int, dict[str, float]]:
 
 def improved(directory: Path, figures: Mapping[str, float]) -> tuple[str, ...]:
     """The metrics in which `figures` beats every checkpoint marked best so far."""
-    return tuple(
-        metric
-        for metric, more_is_better in BEST_METRICS.items()
-        if metric in figures and _beats(figures[metric], best_value(directory, metric), more_is_better)
-    )
+    names = [name for name in BEST_METRICS if name in figures]
+    return tuple(name for name in names if _is_better(figures[name], directory, name))
 
 
-def _beats(value: float, best: float | None, more_is_better: bool) -> bool:
-    if math.isnan(value) or best is None:
+def _is_better(value: float, directory: Path, metric: str) -> bool:
+    if (best := marked_best(directory, metric)) is None:
         return not math.isnan(value)
-    return value > best if more_is_better else value < best
+    return value > best[1] if BEST_METRICS[metric] else value < best[1]
 
 
-def best_value(directory: Path, metric: str) -> float | None:
-    """The figure of the checkpoint marked best, None where there is none that stands."""
+def marked_best(directory: Path, metric: str) -> tuple[Path, float] | None:
+    """The checkpoint marked best and its figure, None where there is none that stands."""
     try:
         path, value = _read_best(directory, metric)
         verify(path, hash_files=False)
     except CheckpointError:
         return None
-    return value
+    return path, value
 
 
 def mark_best(directory: Path, path: Path, figures: Mapping[str, float]) -> tuple[str, ...]:

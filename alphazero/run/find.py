@@ -97,7 +97,6 @@ def find_weights(name: str, flag: str = "--weights") -> Path:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """True for the directory of a checkpoint."""
     return (path / MANIFEST).is_file()
 
 

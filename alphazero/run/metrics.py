@@ -49,12 +49,11 @@ class JsonLinesWriter:
         self._file = run.metrics.open("a", encoding="utf-8")
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Append one line."""
-        self._append({"kind": kind, "step": step, **figures})
+        self.event(kind, step, figures)
 
     def event(self, kind: str, step: int, fields: Mapping[str, Field]) -> None:
-        """Append one line."""
-        self._append({"kind": kind, "step": step, **fields})
+        self._file.write(json.dumps({"kind": kind, "step": step, **fields}) + "\n")
+        self._file.flush()
 
     def note(self, name: str, step: int, text: str) -> None:
         """Nothing: texts for viewers are no figures."""
@@ -66,12 +65,7 @@ class JsonLinesWriter:
         """Nothing: readers take the newest line for each step."""
 
     def close(self, failed: bool = False) -> None:
-        """Close the file."""
         self._file.close()
-
-    def _append(self, line: Mapping[str, Field]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
 
 
 class AllWriters:
@@ -83,7 +77,6 @@ class AllWriters:
         self._lock = threading.Lock()
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Pass on to each."""
         with self._lock:
             self._step = max(self._step, step)  # epochs are counted apart
             for writer in self._writers:
@@ -112,20 +105,17 @@ class AllWriters:
                 writer.note(name, self._step, text)
 
     def flush(self) -> None:
-        """Have all that came so far on disk, before a checkpoint that includes it."""
         with self._lock:
             for writer in self._writers:
                 writer.flush()
 
     def rewind(self, step: int) -> None:
-        """The run goes back to the checkpoint of `step`."""
         with self._lock:
             self._step = step
             for writer in self._writers:
                 writer.rewind(step)
 
     def close(self, failed: bool = False) -> None:
-        """Close each. failed: the run ended by an error."""
         with self._lock:
             writers, self._writers = self._writers, []
             for writer in writers:
@@ -137,9 +127,13 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
 
     Damaged lines are passed over and reported on stderr. Raises ConfigError where the file cannot be read.
     """
+    try:
+        lines = complete_lines(run.metrics)
+    except OSError as error:
+        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
     by_step: dict[int, dict[str, float]] = {}
     damaged = []
-    for number, text in enumerate(_lines(run), start=1):
+    for number, text in enumerate(lines, start=1):
         try:
             line = json.loads(text)
             texts = [name for name, value in line.items() if isinstance(value, str)]
@@ -161,19 +155,5 @@ def read_metrics(run: RunDirectory, kind: str) -> list[dict[str, float]]:
 
 
 def newest_figures(run: RunDirectory, kind: str, step: int) -> dict[str, float] | None:
-    """The newest line of one kind up to `step`, None where there is none; damaged lines are passed over."""
-    mark = f'"kind": "{kind}"'
-    for text in reversed(_lines(run)):
-        try:
-            if mark in text and (line := json.loads(text))["kind"] == kind and int(line["step"]) <= step:
-                return {name: value for name, value in line.items() if isinstance(value, (int, float))}
-        except (ValueError, LookupError, TypeError, RecursionError):
-            continue
-    return None
-
-
-def _lines(run: RunDirectory) -> list[str]:
-    try:
-        return complete_lines(run.metrics)
-    except OSError as error:
-        raise ConfigError(f"{run.metrics}: cannot read: {error.strerror}") from error
+    """The line of one kind of the newest step up to `step`, None where there is none; see read_metrics."""
+    return next((line for line in reversed(read_metrics(run, kind)) if line["step"] <= step), None)

@@ -49,10 +49,7 @@ def continuing(words: Sequence[str], run_name: str, *more: str) -> str:
 
 def afresh(words: Sequence[str], run_name: str) -> str:
     """The command that starts the run again, in a directory beside it."""
-    if not words:
-        return f"{UNKNOWN_COMMAND} --fresh-start"
-    kept = without([word for word in words if word != "--fresh-start"], RESUME)
-    return shlex.join([*without(kept, "--run-name"), "--run-name", run_name, "--fresh-start"])
+    return continuing(words, run_name, "--fresh-start")
 
 
 def without(arguments: Sequence[str], flag: str) -> list[str]:

@@ -179,12 +179,8 @@ def _newest(run: RunDirectory) -> tuple[int, int]:
 
 
 def _best(checkpoints: Path) -> dict[str, BestFigure]:
-    best = {}
-    for name, metrics in files.pointers(checkpoints).items():
-        for metric in metrics:
-            if (value := files.best_value(checkpoints, metric)) is not None:
-                best[metric] = BestFigure(value, files.step_of(Path(name)))
-    return {metric: best[metric] for metric in files.BEST_METRICS if metric in best}
+    found = {metric: files.marked_best(checkpoints, metric) for metric in files.BEST_METRICS}
+    return {name: BestFigure(best[1], files.step_of(best[0])) for name, best in found.items() if best}
 
 
 def _size_and_change(path: Path) -> tuple[int, float, str]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from traceback import walk_tb
 from typing import NoReturn, TypeVar
 
 from alphazero.base.errors import ERRORS_BY_KIND, AlphaZeroError, LostConnectionError, TrainingError
@@ -101,12 +102,12 @@ class HeartbeatWriter:
             return
         self._written_at = now
         beat = Heartbeat(self._rank, self._host, os.getpid(), self._job, step, phase, progress, self._changes)
-        _write(self._path, beat)
+        write_record(self._path, beat)
 
 
 def read_heartbeats(directory: Path) -> list[Heartbeat]:
     """What every rank reported last, by rank; files of another version of this program are left out."""
-    found = (_read(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
+    found = (read_record(Heartbeat, path) for path in sorted(directory.glob("rank-*.json")))
     return [beat for beat in found if beat is not None]
 
 
@@ -218,9 +219,9 @@ class RankEnd:
 
 @dataclass(frozen=True)
 class FirstFailure:
-    """Which rank of a host failed first and how; rank None: the launcher itself, before any rank began.
+    """What the launcher above the ranks of a host leaves for its node agent: which failed first, and how.
 
-    at_s: as in RankFailure, None where unknown.
+    rank: None is the launcher itself, before any rank began. at_s: as in RankFailure, None where unknown.
     """
 
     rank: int | None
@@ -246,7 +247,8 @@ def note_failure(error: BaseException, status: int, environment: Mapping[str, st
         return
     ranks = error.ranks if isinstance(error, AlphaZeroError) else ()
     text = str(error) if isinstance(error, (AlphaZeroError, OSError)) else f"{type(error).__name__}: {error}"
-    _note(RankFailure(kind_of(error), ranks, _line(text), status, time.monotonic()), environment)
+    line = next(iter(text.strip().splitlines()), "")[:MAX_TEXT]
+    _note(RankFailure(kind_of(error), ranks, line, status, time.monotonic()), environment)
 
 
 def note_stop(status: int, environment: Mapping[str, str] = os.environ) -> bool:
@@ -260,7 +262,7 @@ def _note(account: RankFailure, environment: Mapping[str, str]) -> bool:
         return False
     # The agent may be gone, or its disk full: the exit status remains.
     with contextlib.suppress(OSError):
-        _write(_path(Path(directory), local_rank), account)
+        write_record(Path(directory, f"{local_rank}.failure.json"), account)
     return True
 
 
@@ -283,16 +285,13 @@ def kind_of(error: BaseException) -> str:
 
 def _was_raised_in(error: BaseException, package: str) -> bool:
     """True where the innermost Python function of the traceback is one of `package`."""
-    traceback, module = error.__traceback__, ""
-    while traceback is not None:
-        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        traceback = traceback.tb_next
-    return f"{module}.".startswith(f"{package}.")
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    return f"{modules[-1] if modules else ''}.".startswith(f"{package}.")
 
 
 def read_failure(directory: Path | None, local_rank: int) -> RankFailure | None:
     """The account of a rank; None where it left none."""
-    return _read(RankFailure, _path(directory, str(local_rank))) if directory else None
+    return read_record(RankFailure, directory / f"{local_rank}.failure.json") if directory else None
 
 
 def first_failure(ends: Sequence[RankEnd], directory: Path | None) -> tuple[RankEnd, FirstFailure]:
@@ -325,33 +324,14 @@ def _kind(end: RankEnd, account: RankFailure | None) -> str:
     return KINDS_BY_STATUS.get(end.exit_code, UNKNOWN)
 
 
-def write_first_failure(failure: FirstFailure, path: Path) -> None:
-    """For the node agent, by the launcher above the ranks."""
-    _write(path, failure)
-
-
-def read_first_failure(path: Path) -> FirstFailure | None:
-    """What the launcher reported; None where it reported nothing."""
-    return _read(FirstFailure, path)
-
-
-def _path(directory: Path, local_rank: str) -> Path:
-    return directory / f"{local_rank}.failure.json"
-
-
-def _line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0][:MAX_TEXT] if lines else ""
-
-
-def _write(path: Path, record: Heartbeat | RankFailure | FirstFailure) -> None:
+def write_record(path: Path, record: Heartbeat | RankFailure | FirstFailure) -> None:
     """Whole or not at all, but not flushed: what it says matters only while the machine runs."""
     temporary = path.with_suffix(".tmp")
     temporary.write_text(to_json(record), encoding="utf-8")
     temporary.replace(path)
 
 
-def _read(kind: type[T], path: Path) -> T | None:
+def read_record(kind: type[T], path: Path) -> T | None:
     """None where there is no such file (by now), or one of another version of this program."""
     try:
         return from_json(kind, read_text(path))

@@ -17,8 +17,8 @@ from alphazero.run.rank import (
     note_failure,
     order_of_blame,
     read_failure,
-    read_first_failure,
-    write_first_failure,
+    read_record,
+    write_record,
 )
 
 
@@ -86,7 +86,7 @@ def test_without_an_agent_and_for_a_rank_that_ends_by_itself_there_is_no_account
 def test_an_account_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     (tmp_path / "0.failure.json").write_text(text)
     assert read_failure(tmp_path, 0) is None
-    assert read_first_failure(tmp_path / "0.failure.json") is None
+    assert read_record(FirstFailure, tmp_path / "0.failure.json") is None
 
 
 def test_the_command_leaves_an_account_of_what_it_shows(tmp_path, monkeypatch, capsys):
@@ -153,8 +153,8 @@ def test_without_accounts_the_exit_status_tells_what_it_can():
 
 def test_what_a_launcher_says_arrives(tmp_path: Path):
     said = FirstFailure(3, "ended", "launch", (1, 2), "text", 5.5)
-    write_first_failure(said, tmp_path / "failure.json")
-    assert read_first_failure(tmp_path / "failure.json") == said
+    write_record(tmp_path / "failure.json", said)
+    assert read_record(FirstFailure, tmp_path / "failure.json") == said
     assert list(tmp_path.iterdir()) == [tmp_path / "failure.json"]
 
 

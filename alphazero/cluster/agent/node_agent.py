@@ -44,7 +44,7 @@ from alphazero.run.rank import (
     RankFailure,
     order_of_blame,
     read_failure,
-    read_first_failure,
+    read_record,
 )
 
 TICK_S = 0.1
@@ -274,7 +274,7 @@ class NodeAgent:
         """The account of this host when all is over."""
         while self._read(0.0):
             pass
-        failure = read_first_failure(self._failure_file)
+        failure = read_record(FirstFailure, self._failure_file)
         if status and failure is None and self._stopping and self._watch.all_have_ended():
             status = 0  # the launcher died of the same signal, but it let its ranks finish first
         first = self._first_account()

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
+from alphazero.network.model.precision import DTYPES
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.sections import LossConfig, OptimizerConfig, TrainingConfig
 from alphazero.training.engine.gradients import Reduction
 from alphazero.training.ranks.batch import BatchPlan
 
 NEVER = 2**31 - 1
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)

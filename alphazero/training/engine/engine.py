@@ -38,7 +38,7 @@ from alphazero.training.engine.gradients import (
     is_told_late,
     time_collectives,
 )
-from alphazero.training.engine.graphed_network import CudaRecorder, print_to_stderr, uses_graphs
+from alphazero.training.engine.graphed_network import CudaRecorder, uses_graphs
 from alphazero.training.engine.optimizer import LossScale, make_optimizer
 from alphazero.training.engine.training_module import TrainingModule
 from alphazero.training.engine.zero_state import WeightAverage, ZeroState
@@ -132,7 +132,7 @@ class Engine:
         recipe: Recipe,
         plan: BatchPlan,
         runtime: Runtime,
-        say: Callable[[str], None] = print_to_stderr,
+        say: Callable[[str], None] = print,
     ) -> None:
         """say: gets a line where passes cannot be recorded as CUDA graphs after all."""
         import deepspeed
@@ -312,8 +312,7 @@ class Engine:
         """The network in inference mode with its running statistics in place, averaged if there is an EMA."""
         self._read_verdict()
         if self._average:
-            tensors = {**dict(self.named_tensors()), **dict(self._average.named_tensors())}
-            yield network_of(self.network.config, tensors)
+            yield network_of(self.network.config, self.inference_tensors())
             return
         self._statistics.publish()
         self.network.eval()

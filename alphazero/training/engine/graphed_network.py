@@ -9,9 +9,8 @@ while a pass is recorded.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,18 +29,11 @@ WARM_UP_PASSES = 3  # before a recording, as torch.cuda.make_graphed_callables d
 CAPTURE_ERROR_MODE = "thread_local"
 
 
-class Recorder(Protocol):
-    """Records work on a device, to be done again on the same memory."""
-
-    def warm_up(self, work: Work) -> None:
-        """Do the work a few times, so that kernels are chosen and libraries have their memory."""
-
-    def record(self, work: Work) -> Work:
-        """What does `work` again at little cost. Raises RuntimeError where it cannot be recorded."""
-
-
 class CudaRecorder:
-    """Records CUDA graphs; those after one warm-up share memory and run in the order of their recording."""
+    """Records work on a device as CUDA graphs, to be done again on the same memory.
+
+    Those after one warm-up share memory and run in the order of their recording.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -49,7 +41,7 @@ class CudaRecorder:
         self._pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, work: Work) -> None:
-        """See Recorder."""
+        """Do the work a few times, so that kernels are chosen and libraries have their memory."""
         # Not one pool for all: torch cannot take up one whose graphs are gone.
         self._pool = torch.cuda.graph_pool_handle()
         current = torch.cuda.current_stream(self._device)
@@ -60,7 +52,7 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, work: Work) -> Work:
-        """See Recorder."""
+        """What does `work` again at little cost. Raises RuntimeError where it cannot be recorded."""
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         try:
             with torch.cuda.graph(
@@ -84,7 +76,7 @@ class GraphedNetwork:
         self,
         run: Pass,
         parameters: Iterable[nn.Parameter],
-        recorder: Recorder,
+        recorder: CudaRecorder,
         say: Callable[[str], None],
     ) -> None:
         self._run = run
@@ -113,7 +105,9 @@ class GraphedNetwork:
     def _record(self, packed_BN: Tensor) -> None:
         self._recording = None  # first: its memory is needed
         try:
-            _require_no_hooks(self._parameters)
+            # A recording calls none of the hooks that wait for single gradients.
+            if any(own._backward_hooks or own._post_accumulate_grad_hooks for own in self._parameters):
+                raise RuntimeError("hooks wait for each gradient")
             self._recording = _Recording(self._run, packed_BN, self._parameters, self._recorder)
         except RuntimeError as error:
             if memory := memory_error(error):
@@ -130,7 +124,7 @@ class _Recording:
         run: Pass,
         packed_BN: Tensor,
         parameters: Sequence[nn.Parameter],
-        recorder: Recorder,
+        recorder: CudaRecorder,
     ) -> None:
         self._run = run
         self._packed_BN = packed_BN.clone()
@@ -228,15 +222,3 @@ def graph_notices(config: TrainingConfig, deepspeed: Mapping[str, Any], device: 
         return []
     reason = why_no_graphs(config, deepspeed)
     return [f"CUDA graphs off: {reason}" if reason else "CUDA graphs on"]
-
-
-def print_to_stderr(text: str) -> None:
-    """Print a line from a process that has no console."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def _require_no_hooks(parameters: Iterable[nn.Parameter]) -> None:
-    """Raise RuntimeError where hooks wait for single gradients: a recording calls no hooks."""
-    for parameter in parameters:
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            raise RuntimeError("hooks wait for each gradient")

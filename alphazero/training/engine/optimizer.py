@@ -45,7 +45,6 @@ class SkippableAdam(torch.optim.Adam):
     corrects_bias = True
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        """torch's step, or nothing."""
         if self.skips:
             return None
         with _counts_of(self):
@@ -59,7 +58,6 @@ class SkippableSGD(torch.optim.SGD):
     found_inf: torch.Tensor | None = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 - torch's signature
-        """torch's step, or nothing."""
         return None if self.skips else super().step(closure)
 
 
@@ -82,15 +80,12 @@ def _counts_of(optimizer: SkippableAdam) -> Iterator[None]:
         count.copy_(known + 1 - left_out)
 
 
-Skippable = SkippableAdam | SkippableSGD
-
-
 def runs_fused(network: nn.Module) -> bool:
     """True on a GPU. torch's fused kernels for the CPU would round differently from existing runs."""
     return next(network.parameters()).device.type == "cuda"
 
 
-def make_optimizer(network: nn.Module, config: OptimizerConfig) -> Skippable:
+def make_optimizer(network: nn.Module, config: OptimizerConfig) -> SkippableAdam | SkippableSGD:
     """The optimizer of the settings; no decay on biases and norms (all vectors), nor on the gates.
 
     On a GPU one kernel does a whole step, and skips it where `found_inf` on the device is 1.0.

@@ -28,7 +28,7 @@ from alphazero.training.engine.probe import (
     reserve_bytes,
     slowest_seconds,
 )
-from alphazero.training.ranks.batch import BatchPlan, SavedBatch, idle_notice, plan_batches, share_notice
+from alphazero.training.ranks.batch import BatchPlan, idle_notice, plan_batches, share_notice
 from alphazero.training.ranks.exchange import Exchange
 from alphazero.training.ranks.runtime import Runtime
 
@@ -61,11 +61,6 @@ def host_weight(config: TrainingConfig, host: str, environment: Mapping[str, str
     return weight
 
 
-def saved_batch(saved: TrainingState | None) -> SavedBatch | None:
-    """How the batch was cut at the checkpoint that a run continues from."""
-    return SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
-
-
 def choose_plan(
     recipe: Recipe,
     runtime: Runtime,
@@ -80,32 +75,32 @@ def choose_plan(
     """
     training = recipe.training
     weights = exchange.gather(exchange.on_each(lambda: host_weight(training, runtime.host, os.environ)))
-    saved_size = saved.micro_batch_size if saved else 0
+    size = training.micro_batch_size
+    if saved and size in (0, AUTO):
+        size = saved.micro_batch_size
     notices: tuple[str, ...] = ()
-    is_to_be_found = training.micro_batch_size == AUTO and not saved_size
     plan = exchange.on_each(
         lambda: plan_batches(
             training.batch_size,
-            (saved_size if training.micro_batch_size in (0, AUTO) else 0) or training.micro_batch_size,
+            size,
             weights,
             runtime.device.type,
             equal_passes=training.zero_stage >= 2,
         )
     )
-    if is_to_be_found:
+    if size == AUTO:
         memory = HostMemory(host=runtime.host)
-        size = _smallest(lambda: find_micro_batch_size(network, recipe, runtime, memory), exchange)
-        plan = plan.with_micro_batch_size(size)
-        notices = (f"micro-batch size {size}: the most that fit into memory",)
+        found = _smallest(lambda: find_micro_batch_size(network, recipe, runtime, memory), exchange)
+        plan = plan.with_micro_batch_size(found)
+        notices = (f"micro-batch size {found}: the most that fit into memory",)
     elif runtime.device.type != "cpu":  # there the host has virtual memory: nothing would show
         plan, notices = _cut_to_fit(plan, recipe, runtime, network, exchange)
-    if runtime.device.type == "cpu":
-        notices += _changed_threads(torch.get_num_threads(), saved)
+    changes = _changes(plan, training, saved, runtime.device) if saved else []
     named = max(training.micro_batch_size, 0)
     is_fixed = saved is not None
     idle = idle_notice(plan, runtime.device.type, named, batch_is_fixed=is_fixed)
     small = share_notice(plan, runtime.device.type, batch_is_fixed=is_fixed)
-    return plan, (*notices, *_changes(plan, training, saved), *filter(None, [idle, small]))
+    return plan, (*notices, *changes, *filter(None, [idle, small]))
 
 
 def _cut_to_fit(
@@ -137,26 +132,23 @@ def _cut_to_fit(
     return plan.with_micro_batch_size(size), (notice,)
 
 
-def _changes(plan: BatchPlan, training: TrainingConfig, saved: TrainingState | None) -> list[str]:
+def _changes(
+    plan: BatchPlan, training: TrainingConfig, saved: TrainingState, device: torch.device
+) -> list[str]:
     """What is computed in another way than before the checkpoint."""
-    changes = []
-    if saved and saved.micro_batch_size != plan.micro_batch_size:
+    changes, num_threads = [], torch.get_num_threads()
+    if device.type == "cpu" and saved.num_threads not in (0, num_threads):
+        changes.append(
+            f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
+            "sums in fp32 differ in their last digits"
+        )
+    if saved.micro_batch_size != plan.micro_batch_size:
         changes.append(
             f"changed arithmetic: micro-batches of {plan.micro_batch_size}, were {saved.micro_batch_size}"
         )
-    if saved and saved.precision != training.precision:
+    if saved.precision != training.precision:
         changes.append(f"changed arithmetic: {training.precision}, was {saved.precision}")
     return changes
-
-
-def _changed_threads(num_threads: int, saved: TrainingState | None) -> tuple[str, ...]:
-    """A line where a CPU rank no longer computes with as many threads as before the checkpoint."""
-    if saved is None or saved.num_threads in (0, num_threads):
-        return ()
-    return (
-        f"changed: threads per rank {saved.num_threads} -> {num_threads}; "
-        "sums in fp32 differ in their last digits",
-    )
 
 
 def _smallest(find: Callable[[], int], exchange: Exchange) -> int:

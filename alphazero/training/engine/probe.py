@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import gc
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -85,14 +86,8 @@ def largest_that_fits(sizes: Sequence[int], fits: Callable[[int], bool]) -> int 
 
     What does not fit is taken to be too large: `fits` is asked about log2 of their number.
     """
-    low, high = 0, len(sizes)  # all below low fit, none from high on
-    while low < high:
-        middle = (low + high) // 2
-        if fits(sizes[middle]):
-            low = middle + 1
-        else:
-            high = middle
-    return sizes[low - 1] if low else None
+    number = bisect_left(sizes, True, key=lambda size: not fits(size))
+    return sizes[number - 1] if number else None
 
 
 def fits(
@@ -188,24 +183,22 @@ def reserve_bytes(network: AlphaZeroNet, recipe: Recipe, world_size: int) -> int
     return total + LIBRARY_BYTES
 
 
-def bytes_per_position(network: AlphaZeroNet, recipe: Recipe, sizes: tuple[int, int] = CPU_SIZES) -> int:
-    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU.
-
-    sizes: positions of the two passes that are measured.
-    """
+def bytes_per_position(network: AlphaZeroNet, recipe: Recipe) -> int:
+    """Growth of this process's peak memory with each position of a micro-batch, measured on the CPU."""
     device, spec = torch.device("cpu"), network.spec
     module = training_copy(network, recipe.training, recipe.loss, device)
     # Gradients and the kernels' caches are there before anything is measured.
-    module(to_device(random_batch(spec, sizes[0]), device)).backward()
+    few, many = CPU_SIZES
+    module(to_device(random_batch(spec, few), device)).backward()
     peaks = []
-    for size in sizes:
+    for size in (few, many):
         batch = to_device(random_batch(spec, size), device)
         with _peak_growth() as growth:
             module(batch).backward()
         peaks.append(growth())
-    slope = (peaks[1] - peaks[0]) // (sizes[1] - sizes[0])
+    slope = (peaks[1] - peaks[0]) // (many - few)
     # Small tensors come out of pages already held: the mean may exceed the slope, and is the safer.
-    return max(1, slope, peaks[1] // sizes[1])
+    return max(1, slope, peaks[1] // many)
 
 
 @contextlib.contextmanager
@@ -237,15 +230,13 @@ MOST_PRODUCTS = 6e9
 # bf16 costs some digits: it must win by this much.
 LEAST_GAIN = 1.05
 
-Clock = Callable[[], float]
-
 
 def seconds_per_pass(
     network: AlphaZeroNet,
     recipe: Recipe,
     precisions: Sequence[str],
     world_size: int,
-    clock: Clock = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """The least time of a forward and backward pass in each precision, on this rank's CPU threads.
 

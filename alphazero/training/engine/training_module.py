@@ -13,7 +13,7 @@ from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.settings.sections import LossConfig, TrainingConfig
-from alphazero.training.engine.graphed_network import GraphedNetwork, Recorder
+from alphazero.training.engine.graphed_network import CudaRecorder, GraphedNetwork
 
 
 class TrainingModule(nn.Module):
@@ -34,7 +34,7 @@ class TrainingModule(nn.Module):
         self._graphed: GraphedNetwork | None = None
         self._last_terms: LossTerms | None = None
 
-    def use_graphs(self, recorder: Recorder, say: Callable[[str], None]) -> None:
+    def use_graphs(self, recorder: CudaRecorder, say: Callable[[str], None]) -> None:
         """From the next pass on, run the network as recordings, the loss beside them; `say` gets why not."""
         self._graphed = GraphedNetwork(self._pass, self.network.parameters(), recorder, say)
 

@@ -34,7 +34,7 @@ class ZeroState:
         optimizer_name: str,
         stage: int,
     ) -> None:
-        self._parameters = dict(network.named_parameters())
+        self._parameters: dict[str, Any] = dict(network.named_parameters())  # DeepSpeed adds attributes
         self._optimizer = optimizer  # torch's at stage 0, DeepSpeed's wrapper above
         self._torch_optimizer: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
         self._keys = STATE_KEYS[optimizer_name]
@@ -51,19 +51,14 @@ class ZeroState:
     def local_weights(self) -> dict[str, torch.Tensor]:
         """What this rank holds of every parameter, live: all of it, or its padded partition at stage 3."""
         if self._stage == 3:
-            return {name: self._partition(name) for name in self._parameters}
+            return {name: parameter.ds_tensor for name, parameter in self._parameters.items()}
         return {name: parameter.data for name, parameter in self._parameters.items()}
-
-    def _partition(self, name: str) -> torch.Tensor:
-        parameter: Any = self._parameters[name]  # DeepSpeed adds attributes at stage 3
-        partition: torch.Tensor = parameter.ds_tensor
-        return partition
 
     def whole(self, name: str, local: torch.Tensor) -> torch.Tensor:
         """A tensor of parameter `name`'s shape from what each rank holds of it; no copy below stage 3."""
         if self._stage < 3:
             return local
-        parameter: Any = self._parameters[name]
+        parameter = self._parameters[name]
         parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, local)
         return torch.cat(parts)[: parameter.ds_numel].view(parameter.ds_shape)

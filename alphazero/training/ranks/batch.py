@@ -76,14 +76,13 @@ class BatchPlan:
         for turn in range(shares[rank]):
             before = sum(min(share, turn) for share in shares)
             own.append(before + sum(share > turn for share in shares[:rank]))
-        # A rank without any still takes part in the exchange of gradients.
-        least = max(shares) if self.equal_passes else 1
-        return (*own, *[None] * (least - len(own)))
+        return (*own, *[None] * (self.passes[rank] - len(own)))
 
     @property
     def passes(self) -> tuple[int, ...]:
         """How many passes each rank makes in a step, those that weigh nothing included."""
         shares = self.shares
+        # A rank without any still takes part in the exchange of gradients.
         least = max(shares) if self.equal_passes else 1
         return tuple(max(share, least) for share in shares)
 
@@ -92,13 +91,9 @@ class BatchPlan:
         return replace(self, micro_batch_size=micro_batch_size)
 
     def __str__(self) -> str:
-        passes = [len(self.passes_of(rank)) for rank in range(self.world_size)]
-        differ = len({*passes}) > 1
-        each = (
-            f"{', '.join(map(str, passes))} passes by rank"
-            if differ
-            else f"{counted(passes[0], 'pass', 'passes')} per rank"
-        )
+        each = f"{counted(self.passes[0], 'pass', 'passes')} per rank"
+        if len({*self.passes}) > 1:
+            each = f"{', '.join(map(str, self.passes))} passes by rank"
         return (
             f"{self.batch_size} = {counted(self.num_micro_batches, 'micro-batch', 'micro-batches')} "
             f"of {self.micro_batch_size} over {counted(self.world_size, 'rank')}, {each}"
@@ -130,10 +125,14 @@ def plan_batches(
         )
     if micro_batch_size in (0, AUTO):
         most = batch_size if micro_batch_size == AUTO else LARGEST_MICRO_BATCH[device_type]
-        chosen = _choose_size(batch_size, weights, device_type, most)
-        if not chosen:
-            raise _tiny(batch_size, weights, device_type)
-        micro_batch_size = chosen
+        micro_batch_size = _choose_size(batch_size, weights, device_type, most)
+        if not micro_batch_size:
+            near = busy_batch_sizes(BatchPlan(batch_size, 1, tuple(weights)), device_type)
+            raise ConfigError(
+                f"--batch-size {batch_size}: over {counted(world_size, 'rank')} only micro-batches below "
+                f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
+                f"expected {''.join(f'{size} or ' for size in near)}--micro-batch-size"
+            )
     if batch_size % micro_batch_size:
         raise ConfigError(
             f"--micro-batch-size {micro_batch_size}: expected a divisor of the batch size {batch_size}"
@@ -159,38 +158,21 @@ def _choose_size(batch_size: int, weights: Sequence[float], device_type: str, mo
     return busy[0] if busy else min(sizes, key=lambda size: idle[size], default=0)
 
 
-def _tiny(batch_size: int, weights: Sequence[float], device_type: str) -> ConfigError:
-    """The error of a batch that only tiny micro-batches divide, with batch sizes near it."""
-    others = _busy_sizes(batch_size, weights, device_type, 0)
-    sizes = " or ".join(map(str, others))
-    return ConfigError(
-        f"--batch-size {batch_size}: over {counted(len(weights), 'rank')} only micro-batches below "
-        f"{LEAST_MICRO_BATCH[device_type]} positions divide it evenly; "
-        f"expected {sizes + ', ' if sizes else ''}or --micro-batch-size"
-    )
-
-
 def busy_batch_sizes(plan: BatchPlan, device_type: str, micro_batch_size: int = 0) -> tuple[int, ...]:
     """The nearest batch sizes below and above the plan's that keep its ranks busy, as far as there are any.
 
     micro_batch_size: as configured, 0 where it is chosen.
     """
-    return _busy_sizes(plan.batch_size, plan.weights, device_type, micro_batch_size)
-
-
-def _busy_sizes(
-    batch_size: int, weights: Sequence[float], device_type: str, micro_batch_size: int
-) -> tuple[int, ...]:
-    world_size = len(weights)
+    batch_size, weights = plan.batch_size, plan.weights
     # Ranks that are alike are all busy with equal shares, which multiples of their number have.
-    step = max(micro_batch_size, 1) * (world_size if len({*weights}) == 1 else 1)
-    below = range((batch_size - 1) // step * step, world_size - 1, -step)
+    step = max(micro_batch_size, 1) * (plan.world_size if len({*weights}) == 1 else 1)
+    below = range((batch_size - 1) // step * step, plan.world_size - 1, -step)
     above = range((batch_size // step + 1) * step, (batch_size // step + 1 + MOST_TRIED) * step, step)
 
     def keeps_all_busy(size: int) -> bool:
         most = LARGEST_MICRO_BATCH[device_type]
         micro = micro_batch_size or _choose_size(size, weights, device_type, most)
-        return micro > 0 and BatchPlan(size, micro, tuple(weights)).idle_share <= IDLE_SHARE
+        return micro > 0 and BatchPlan(size, micro, weights).idle_share <= IDLE_SHARE
 
     found = [next(filter(keeps_all_busy, sizes[:MOST_TRIED]), None) for sizes in (below, above)]
     return tuple(size for size in found if size is not None)
@@ -280,8 +262,11 @@ def fix_batch(
 def implied_ranks(config: Config) -> int:
     """The number of ranks that three given numbers leave possible; 0 where they are not all given."""
     given = _Numbers(config, 1, {}).given()
-    if len(given) < len(YIELDING):
-        return 0
+    return _ranks_of(given) if len(given) == len(YIELDING) else 0
+
+
+def _ranks_of(given: Mapping[str, int]) -> int:
+    """The number of ranks with which all three numbers hold; 0 for none."""
     ranks, rest = divmod(given[BATCH], given[MICRO] * given[PASSES])
     return 0 if rest else ranks
 
@@ -340,7 +325,7 @@ class _Numbers:
 def _beginning(numbers: _Numbers) -> tuple[Config, tuple[str, ...]]:
     given, training = numbers.given(), numbers.config.training
     lines: tuple[str, ...] = ()
-    if len(given) == len(YIELDING) and not _agree(given, numbers.num_ranks):
+    if len(given) == len(YIELDING) and _ranks_of(given) != numbers.num_ranks:
         yielding = _yielding(numbers, given)
         lines = (
             f"{numbers.written(yielding, given.pop(yielding))} gives way to "
@@ -373,15 +358,12 @@ def _yielding(numbers: _Numbers, given: Mapping[str, int]) -> str:
         return from_json[0]
     product = " x ".join((numbers.called(MICRO), numbers.called(PASSES), "ranks"))
     sizes = (given[MICRO], given[PASSES], numbers.num_ranks)
+    ranks = _ranks_of(given)
+    fitting = f", or {counted(ranks, 'rank')} (--gpus {ranks})" if ranks else ""
     raise ConfigError(
         f"{numbers.place(BATCH)}{numbers.written(BATCH, given[BATCH])}: expected {product} = "
-        f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{_fitting(given)}"
+        f"{' x '.join(map(str, sizes))} = {sizes[0] * sizes[1] * sizes[2]}{fitting}"
     )
-
-
-def _fitting(given: Mapping[str, int]) -> str:
-    ranks, rest = divmod(given[BATCH], given[MICRO] * given[PASSES])
-    return f", or {counted(ranks, 'rank')} (--gpus {ranks})" if ranks and not rest else ""
 
 
 def _share(numbers: _Numbers, batch: int, passes: int) -> int:
@@ -413,7 +395,3 @@ def _continuing(numbers: _Numbers, saved: SavedBatch) -> tuple[Config, tuple[str
             f"over {counted(numbers.num_ranks, 'rank')} that is {now:g} per rank",
         )
     return numbers.with_numbers(batch, micro), lines
-
-
-def _agree(given: Mapping[str, int], num_ranks: int) -> bool:
-    return given[BATCH] == given[MICRO] * given[PASSES] * num_ranks

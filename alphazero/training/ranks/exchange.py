@@ -62,7 +62,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 # Types that tensors of checkpoints have, by the names they cross under.
 DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
+    str(dtype): dtype
     for dtype in (
         *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
         *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
@@ -140,11 +140,14 @@ class Exchange:
     def tensors_from(self, rank: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The CPU tensors that rank `rank` has, on all ranks, one at a time."""
         received = {}
-        for name, (dtype, shape) in self.from_rank(rank, _layouts(tensors)).items():
-            if self.rank == rank:
-                tensor = tensors[name].contiguous()
-            else:
-                tensor = torch.empty(shape, dtype=_dtype(name, dtype))
+        layouts: Json = {name: [str(own.dtype), list(own.shape)] for name, own in tensors.items()}
+        for name, (dtype, shape) in self.from_rank(rank, layouts).items():
+            if dtype not in DTYPES:
+                raise TrainingError(
+                    f"tensor {name} between ranks is {dtype!r}; expected one of {', '.join(DTYPES)}"
+                )
+            is_mine = self.rank == rank
+            tensor = tensors[name].contiguous() if is_mine else torch.empty(shape, dtype=DTYPES[dtype])
             dist.broadcast(tensor, src=rank, group=self._group)
             received[name] = tensor
         return received
@@ -211,9 +214,8 @@ class Exchange:
         padded[: len(content)] = _to_tensor(content)
         if not len(padded):
             return [b""] * self.world_size
-        return [
-            _to_bytes(message[:length]) for message, length in zip(self._gather(padded), lengths, strict=True)
-        ]
+        messages = zip(self._gather(padded), lengths, strict=True)
+        return [message[:length].numpy().tobytes() for message, length in messages]
 
     def _message_from(self, rank: int, form: Form, content: bytes) -> bytes:
         header = _header(form, content)
@@ -222,7 +224,7 @@ class Exchange:
         message = _to_tensor(content) if self.rank == rank else torch.empty(length, dtype=torch.uint8)
         if length:
             dist.broadcast(message, src=rank, group=self._group)
-        return _to_bytes(message)
+        return message.numpy().tobytes()
 
 
 def fault_record(fault: AlphaZeroError) -> dict[str, Json]:
@@ -271,20 +273,3 @@ def _checked_length(form: Form, rank: int, header: torch.Tensor) -> int:
 def _to_tensor(content: bytes) -> torch.Tensor:
     """u8 [len(content)], a copy (frombuffer takes no empty buffer)."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0).byte()
-
-
-def _to_bytes(message: torch.Tensor) -> bytes:
-    return message.numpy().tobytes()
-
-
-def _layouts(tensors: Mapping[str, torch.Tensor]) -> dict[str, Json]:
-    return {
-        name: [str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]
-        for name, tensor in tensors.items()
-    }
-
-
-def _dtype(name: str, text: str) -> torch.dtype:
-    if text not in DTYPES:
-        raise TrainingError(f"tensor {name} between ranks is {text!r}; expected one of {', '.join(DTYPES)}")
-    return DTYPES[text]

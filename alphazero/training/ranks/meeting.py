@@ -221,23 +221,25 @@ class _Reception(_Meeting):
 
     def _try_doors(self, listener: socket.socket) -> None:
         """All try the doors of all others; LaunchError where one is closed."""
-        members = [self._own, *(one.member for one in self._connections if one.member)]
+        members = [self._own, *self._members()]
         doors = [Door(one.rank, self._named_host(one), one.address, one.port) for one in members]
         self._answer({"doors": [asdict(door) for door in doors]})
         closed = closed_doors(doors, 0)
         deadline = time.monotonic() + REACH_S + CONNECT_S
-        while waited := [one.member for one in self._connections if one.member and one.closed is None]:
+        while waited := [one.member.rank for one in self._connections if one.member and one.closed is None]:
             self._turn(listener)
             if (missing := self._missing()) or time.monotonic() > deadline:
-                ranks = missing or [member.rank for member in waited]
-                named = self._place.named(ranks, self._own.count)
+                named = self._place.named(missing or waited, self._own.count)
                 raise LaunchError(f"{named} left while all tried to reach each other; expected all to stay")
         closed += [line for one in self._connections for line in one.closed or ()]
         if closed:
             raise LaunchError(closed_text(closed))
 
+    def _members(self) -> list[Participant]:
+        return [one.member for one in self._connections if one.member]
+
     def _missing(self) -> list[int]:
-        there = {one.member.rank for one in self._connections if one.member}
+        there = {member.rank for member in self._members()}
         return [rank for rank in range(1, self._own.count) if rank not in there]
 
     def _accept(self, listener: socket.socket) -> None:
@@ -283,8 +285,7 @@ class _Reception(_Meeting):
                 f"{noun} {new.rank} ({new.host}) was started with {flag} {new.count}, {noun} 0 ({own.host}) "
                 f"with {flag} {own.count}; expected the same"
             )
-        members = [own, *(one.member for one in self._connections if one.member and one.member is not new)]
-        for other in members:
+        for other in (own, *(member for member in self._members() if member is not new)):
             if other.rank == new.rank:
                 raise LaunchError(
                     f"{noun} {new.rank} was started twice, on {other.host} and on {new.host}; expected each "
@@ -338,7 +339,6 @@ def decode_closed(line: bytes) -> list[str] | None:
 
 
 def encode_participant(member: Participant) -> bytes:
-    """A node's introduction as its line."""
     return (to_json(member) + "\n").encode()
 
 
@@ -429,19 +429,18 @@ class _Caller(_Meeting):
 
 
 def open_store(environment: Mapping[str, str], rank: int, timeout_s: float) -> TCPStore:
-    """The job's store: torchrun's own, or one that rank 0 opens. Waits for no rank but rank 0.
+    """The job's store: torchrun's own, or that of rank 0 (`served_store`). Waits for no rank but rank 0.
 
     Raises LaunchError where it is not served within `timeout_s`.
     """
     address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    serves = rank == 0 and not _launcher_serves(environment)
+    is_torchruns = _launcher_serves(environment)
     try:
-        return _store(address, port, timedelta(seconds=timeout_s), is_master=serves)
+        # At rank 0 it shares the server that is there: torch's lives as long as one of its stores.
+        is_master = rank == 0 and not is_torchruns
+        return _store(address, port, timedelta(seconds=timeout_s), is_master=is_master)
     except RuntimeError as error:
-        if serves:
-            first = str(error).splitlines()[0]
-            raise LaunchError(f"{address}:{port}: {first}; expected a free port here") from error
-        server = "torchrun on node 0" if _launcher_serves(environment) else "rank 0"
+        server = "torchrun on node 0" if is_torchruns else "rank 0"
         raise LaunchError(
             f"rank {rank}: {server} did not answer at {address}:{port} within {timeout_s:g} s"
         ) from error

@@ -26,6 +26,7 @@ from alphazero.machine.findings import Severity, load_thresholds, worst
 from alphazero.run.directory import describe_environment
 from alphazero.run.rank import begin, end_process, kind_of, note_failure
 from alphazero.training.ranks.preflight_report import (
+    BANDWIDTH_BYTES,
     PreflightReport,
     RankRecord,
     RankTimes,
@@ -37,10 +38,8 @@ from alphazero.training.ranks.preflight_report import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch._C._distributed_c10d import Store
 
-    from alphazero.training.ranks.preflight_measure import LocalWork
     from alphazero.training.ranks.runtime import Runtime
 
 
@@ -52,7 +51,6 @@ FAILED = 2
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The flags."""
     parser = argparse.ArgumentParser(
         prog="python -m alphazero.training.ranks.preflight", description=__doc__, allow_abbrev=False
     )
@@ -78,17 +76,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(
-    arguments: Sequence[str],
-    describe: Callable[[Runtime, Sequence[Path]], RankRecord] | None = None,
-    work: Callable[[torch.device], LocalWork] | None = None,
-) -> int:
-    """This rank's part; returns its exit status. `describe`, `work`: what it reports and does."""
+def main(arguments: Sequence[str]) -> int:
+    """This rank's part; returns its exit status."""
     args = build_parser().parse_args(arguments)
     # Retries while rank 0 is not there yet are not worth a line.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
-        return _run(args, describe or describe_rank, work)
+        return _run(args)
     except AlphaZeroError as error:
         note_failure(error, error.exit_code)
         print(f"alphazero: error: preflight: {error}", file=sys.stderr)
@@ -98,41 +92,38 @@ def main(
         raise
 
 
-def _run(
-    args: argparse.Namespace,
-    describe: Callable[[Runtime, Sequence[Path]], RankRecord],
-    work: Callable[[torch.device], LocalWork] | None,
-) -> int:
+def _run(args: argparse.Namespace) -> int:
     from alphazero.training.ranks.meeting import lone_process_environment, open_store, served_store
     from alphazero.training.ranks.runtime import read_runtime
 
     thresholds = load_thresholds(args.thresholds).collective
-    place_of = _places(args.hosts)
     environment = os.environ if "RANK" in os.environ else {**os.environ, **lone_process_environment()}
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in environment:
             raise LaunchError(f"{name} is not set; expected a launch by torchrun, or RANK unset")
     runtime = read_runtime(environment, args.device, args.backend or "")
+    limit_s, num_bytes = thresholds.stage_timeout_s, BANDWIDTH_BYTES[runtime.device.type]
+    place_of = _places(args.hosts, runtime.local_world_size)
     with served_store(environment):
         roll_call = RollCall(
-            lambda: open_store(environment, runtime.rank, thresholds.stage_timeout_s),
+            lambda: open_store(environment, runtime.rank, limit_s),
             runtime.rank,
             runtime.world_size,
-            thresholds.stage_timeout_s,
-            lambda rank: place_of(rank) or f"node {rank // runtime.local_world_size}",
+            limit_s,
+            place_of,
         )
     roll_call.start()
-    own = to_json(describe(runtime, args.config_file))
+    own = to_json(describe_rank(runtime, args.config_file))
     records = tuple(from_json(RankRecord, text) for text in roll_call.gather("versions", own))
     findings = judge_records(records)
     times: tuple[RankTimes, ...] = ()
     if worst(findings) < Severity.FAIL:  # different versions of NCCL or torch would hang or crash
-        times = _measure(runtime, environment, records, roll_call, work, thresholds.stage_timeout_s)
+        times = _measure(runtime, environment, records, roll_call, limit_s)
         findings += judge_times(records, times, thresholds)
-        findings += judge_network(records, times, _bandwidth_bytes(runtime), thresholds)
+        findings += judge_network(records, times, num_bytes, thresholds)
     status = 0
     if runtime.is_main:
-        report = PreflightReport(runtime.backend, _bandwidth_bytes(runtime), records, times, tuple(findings))
+        report = PreflightReport(runtime.backend, num_bytes, records, times, tuple(findings))
         print(json.dumps(report_table(report), indent=1) if args.json else report_text(report), flush=True)
         status = report.exit_status
     roll_call.finish()
@@ -142,21 +133,15 @@ def _run(
     return status
 
 
-def _bandwidth_bytes(runtime: Runtime) -> int:
-    from alphazero.training.ranks.preflight_measure import BANDWIDTH_BYTES
-
-    return BANDWIDTH_BYTES[runtime.device.type]
-
-
-def _places(hosts: Sequence[str]) -> Callable[[int], str]:
-    """The host of a rank by --hosts, "" where unknown. Raises LaunchError."""
+def _places(hosts: Sequence[str], local_world_size: int) -> Callable[[int], str]:
+    """The host of a rank by --hosts, else its number. Raises LaunchError."""
     names: list[str] = []
     for entry in hosts:
         name, _, slots = entry.rpartition("=")
         if not name or not slots.isdecimal():
             raise LaunchError(f"--hosts {entry}: expected HOST=SLOTS, as node1=8")
         names += [name] * int(slots)
-    return lambda rank: names[rank] if rank < len(names) else ""
+    return lambda rank: names[rank] if rank < len(names) else f"node {rank // local_world_size}"
 
 
 def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
@@ -183,14 +168,8 @@ def describe_rank(runtime: Runtime, files: Sequence[Path]) -> RankRecord:
         "backend": runtime.backend,
     }
     digests = tuple((str(path), sha256_of(path) if path.is_file() else "missing") for path in files)
-    return RankRecord(
-        runtime.rank,
-        runtime.local_rank,
-        runtime.host,
-        runtime.device_name,
-        tuple(versions.items()),
-        digests,
-    )
+    rank, local_rank, described = runtime.rank, runtime.local_rank, tuple(versions.items())
+    return RankRecord(rank, local_rank, runtime.host, runtime.device_name, described, digests)
 
 
 def _measure(
@@ -198,7 +177,6 @@ def _measure(
     environment: Mapping[str, str],
     records: Sequence[RankRecord],
     roll_call: RollCall,
-    work: Callable[[torch.device], LocalWork] | None,
     timeout_s: float,
 ) -> tuple[RankTimes, ...]:
     """Every rank's times, by rank. Raises LaunchError where the process group cannot be made or used."""
@@ -207,7 +185,7 @@ def _measure(
     from torch._C._distributed_c10d import PrefixStore
 
     from alphazero.training.ranks.meeting import open_store
-    from alphazero.training.ranks.preflight_measure import link_peers, make_work, measure
+    from alphazero.training.ranks.preflight_measure import link_peers, measure
     from alphazero.training.ranks.runtime import default_threads
 
     if runtime.device.type == "cuda":
@@ -226,7 +204,7 @@ def _measure(
             timeout=timedelta(seconds=2 * timeout_s),
             device_id=runtime.device if runtime.device.type == "cuda" else None,
         )
-        measured = measure(runtime.device, (work or make_work)(runtime.device), peers, roll_call.enter)
+        measured = measure(runtime.device, peers, roll_call.enter)
         texts = roll_call.gather("times", to_json(measured))
         dist.destroy_process_group()
     except RuntimeError as error:

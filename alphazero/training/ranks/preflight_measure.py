@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from alphazero.machine.machine import tcp_segments
-from alphazero.training.ranks.preflight_report import RankTimes
+from alphazero.training.ranks.preflight_report import BANDWIDTH_BYTES, RankTimes
 
 MIB = 1 << 20
 WARM_UPS = 2
@@ -19,7 +19,6 @@ BARRIERS = 9
 LATENCY_REPEATS = 20
 BANDWIDTH_REPEATS = 5
 LATENCY_BYTES = 8
-BANDWIDTH_BYTES = {"cuda": 64 * MIB, "cpu": 4 * MIB}
 LINK_BYTES = 4 * MIB
 # A rank with a good link meets a bad one in one round at most, so that the best of three counts.
 LINK_ROUNDS = 3
@@ -27,16 +26,11 @@ LINK_ROUNDS = 3
 Work = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class LocalWork:
-    """What a rank does between barriers: matrix products on its device, then work of the host."""
+def make_work(device: torch.device) -> tuple[Work, Work]:
+    """What a rank does between barriers: matrix products on its device, then work of its host.
 
-    compute: Work
-    host: Work
-
-
-def make_work(device: torch.device) -> LocalWork:
-    """About 20 ms of the device and 5 ms of the host on machines of 2024."""
+    About 20 ms of the device and 5 ms of the host on machines of 2024.
+    """
     size, repeats = (4096, 100) if device.type == "cuda" else (512, 4)
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     left = torch.ones(size, size, device=device, dtype=kind)
@@ -53,42 +47,33 @@ def make_work(device: torch.device) -> LocalWork:
         source.to(device, copy=True)
         synchronise(device)
 
-    return LocalWork(compute, host)
+    return compute, host
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def measure(
-    device: torch.device, work: LocalWork, peers: Sequence[int], enter: Callable[[str], None]
-) -> RankTimes:
+def measure(device: torch.device, peers: Sequence[int], enter: Callable[[str], None]) -> RankTimes:
     """Measure on this rank, all ranks together. `enter` gets each step that waits for others.
 
     peers: ranks, this one among them, whose links are alike (link_peers).
     """
     sent, sent_again = tcp_segments()
-    compute_ms, arrival_ms = _barriers(device, work, enter)
+    compute_ms, arrival_ms = _barriers(device, enter)
     enter("all-reduce of 8 bytes")
     latency_ms = _all_reduce_ms(device, LATENCY_BYTES, LATENCY_REPEATS)
     enter("large all-reduce")
     bandwidth_ms = _all_reduce_ms(device, BANDWIDTH_BYTES[device.type], BANDWIDTH_REPEATS)
     link_ms = _best_link_ms(device, peers, enter)
     now_sent, now_again = tcp_segments()
-    return RankTimes(
-        compute_ms,
-        arrival_ms,
-        latency_ms,
-        bandwidth_ms,
-        link_ms,
-        now_sent - sent,
-        now_again - sent_again,
-    )
+    segments = (now_sent - sent, now_again - sent_again)
+    return RankTimes(compute_ms, arrival_ms, latency_ms, bandwidth_ms, link_ms, *segments)
 
 
-def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None]) -> tuple[float, float]:
+def _barriers(device: torch.device, enter: Callable[[str], None]) -> tuple[float, float]:
+    compute, host = make_work(device)
     token = torch.zeros(1, device=device)
     computes, arrivals = [], []
     for number in range(WARM_UPS + BARRIERS):
@@ -96,9 +81,9 @@ def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None
         dist.all_reduce(token)
         synchronise(device)
         begin = time.perf_counter()
-        work.compute()
+        compute()
         computed = time.perf_counter()
-        work.host()
+        host()
         arrived = time.perf_counter()
         computes.append(1000 * (computed - begin))
         arrivals.append(1000 * (arrived - begin))
@@ -107,11 +92,15 @@ def _barriers(device: torch.device, work: LocalWork, enter: Callable[[str], None
 
 def _all_reduce_ms(device: torch.device, num_bytes: int, repeats: int) -> float:
     tensor = torch.zeros(num_bytes // 4, device=device)
+    return _median_ms(device, lambda: dist.all_reduce(tensor), repeats)
+
+
+def _median_ms(device: torch.device, work: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(WARM_UPS + repeats):
         synchronise(device)
         begin = time.perf_counter()
-        dist.all_reduce(tensor)
+        work()
         synchronise(device)
         times.append(1000 * (time.perf_counter() - begin))
     return statistics.median(times[WARM_UPS:])
@@ -152,21 +141,16 @@ def _best_link_ms(device: torch.device, peers: Sequence[int], enter: Callable[[s
     for round_number in range(rounds):
         enter(f"link round {round_number}")
         partner = partner_in_round(own, len(peers), round_number)
-        if partner is None:
-            continue
-        times = [_exchange_ms(device, buffer, peers[partner]) for _ in range(1 + BANDWIDTH_REPEATS)]
-        best.append(statistics.median(times[1:]))
+        if partner is not None:
+            exchange = partial(_exchange, buffer, peers[partner])
+            best.append(_median_ms(device, exchange, BANDWIDTH_REPEATS))
     return min(best, default=None)
 
 
-def _exchange_ms(device: torch.device, buffer: torch.Tensor, partner: int) -> float:
-    synchronise(device)
-    begin = time.perf_counter()
+def _exchange(buffer: torch.Tensor, partner: int) -> None:
     if dist.get_rank() < partner:
         dist.send(buffer, partner)
         dist.recv(buffer, partner)
     else:
         dist.recv(buffer, partner)
         dist.send(buffer, partner)
-    synchronise(device)
-    return 1000 * (time.perf_counter() - begin)

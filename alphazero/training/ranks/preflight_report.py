@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alphazero.base.text import table
 from alphazero.machine.findings import CollectiveThresholds, Finding, Severity, exit_status, worst
+from alphazero.machine.machine import processors_text
 
 FORMAT = "alphazero-preflight"
 VERSION = 1
@@ -47,8 +48,16 @@ class RankTimes:
     retransmitted: int = 0
 
 
+# Of the large all-reduce, by the type of the device.
+BANDWIDTH_BYTES = {"cuda": 64 << 20, "cpu": 4 << 20}
 # Fewer segments than these say nothing: one lost at the start of a connection is no lossy network.
 LEAST_SEGMENTS = 200
+# Why a rank is slow, by the figure of RankTimes that shows it.
+CAUSES = {
+    "compute_ms": "its device is slow: busy, hot, throttled (alphazero health)",
+    "arrival_ms": "its host is slow: cores in use by others, or swapping",
+    "link_ms": "its links to all others are slow: check its network or NVLink",
+}
 # Ranks of different versions of these may compute on; all others must agree.
 TOLERATED = ("python", "local changes")
 
@@ -75,12 +84,14 @@ def judge_records(records: Sequence[RankRecord]) -> list[Finding]:
     names = dict.fromkeys(name for record in records for name, _ in (*record.versions, *record.files))
     for name in names:
         values = [dict((*record.versions, *record.files)).get(name, "missing") for record in records]
-        usual = _most_common(values)
+        usual = Counter(values).most_common(1)[0][0]  # of equals, that of the lowest rank
         severity = Severity.WARN if name in TOLERATED else Severity.FAIL
         for record, value in zip(records, values, strict=True):
             if value != usual:
-                most = [other.rank for other, its in zip(records, values, strict=True) if its == usual]
-                advice = f"most, {_ranges(most)}, have {usual}: install or copy the same on all hosts"
+                pairs = zip(records, values, strict=True)
+                most = frozenset(other.rank for other, its in pairs if its == usual)
+                ranks = f"rank{'s' if len(most) > 1 else ''} {processors_text(most).replace(',', ', ')}"
+                advice = f"most, {ranks}, have {usual}: install or copy the same on all hosts"
                 findings.append(_of(record, severity, name, value, usual, advice))
     if not findings:
         value = f"{len(records)} ranks agree"
@@ -95,22 +106,13 @@ def judge_times(
 ) -> list[Finding]:
     """Stragglers by name: ranks far over the median in computing, in arriving at barriers, in their links."""
     ratio, floor_ms = thresholds.straggler_ratio_warn, thresholds.straggler_floor_ms
-    measures: tuple[tuple[str, Callable[[RankTimes], float | None], str], ...] = (
-        (
-            "compute_ms",
-            lambda t: t.compute_ms,
-            "its device is slow: busy, hot, throttled (alphazero health)",
-        ),
-        ("arrival_ms", lambda t: t.arrival_ms, "its host is slow: cores in use by others, or swapping"),
-        ("link_ms", lambda t: t.link_ms, "its links to all others are slow: check its network or NVLink"),
-    )
     findings: list[Finding] = []
     slow: set[int] = set()
-    for name, value_of, advice in measures:
-        values = {
+    for name, advice in CAUSES.items():
+        values: dict[int, float] = {
             record.rank: value
             for record, own in zip(records, times, strict=True)
-            if (value := value_of(own)) is not None
+            if (value := getattr(own, name)) is not None
         }
         # The lower median, so that the faster of two ranks is the measure.
         usual = statistics.median_low(values.values()) if values else 0.0
@@ -175,24 +177,6 @@ def _of(
     return Finding(severity, record.host, f"rank{record.rank}", "", name, value, threshold, advice)
 
 
-def _most_common(values: Sequence[str]) -> str:
-    """The value of most ranks; of equals, that of the lowest rank."""
-    counts = Counter(values)
-    return max(values, key=lambda value: (counts[value], -values.index(value)))
-
-
-def _ranges(ranks: Sequence[int]) -> str:
-    """As "ranks 0-2, 5"."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][-1] + 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
-    runs = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
-    return f"rank {runs}" if len(ranks) == 1 else f"ranks {runs}"
-
-
 def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:
     """Medians over ranks; bandwidths in GB/s, bus_gb_s as nccl-tests defines it (2 (n - 1) / n)."""
     if not report.times or len(report.times) == 1:
@@ -210,12 +194,15 @@ def all_reduce_figures(report: PreflightReport) -> dict[str, float] | None:
 
 def report_table(report: PreflightReport) -> dict[str, object]:
     """The schema of docs/health.md."""
-    ranks: list[dict[str, object]] = []
-    for number, record in enumerate(report.records):
-        row: dict[str, object] = dataclasses.asdict(record)
-        row["versions"], row["files"] = dict(record.versions), dict(record.files)
-        row["times"] = dataclasses.asdict(report.times[number]) if report.times else None
-        ranks.append(row)
+    ranks = [
+        {
+            **dataclasses.asdict(record),
+            "versions": dict(record.versions),
+            "files": dict(record.files),
+            "times": dataclasses.asdict(report.times[number]) if report.times else None,
+        }
+        for number, record in enumerate(report.records)
+    ]
     return {
         "format": FORMAT,
         "version": VERSION,

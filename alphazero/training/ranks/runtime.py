@@ -116,7 +116,10 @@ def apply_device_settings(config: TrainingConfig, device: torch.device) -> tuple
     """
     lines: tuple[str, ...] = ()
     if device.type == "cuda":
-        lines = (f"{_set_tf32(config, device)}, {_set_autotune(config)}",)
+        # Every pass has the same shapes: trying cudnn's algorithms once pays off at once.
+        torch.backends.cudnn.benchmark = not config.deterministic
+        autotune = "off" if config.deterministic else "on"
+        lines = (f"{_set_tf32(config, device)}, cudnn autotune {autotune}",)
     if config.deterministic:
         lines += (_set_deterministic(device),)
     return lines
@@ -137,12 +140,6 @@ def _set_tf32(config: TrainingConfig, device: torch.device) -> str:
     if config.tf32 and not has_tf32:
         return "TF32: this GPU has none"
     return f"TF32 {'on' if config.tf32 else 'off'}"
-
-
-def _set_autotune(config: TrainingConfig) -> str:
-    """Every pass has the same shapes: trying cudnn's algorithms once pays off at once."""
-    torch.backends.cudnn.benchmark = not config.deterministic
-    return f"cudnn autotune {'off' if config.deterministic else 'on'}"
 
 
 def _set_deterministic(device: torch.device) -> str:

@@ -34,7 +34,7 @@ from alphazero.run.rank import (
     RankEnd,
     end_process,
     first_failure,
-    write_first_failure,
+    write_record,
 )
 from alphazero.training.ranks.meeting import MeetingPlace, Participant, serve_store
 from alphazero.training.ranks.meeting import meet as meet_nodes
@@ -50,24 +50,14 @@ PROCESS_LOGGER = "torch.distributed.elastic.multiprocessing.api"
 LEFT_TO_REPORT = ("failed (exitcode: ", "Sending process ", "Closing process ")
 
 
-class ExitBarrierFilter(logging.Filter):
-    """Leaves out that the barrier at the end of a job was broken: this host's ranks have all ended well.
+def is_news(record: logging.LogRecord) -> bool:
+    """False for what `report` prints better, and for a broken barrier at the end of a job.
 
     torchrun waits there for the other hosts, which it need not, and shows a traceback when one of them, such
-    as the host that serves the barrier, leaves earlier.
+    as the host that serves the barrier, leaves earlier. This host's ranks have all ended well.
     """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """False for that record."""
-        return not (record.funcName == "_exit_barrier" and record.exc_info)
-
-
-class FailureFilter(logging.Filter):
-    """Leaves out what `report` prints better: which rank failed, and that the others are ended for it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """False for those records."""
-        return not str(record.msg).startswith(LEFT_TO_REPORT)
+    is_broken_barrier = record.funcName == "_exit_barrier" and record.exc_info
+    return not (is_broken_barrier or str(record.msg).startswith(LEFT_TO_REPORT))
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -119,8 +109,8 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    logging.getLogger(AGENT_LOGGER).addFilter(ExitBarrierFilter())
-    logging.getLogger(PROCESS_LOGGER).addFilter(FailureFilter())
+    for name in (AGENT_LOGGER, PROCESS_LOGGER):
+        logging.getLogger(name).addFilter(is_news)
     store = serve_store(listener) if listener else None  # torchrun's own finds its server and shares it
     try:
         torchrun.main(for_torchrun(args))
@@ -135,16 +125,20 @@ def run(args: argparse.Namespace, listener: socket.socket | None) -> tuple[int, 
     return 0, ""
 
 
-def end_with(loss: Loss, environment: Mapping[str, str] = os.environ) -> None:
+def end_with(loss: Loss) -> None:
     """End this node's part at once, as another node is gone: the agent ends the ranks."""
     fate = f"has lost {loss.name}"
-    if file := environment.get(FAILURE_VARIABLE):
-        at_s = time.monotonic()
-        failure = FirstFailure(None, fate, LostConnectionError.kind, (), loss.fate, at_s)
-        write_first_failure(failure, Path(file))
-    else:
-        print(f"alphazero: error: this node {fate}: {loss.fate}", file=sys.stderr, flush=True)
+    failure = FirstFailure(None, fate, LostConnectionError.kind, (), loss.fate, time.monotonic())
+    _tell(failure, f"this node {fate}: {loss.fate}", os.environ)
     os._exit(loss.status)
+
+
+def _tell(failure: FirstFailure, line: str, environment: Mapping[str, str]) -> None:
+    """Report a failure to the agent of this host, whose head shows it for all hosts; else to people."""
+    if file := environment.get(FAILURE_VARIABLE):
+        write_record(Path(file), failure)
+    else:
+        print(f"alphazero: error: {line}", file=sys.stderr, flush=True)
 
 
 def meet(args: argparse.Namespace) -> tuple[socket.socket | None, dict[str, socket.socket]]:
@@ -183,13 +177,10 @@ def _say(text: str) -> None:
 
 
 def refuse(error: LaunchError, environment: Mapping[str, str] = os.environ) -> int:
-    """Say why no rank was started, to the agent where there is one; returns the exit status."""
-    if file := environment.get(FAILURE_VARIABLE):
-        fate = "could not start its ranks"
-        failure = FirstFailure(None, fate, error.kind, (), str(error), time.monotonic())
-        write_first_failure(failure, Path(file))
-    else:
-        print(f"alphazero: error: {error}", file=sys.stderr)
+    """Say why no rank was started; returns the exit status."""
+    text = str(error)
+    failure = FirstFailure(None, "could not start its ranks", error.kind, (), text, time.monotonic())
+    _tell(failure, text, environment)
     return error.exit_code
 
 
@@ -201,10 +192,7 @@ def report(failures: Mapping[int, ProcessFailure], environment: Mapping[str, str
     ]
     accounts = environment.get(OUTPUT_VARIABLE)
     end, failure = first_failure(ends, Path(accounts) if accounts else None)
-    if file := environment.get(FAILURE_VARIABLE):  # the head reports it, for all hosts
-        write_first_failure(failure, Path(file))
-    else:
-        print(f"alphazero: error: rank {end.rank} on {socket.gethostname()} {end.fate}", file=sys.stderr)
+    _tell(failure, f"rank {end.rank} on {socket.gethostname()} {end.fate}", environment)
     others = [f"rank {other.rank} {other.fate}" for other in ends if other is not end]
     if others:
         print(f"alphazero: then {'; '.join(others)}", file=sys.stderr)

@@ -33,14 +33,13 @@ from alphazero.training.engine.planner import (
     choose_kernels,
     choose_plan,
     choose_precision,
-    saved_batch,
 )
 from alphazero.training.engine.probe import seconds_per_pass
 from alphazero.training.loop.job import DataSource, Job, Position, RankServices, TrainingOutcome
 from alphazero.training.loop.schedule import warmup_notices
 from alphazero.training.loop.stop import StopRequest
 from alphazero.training.loop.trainer import Trainer, Validate
-from alphazero.training.ranks.batch import fix_batch
+from alphazero.training.ranks.batch import SavedBatch, fix_batch
 from alphazero.training.ranks.runtime import (
     Runtime,
     apply_device_settings,
@@ -182,7 +181,8 @@ def settle_settings(
     config = kept.config
     starting, lines = starting_network(config, start.resumed, rank.exchange)
     config = dataclasses.replace(config, network=starting.config)
-    config, batch_lines = fix_batch(config, rank.runtime.world_size, saved_batch(saved), places(settings))
+    batch = SavedBatch(saved.batch_size, saved.micro_batch_size) if saved else None
+    config, batch_lines = fix_batch(config, rank.runtime.world_size, batch, places(settings))
     if not saved and config.self_play.mode != "supervised":
         num_ranks, batch_size = rank.runtime.world_size, config.training.batch_size
         config = dataclasses.replace(

@@ -151,7 +151,7 @@ def test_a_damaged_best_pointer_is_one_line_and_does_not_count(tmp_path, change)
     checkpoint_files.mark_best(tmp_path, one, FIGURES)
     file = tmp_path / "best-policy_top1"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    assert checkpoint_files.best_value(tmp_path, "policy_top1") is None
+    assert checkpoint_files.marked_best(tmp_path, "policy_top1") is None
     with pytest.raises(CheckpointError, match="best-policy_top1: ") as caught:
         checkpoint_files.find_best(tmp_path, "policy_top1")
     assert len(str(caught.value)) < 600

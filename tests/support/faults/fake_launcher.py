@@ -16,7 +16,7 @@ from alphazero.run.rank import (
     OUTPUT_VARIABLE,
     RankEnd,
     first_failure,
-    write_first_failure,
+    write_record,
 )
 
 
@@ -39,7 +39,7 @@ def main() -> int:
             RankEnd(rank, rank - first, process.pid, process.returncode) for rank, process in failed.items()
         ]
         end, failure = first_failure(ends, Path(os.environ[OUTPUT_VARIABLE]))
-        write_first_failure(failure, Path(os.environ[FAILURE_VARIABLE]))
+        write_record(Path(os.environ[FAILURE_VARIABLE]), failure)
         for other in ranks.values():
             other.terminate()
         return end.status

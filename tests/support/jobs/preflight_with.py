@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 from alphazero.run.rank import end_process
-from alphazero.training.ranks import preflight
-from alphazero.training.ranks.preflight_measure import LocalWork, make_work
+from alphazero.training.ranks import preflight, preflight_measure
+from alphazero.training.ranks.preflight import describe_rank
+from alphazero.training.ranks.preflight_measure import make_work
 from alphazero.training.ranks.preflight_report import RankRecord
 from alphazero.training.ranks.runtime import Runtime
 
@@ -22,23 +23,23 @@ IS_ODD = os.environ["RANK"] == RANK
 
 def describe(runtime: Runtime, files: list[Path]) -> RankRecord:
     """As the preflight, but for the version of the odd rank."""
-    record = preflight.describe_rank(runtime, files)
+    record = describe_rank(runtime, files)
     if FAULT == "version" and IS_ODD:
         versions = tuple((name, "9.9.9" if name == "torch" else value) for name, value in record.versions)
         return dataclasses.replace(record, versions=versions)
     return record
 
 
-def work(device) -> LocalWork:
+def work(device):
     """As the preflight, but for the odd rank: thirty times as much, or an end of all work."""
-    usual = make_work(device)
+    usual_compute, usual_host = usual = make_work(device)
 
     def slow_compute() -> None:
         for _ in range(30):
-            usual.compute()
+            usual_compute()
 
     def slow_host() -> None:
-        usual.host()
+        usual_host()
         time.sleep(1.5)  # many times the usual work, also where the machine is busy and that takes long
 
     def stop() -> None:
@@ -47,11 +48,13 @@ def work(device) -> LocalWork:
     if not IS_ODD:
         return usual
     odd = {
-        "compute": LocalWork(slow_compute, usual.host),
-        "host": LocalWork(usual.compute, slow_host),
-        "stopped": LocalWork(stop, usual.host),
+        "compute": (slow_compute, usual_host),
+        "host": (usual_compute, slow_host),
+        "stopped": (stop, usual_host),
     }
     return odd.get(FAULT, usual)
 
 
-end_process(preflight.main(FLAGS, describe=describe, work=work))
+preflight.describe_rank = describe
+preflight_measure.make_work = work
+end_process(preflight.main(FLAGS))

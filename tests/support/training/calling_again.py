@@ -6,7 +6,7 @@ from alphazero.training.engine.graphed_network import Work
 
 
 class CallingAgain:
-    """A Recorder that counts recordings and what was done again. fail: called before each recording."""
+    """Stands in for CudaRecorder, and counts what was recorded and done again. fail: called before each."""
 
     def __init__(self, fail: Callable[[], None] = lambda: None) -> None:
         self.warm_ups = self.recordings = self.replays = 0

@@ -15,8 +15,8 @@ from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from alphazero.base.errors import PortInUseError
-from alphazero.run.rank import FAILURE_VARIABLE, OUTPUT_VARIABLE, FirstFailure, read_first_failure
-from alphazero.training.ranks.torchrun import AGENT_LOGGER, ExitBarrierFilter, refuse, report
+from alphazero.run.rank import FAILURE_VARIABLE, OUTPUT_VARIABLE, FirstFailure, read_record
+from alphazero.training.ranks.torchrun import AGENT_LOGGER, is_news, refuse, report
 from tests.support.jobs.jobs import free_port
 from tests.support.paths import REPOSITORY
 
@@ -73,7 +73,7 @@ def test_the_agent_is_told_instead_of_people(tmp_path: Path, capsys, accounts):
     environment = {**accounts(rank1=("data", 100.0)), FAILURE_VARIABLE: str(tmp_path / "first.json")}
     assert report({1: failure(1, 2)}, environment).status == 2
     assert capsys.readouterr().err == ""
-    found = read_first_failure(tmp_path / "first.json")
+    found = read_record(FirstFailure, tmp_path / "first.json")
     assert found == FirstFailure(1, "(pid 1001) ended with exit status 2", "data", (), "why", 100.0)
 
 
@@ -138,7 +138,7 @@ def test_a_port_that_the_user_chose_and_another_has_is_one_line(tmp_path: Path):
 def test_the_agent_hears_that_the_port_was_in_use_and_that_no_rank_began(tmp_path: Path):
     environment = {FAILURE_VARIABLE: str(tmp_path / "first.json")}
     assert refuse(PortInUseError("port 5 is in use"), environment) == 2
-    found = read_first_failure(tmp_path / "first.json")
+    found = read_record(FirstFailure, tmp_path / "first.json")
     assert (found.rank, found.kind, found.text) == (None, "port in use", "port 5 is in use")
 
 
@@ -158,15 +158,14 @@ def test_a_broken_exit_barrier_shows_no_traceback_and_other_errors_stay(caplog: 
     assert "Traceback" in caplog.text  # what torchrun does by itself
     caplog.clear()
     logger = logging.getLogger(AGENT_LOGGER)
-    barrier_filter = ExitBarrierFilter()
-    logger.addFilter(barrier_filter)
+    logger.addFilter(is_news)
     try:
         BrokenAgent()._exit_barrier()
         assert caplog.text == ""
         logger.error("something else")
         assert "something else" in caplog.text
     finally:
-        logger.removeFilter(barrier_filter)
+        logger.removeFilter(is_news)
 
 
 @pytest.mark.parametrize(
