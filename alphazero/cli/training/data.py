@@ -203,8 +203,8 @@ def _export(path: Path, to: str, out: Path, first: int, count: int | None) -> in
 
     store = GameStore.open(path)
     if to == "pgn":
-        written = export_pgn(store, out, first=first, count=count)
-        print(f"{printable(out)}: {amount(written.games, written.plies)}")
+        games, plies = export_pgn(store, out, first=first, count=count)
+        print(f"{printable(out)}: {amount(games, plies)}")
         return 0
     report = export_lc0(store, out, first=first, count=count)
     print(f"{printable(out)}: {counted(report.games, 'game')}, {counted(report.positions, 'position')}")
