@@ -7,20 +7,17 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.base.text import quoted
 from alphazero.data.formats.files import Source, ignore
 from alphazero.data.formats.importer import VERSION as IMPORT_VERSION
-from alphazero.data.formats.importer import import_games, silent
+from alphazero.data.formats.importer import check_sources, import_games, silent
 from alphazero.data.formats.pgn import PGN
+from alphazero.data.store.games import GameRow, games_of
 from alphazero.data.store.schema import OLDEST_VERSION as STORE_VERSION
-from alphazero.data.store.store import MANIFEST_NAME, GameStore, ShardView
+from alphazero.data.store.store import MANIFEST_NAME, GameStore, named_faults
 from alphazero.data.store.summary import StoreSummary, summarize
 from alphazero.data.store.verification import KnownDigests
 from alphazero.games.board import Board
@@ -35,7 +32,6 @@ def open_or_import(
     paths: Sequence[Path],
     cache_dir: Path,
     *,
-    workers: int = 0,
     progress: bool = False,
     beat: Callable[[], None] = silent,
     compare_content: bool = True,
@@ -45,19 +41,15 @@ def open_or_import(
 
     The raw files' store is found again by their paths, sizes and modification times; its manifest must name
     them with their sha256, which compare_content=False leaves out. Processes that ask for the same one at the
-    same time wait for the first. workers: 0 takes all cores. beat: called again and again while files are
-    read. Raises DataError.
+    same time wait for the first. beat: called again and again while files are read. Raises DataError.
     """
-    is_store = [(path / MANIFEST_NAME).exists() for path in paths]
-    raw = [path for path, complete in zip(paths, is_store, strict=True) if not complete]
+    raw = [path for path in paths if not (path / MANIFEST_NAME).exists()]
     stores: list[GameStore] = []
-    raw_done = False
-    for path, complete in zip(paths, is_store, strict=True):
-        if complete:
+    for path in paths:
+        if path not in raw:
             stores.append(GameStore.open(path))
-        elif not raw_done:
-            stores.append(_open_cached(raw, cache_dir, workers, progress, beat, compare_content))
-            raw_done = True
+        elif path is raw[0]:
+            stores.append(_open_cached(raw, cache_dir, progress, beat, compare_content))
     games = {store.manifest.game for store in stores}
     if len(games) > 1:
         raise DataError(f"{', '.join(map(str, paths))}: different games: {', '.join(sorted(games))}")
@@ -67,7 +59,6 @@ def open_or_import(
 def _open_cached(
     raw: Sequence[Path],
     cache_dir: Path,
-    workers: int,
     progress: bool,
     beat: Callable[[], None],
     compare_content: bool,
@@ -80,7 +71,7 @@ def _open_cached(
             raw,
             path,
             kind=PGN,
-            workers=workers or count_processors(),
+            workers=count_processors(),
             progress=progress,
             wait=True,
             beat=beat,
@@ -89,7 +80,13 @@ def _open_cached(
             digests.remember(source.path, source.mtime_ns, entry.sha256)
     _check_owners(path, sources)
     store = GameStore.open(path)
-    _check_sources(store, sources, (lambda path: digests.of(path, beat)) if compare_content else None)
+    check_sources(
+        path,
+        store.manifest,
+        sources,
+        (lambda source: digests.of(source.path, beat)) if compare_content else None,
+        "remove this store, or name another --cache-dir",
+    )
     return store
 
 
@@ -98,7 +95,7 @@ def _check_owners(store: Path, sources: Sequence[Source]) -> None:
 
     This user, root, and who owns all the sources are trusted with them.
     """
-    try:
+    with named_faults("read", store, within=True):
         owners = {source.path.stat().st_uid for source in sources}
         trusted = {0, os.geteuid()} | (owners if len(owners) == 1 else set())
         for path in (store, *store.iterdir()):
@@ -108,27 +105,6 @@ def _check_owners(store: Path, sources: Sequence[Source]) -> None:
                         f"{path}: owned by user {owner}: expected files of this user ({os.geteuid()}), of"
                         " root or of the owner of the games: name another --cache-dir"
                     )
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot read: {error.strerror}") from None
-
-
-def _check_sources(
-    store: GameStore, sources: Sequence[Source], sha256_of: Callable[[Path], str] | None
-) -> None:
-    """Raise DataError unless the manifest names these sources; with sha256_of, by content as well."""
-    advice = "remove this store, or name another --cache-dir"
-    entries = store.manifest.sources
-    if [(entry.name, entry.size_bytes) for entry in entries] != [
-        (source.name, source.size_bytes) for source in sources
-    ]:
-        raise DataError(f"{store.path}: holds the games of other files than {sources[0].path}: {advice}")
-    for source, entry in zip(sources, entries, strict=True):
-        found = entry.sha256 if sha256_of is None else sha256_of(source.path)
-        if found != entry.sha256:
-            raise DataError(
-                f"{store.path}: holds the games of other files: {source.path} has sha256 {found[:12]}..., "
-                f"the manifest {quoted(entry.sha256[:12])}: {advice}"
-            )
 
 
 def cache_key(sources: Sequence[Source]) -> str:
@@ -187,12 +163,6 @@ class Store:
         self.path = store.path
         self.game = store.manifest.game
 
-    @cached_property
-    def _first(self) -> list[int]:
-        """Number of the first game of each shard, and of all games."""
-        sizes = [view.num_games for view in self.store.shards]
-        return [0, *np.cumsum(sizes).tolist()]
-
     @property
     def num_plies(self) -> int:
         """Moves of all games."""
@@ -205,22 +175,22 @@ class Store:
         if not -len(self) <= number < len(self):
             raise IndexError(f"game {number}: the store has {len(self)}")
         number %= len(self)
-        shard = int(np.searchsorted(self._first, number, side="right")) - 1
-        return self._read(self.store.shards[shard], number - self._first[shard], number)
+        (row,) = games_of(self.store, number, 1)
+        return self._read(row, number)
 
     def __iter__(self) -> Iterator[StoredGame]:
-        for first, view in zip(self._first, self.store.shards, strict=False):
-            for row in range(view.num_games):
-                yield self._read(view, row, first + row)
+        for number, row in enumerate(games_of(self.store)):
+            yield self._read(row, number)
 
-    def _read(self, view: ShardView, row: int, number: int) -> StoredGame:
-        view.check_size()
-        columns = {name: column[0].as_py() for name, column in zip(*_columns_of(view, row), strict=True)}
+    def _read(self, row: GameRow, number: int) -> StoredGame:
+        row.shard.check_size()
+        lists = {name: entries.tolist() for name, entries in row.lists.items()}
+        columns: dict[str, Any] = dict.fromkeys(row.shard.table.column_names) | row.values | lists
         line = make_line(self.game, columns["start_fen"])
         texts = []
         for ply, move in enumerate(columns[MOVES]):
             if move not in line.legal():
-                raise DataError(f"{view.path}: game {row}, ply {ply}: an illegal move; expected a legal one")
+                raise DataError(f"{row.place}, ply {ply}: an illegal move; expected a legal one")
             texts.append(line.move_to_text(move))
             line.push(move)
         result = RESULTS[columns["result"]]
@@ -283,11 +253,6 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}: {len(self)} games of {self.game})"
-
-
-def _columns_of(view: ShardView, row: int) -> tuple[list[str], list[Any]]:
-    table = view.table.slice(row, 1)
-    return table.column_names, table.columns
 
 
 def open_store(path: str | Path | None = None, *, cache_dir: str | Path = "cache") -> Store:

@@ -19,7 +19,7 @@ inline SearchColumns columns_of(const SearchArrays& arrays) {
   return std::apply([](const auto&... array) { return SearchColumns{as_span(array)...}; }, arrays);
 }
 
-// EvaluationView.core_arrays() of alphazero/data/store/columns.py, in the order of EvalColumns: of each
+// EvaluationView of alphazero/data/store/columns.py, in the order of EvalColumns: of each
 // column offsets, values and bits.
 template <typename T>
 using EntryArrays = std::tuple<Input1<std::int32_t>, Input1<T>, Input1<std::uint8_t>>;

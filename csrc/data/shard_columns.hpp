@@ -50,7 +50,7 @@ struct SearchColumns {
   void check(const std::string& name, std::span<const std::int32_t> moves_offset) const;
 };
 
-// A column of lists whose entries may be null (alphazero/data/store/columns.py, NoteView): game g owns
+// A column of lists whose entries may be null (alphazero/data/store/columns.py, ListView): game g owns
 // values[offset[g], offset[g + 1]), an entry a ply, or none at all.
 template <typename T>
 struct EntryColumn {

@@ -35,7 +35,7 @@ def test_a_store_of_other_games_is_not_taken(pgn: Path, tmp_path: Path):
     shutil.rmtree(place)
     shutil.copytree(place_of(other, tmp_path / "elsewhere"), place)
     for compare_content in (True, False):
-        with pytest.raises(DataError, match=r"holds the games of other files than .*games.pgn: remove this"):
+        with pytest.raises(DataError, match=r"the games of other sources than .*games.pgn: remove this"):
             open_or_import([pgn], tmp_path / "cache", compare_content=compare_content)
 
 
@@ -44,7 +44,7 @@ def test_content_counts_where_name_size_and_time_are_alike(pgn: Path, tmp_path: 
     status = pgn.stat()
     pgn.write_text(pgn.read_text().replace("game 3", "game 8"))
     os.utime(pgn, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with pytest.raises(DataError, match=r"holds the games of other files: .*games.pgn has sha256 \w{12}"):
+    with pytest.raises(DataError, match=r"holds the games of other sources: .*games.pgn has sha256 \w{12}"):
         open_or_import([pgn], tmp_path / "cache")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alphazero.data.formats.importer import ImportReport
     from alphazero.data.sampling.window import Window
     from alphazero.data.store.store import GameStore
-    from alphazero.data.store.summary import NotedPlies, StoreSummary
+    from alphazero.data.store.summary import StoreSummary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters) -> int:
     from alphazero.data.formats.importer import import_games
     from alphazero.data.store.store import GameStore
-    from alphazero.data.store.summary import noted_plies
+    from alphazero.data.store.summary import summarize
     from alphazero.machine.memory import count_processors
 
     try:
@@ -95,8 +95,7 @@ def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters
     except KeyboardInterrupt:
         print("import interrupted, nothing of it is kept; the same command starts it again", file=sys.stderr)
         raise
-    noted = noted_plies(GameStore.open(report.store))
-    print(import_text(report, noted))
+    print(import_text(report, summarize(GameStore.open(report.store))))
     return 0
 
 
@@ -105,8 +104,8 @@ def amount(games: int, plies: int) -> str:
     return f"{counted(games, 'game')}, {counted(plies, 'ply', 'plies')}"
 
 
-def import_text(report: ImportReport, noted: NotedPlies) -> str:
-    """The result of an import. noted: from comments."""
+def import_text(report: ImportReport, summary: StoreSummary) -> str:
+    """The result of an import. summary: of its store."""
     manifest, store = report.manifest, printable(report.store)
     if report.was_there:
         return f"{store}: already holds these sources ({amount(manifest.games, manifest.plies)})"
@@ -115,22 +114,22 @@ def import_text(report: ImportReport, noted: NotedPlies) -> str:
         f" in {counted(len(manifest.shards), 'shard')},"
         f" {report.seconds:.1f} s",
         f"games read {report.games_read} = imported {manifest.games}"
-        f" + quarantined {manifest.quarantine_games}"
+        f" + quarantined {manifest.quarantine.games}"
         + (f" + left out by filters {sum(manifest.filtered.values())}" if manifest.filters else ""),
     ]
-    if noted.evaluations or noted.clocks:
-        lines.append(f"comments: {noted_text(noted)}")
+    if summary.evaluations or summary.clocks:
+        lines.append(f"comments: {noted_text(summary)}")
     lines += [f"  {text}: removed {counted(count, 'game')}" for text, count in manifest.filtered.items()]
     for kind, count in manifest.quarantined.items():
         lines.append(f"  {count} x {kind} (see {printable(report.store / 'quarantine.jsonl')})")
     return "\n".join(lines)
 
 
-def noted_text(noted: NotedPlies | StoreSummary) -> str:
+def noted_text(summary: StoreSummary) -> str:
     """The plies with evaluations and clocks in comments."""
     return (
-        f"{counted(noted.evaluations, 'ply', 'plies')} with an evaluation,"
-        f" {counted(noted.clocks, 'ply', 'plies')} with a clock"
+        f"{counted(summary.evaluations, 'ply', 'plies')} with an evaluation,"
+        f" {counted(summary.clocks, 'ply', 'plies')} with a clock"
     )
 
 
@@ -204,8 +203,8 @@ def _export(path: Path, to: str, out: Path, first: int, count: int | None) -> in
 
     store = GameStore.open(path)
     if to == "pgn":
-        written = export_pgn(store, out, first=first, count=count)
-        print(f"{printable(out)}: {amount(written.games, written.plies)}")
+        games, plies = export_pgn(store, out, first=first, count=count)
+        print(f"{printable(out)}: {amount(games, plies)}")
         return 0
     report = export_lc0(store, out, first=first, count=count)
     print(f"{printable(out)}: {counted(report.games, 'game')}, {counted(report.positions, 'position')}")

@@ -9,7 +9,6 @@ import errno
 import hashlib
 import io
 import os
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,26 +18,15 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from alphazero.base.errors import DataError
-from alphazero.base.files import refuse_positions
-from alphazero.base.text import printable
+from alphazero.base.files import open_regular, refuse_positions
+from alphazero.base.text import printable, reason
+from alphazero.data.store.store import named_faults
 
 READ_BYTES = 1 << 20
 PACKED_BLOCK_BYTES = 1 << 14
 TEXT_BLOCK_BYTES = 1 << 17  # that gzip and bzip2 may unfold at once
-
-_KINDS = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
-class Digest(Protocol):
-    """What hashlib's objects have."""
-
-    def update(self, data: memoryview, /) -> None: ...
+ZSTD_WINDOW_BYTES = 1 << 27  # the decoder holds as much as the header asks for; zstd's own limit
+_WINDOW_TOO_LARGE = "its window is above 128 MiB; expected one made without zstd --long above 27"
 
 
 class NoFileError(DataError):
@@ -145,42 +133,39 @@ def _files_below(directory: Path, kind: Kind, say: Callable[[str], None]) -> lis
     return files
 
 
-def open_file(path: Path, what: str) -> io.FileIO:
+def open_file(path: Path, what: str) -> IO[bytes]:
     """Open a file to read. Raises DataError, NoFileError for what is no file; it never waits."""
     try:
-        # A pipe without a writer is opened at once.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        mode = os.fstat(descriptor).st_mode
+        return open_regular(path)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket
+        if error.errno in (errno.EISDIR, errno.EINVAL, errno.ENXIO):  # the last is a socket's
             raise NoFileError(f"{path}: this is no file; expected a file of {what}") from error
         raise DataError(f"{path}: cannot read: {error.strerror}") from error
-    for is_kind, found in _KINDS:
-        if is_kind(mode):
-            os.close(descriptor)
-            raise NoFileError(f"{path}: this is {found}; expected a file of {what}")
-    return io.FileIO(descriptor, "rb")
 
 
 class HashingFile(io.RawIOBase):
-    """A file that counts and hashes what is read from it. Reading raises DataError."""
+    """A file that counts and hashes (hashlib's `update`) what is read from it. Reading raises DataError."""
 
-    def __init__(self, path: Path, count_bytes: Callable[[int], None], what: str, digest: Digest) -> None:
+    def __init__(
+        self,
+        path: Path,
+        count_bytes: Callable[[int], None],
+        what: str,
+        update: Callable[[memoryview], None],
+    ) -> None:
         self._path = path
         self._stream = open_file(path, what)
         self._count_bytes = count_bytes
-        self._digest = digest
+        self._update = update
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        try:
-            num_bytes = self._stream.readinto(buffer)
-        except OSError as error:
-            raise DataError(f"{self._path}: cannot read: {error.strerror}") from error
+        with named_faults("read", self._path):
+            num_bytes: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
         if num_bytes:
-            self._digest.update(memoryview(buffer)[:num_bytes])
+            self._update(memoryview(buffer)[:num_bytes])
             self._count_bytes(num_bytes)
         return num_bytes or 0
 
@@ -199,14 +184,9 @@ def sha256_of_source(source: Source) -> str:
     """Hex digest of the content of its files, one after the other. Raises DataError."""
     digest = hashlib.sha256()
     for path in source.files:
-        with closing(HashingFile(path, lambda _: None, "games", digest)) as file:
+        with closing(HashingFile(path, lambda _: None, "games", digest.update)) as file:
             read_to_end(file)
     return digest.hexdigest()
-
-
-def read_blocks(stream: IO[bytes], block_bytes: int) -> Iterator[bytes]:
-    while block := stream.read(block_bytes):
-        yield block
 
 
 class Frame(Protocol):
@@ -234,13 +214,27 @@ def begin_gzip() -> Frame:
 _LIBRARY_ERRORS = (("isal.igzip_lib", "error"), ("zstandard", "ZstdError"))
 
 
-def unpacking_errors() -> tuple[type[Exception], ...]:
+def _unpacking_errors() -> tuple[type[Exception], ...]:
     """What damaged data raises. A library is imported for the first file that it unpacks, and not before."""
     loaded = [getattr(sys.modules[name], error) for name, error in _LIBRARY_ERRORS if name in sys.modules]
     return EOFError, OSError, *loaded
 
 
-def frames(stream: IO[bytes], begin_frame: Callable[[], Frame]) -> Iterator[bytes]:
+def unpacked(
+    stream: IO[bytes], begin_frame: Callable[[], Frame], place: str, packing: str, what: str = "text"
+) -> Iterator[bytes]:
+    """What is packed in a stream, in pieces. place, packing, what: of the DataError for damaged data."""
+    size = 0
+    try:
+        for piece in _frames(stream, begin_frame):
+            size += len(piece)
+            yield piece
+    except _unpacking_errors() as error:  # what cannot be read is a DataError already
+        why = _WINDOW_TOO_LARGE if "too much memory" in str(error) else reason(error)
+        raise DataError(f"{place}: damaged {packing} data after {size} bytes of {what}: {why}") from error
+
+
+def _frames(stream: IO[bytes], begin_frame: Callable[[], Frame]) -> Iterator[bytes]:
     """The text of one frame after another; raises EOFError where the last one breaks off."""
     frame: Frame | None = None
     while data := stream.read(PACKED_BLOCK_BYTES):

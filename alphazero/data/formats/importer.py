@@ -7,9 +7,8 @@ to <store>. An import that is interrupted leaves nothing of the store; the same 
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from tqdm import tqdm
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.text import printable
+from alphazero.base.text import printable, quoted
 from alphazero.data.formats.files import Source, names_below, sha256_of_source
 from alphazero.data.formats.lc0 import LC0, Lc0Chunk
 from alphazero.data.formats.lc0_files import is_lc0
@@ -117,7 +116,7 @@ def import_games(
     store = store.resolve()
     work = WorkingDirectory(store)
     while True:
-        if (manifest := _present_manifest(kind, found, store, texts)) is not None:
+        if (manifest := _present_manifest(found, store, texts)) is not None:
             work.remove()  # of an import killed in its last step
             return ImportReport(store, manifest, True, time.monotonic() - began)
         work.make()
@@ -146,9 +145,7 @@ def _bar(store: Path, found: Sequence[Source], progress: bool) -> tqdm[Any]:
     )
 
 
-def _present_manifest(
-    kind: Format[C, G], found: Sequence[Source], store: Path, filters: Sequence[str]
-) -> Manifest | None:
+def _present_manifest(found: Sequence[Source], store: Path, filters: Sequence[str]) -> Manifest | None:
     """The manifest of a complete store of these sources, None if nothing is there; else DataError."""
     if not store.exists():
         return None
@@ -157,19 +154,35 @@ def _present_manifest(
             return None
         raise DataError(f"{store}: not a game store; name another or remove it")
     manifest = Manifest.from_json(store / MANIFEST_NAME)
-    here = [(source.name, source.size_bytes) for source in found]
-    there = [(entry.name, entry.size_bytes) for entry in manifest.sources]
-    same = here == there and [sha256_of_source(source) for source in found] == [
-        entry.sha256 for entry in manifest.sources
-    ]
-    if not same:
-        raise DataError(f"{store}: holds the games of other sources; name another store or remove it")
+    check_sources(store, manifest, found, sha256_of_source, "name another store or remove it")
     if manifest.filters != tuple(filters):
         raise DataError(
             f"{store}: holds these sources with {_listed(manifest.filters)}; expected {_listed(filters)}:"
             " name another store or remove it"
         )
     return manifest
+
+
+def check_sources(
+    store: Path,
+    manifest: Manifest,
+    sources: Sequence[Source],
+    sha256_of: Callable[[Source], str] | None,
+    advice: str,
+) -> None:
+    """Raise DataError unless the manifest names these sources; with sha256_of, by content as well."""
+    if [(entry.name, entry.size_bytes) for entry in manifest.sources] != [
+        (source.name, source.size_bytes) for source in sources
+    ]:
+        raise DataError(f"{store}: holds the games of other sources than {sources[0].path}: {advice}")
+    if sha256_of is None:
+        return
+    for source, entry in zip(sources, manifest.sources, strict=True):
+        if (found := sha256_of(source)) != entry.sha256:
+            raise DataError(
+                f"{store}: holds the games of other sources: {source.path} has sha256 {found[:12]}..., "
+                f"the manifest {quoted(entry.sha256[:12])}: {advice}"
+            )
 
 
 def _listed(filters: Sequence[str]) -> str:
@@ -226,7 +239,7 @@ class _Import(Generic[C, G]):
 
     def _nothing_imported(self) -> DataError:
         """What was wrong with the first game, and what each filter removed."""
-        reason = self._quarantine.first_reason()
+        reason = self._quarantine.first_reason
         first = f"; the first: {reason}" if reason else ""
         removed = "".join(
             f"; {text}: removed {sum(entry.filtered.get(text, 0) for entry in self._finished)}"
@@ -238,8 +251,8 @@ class _Import(Generic[C, G]):
         )
 
     def _read(self, workers: int, chunk_bytes: int, bar: tqdm[Any], beat: Callable[[], None]) -> None:
-        bytes_read = _ByteCount()
-        items = parse_in_order(self._kind, self._sources, workers, bytes_read.add, chunk_bytes)
+        bytes_read: deque[int] = deque()  # by threads that read; not yet in the bar
+        items = parse_in_order(self._kind, self._sources, workers, bytes_read.append, chunk_bytes)
         began = time.monotonic()
         with closing(items):
             while (item := self._next(items)) is not None:
@@ -250,7 +263,7 @@ class _Import(Generic[C, G]):
                 games = self._games_finished + self._counts.games
                 per_second = games / (time.monotonic() - began)
                 bar.set_postfix_str(f"{games} games, {per_second:.0f} games/s", refresh=False)
-                bar.update(bytes_read.take())
+                bar.update(sum(bytes_read.popleft() for _ in range(len(bytes_read))))
                 beat()
 
     def _next(self, items: Iterator[G | SourceEnd]) -> G | SourceEnd | None:
@@ -280,7 +293,7 @@ class _Import(Generic[C, G]):
         self._quarantine.add(games, name, counts.games, counts.lines)
         kinds, numbers = np.unique(games.fault, return_counts=True)
         for fault, number in zip(kinds.tolist(), numbers.tolist(), strict=True):
-            counts.quarantined[self._kind.name_of_fault(fault)] += number
+            counts.quarantined[_core.PgnFault(fault).name.lower()] += number
         counts.games += games.games_read
         counts.lines += games.lines
 
@@ -300,20 +313,3 @@ class _Import(Generic[C, G]):
         self._finished.append(entry)
         self._games_finished += entry.games
         self._counts = _Counts()
-
-
-class _ByteCount:
-    """Bytes that many threads report and one thread shows."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._num_bytes = 0
-
-    def add(self, num_bytes: int) -> None:
-        with self._lock:
-            self._num_bytes += num_bytes
-
-    def take(self) -> int:
-        with self._lock:
-            taken, self._num_bytes = self._num_bytes, 0
-        return taken

@@ -18,14 +18,14 @@ import pyarrow as pa
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.text import counted, printable, quoted
-from alphazero.data.formats.files import Digest, HashingFile, Source, read_to_end
+from alphazero.data.formats.files import HashingFile, Source, read_to_end
 from alphazero.data.formats.lc0_files import (
     ARCHIVE_SUFFIX,
     GAME_SUFFIX,
     KIND,
     LARGEST_GAME_BYTES,
     ArchiveReader,
-    unpacked,
+    records_in,
 )
 from alphazero.data.formats.parallel import Format, SourceEnd
 from alphazero.data.store.writer import list_column, row_schema, rows_with, text_column
@@ -72,13 +72,15 @@ class Lc0Chunk:
         return np.zeros(self.games_read, np.uint8)
 
 
-def packed_games(source: Source, count_bytes: Callable[[int], None], digest: Digest) -> Iterator[PackedGame]:
+def packed_games(
+    source: Source, count_bytes: Callable[[int], None], update: Callable[[memoryview], None]
+) -> Iterator[PackedGame]:
     """Each game of a source's files in order; all their bytes are hashed. Raises DataError."""
     for path in source.files:
         name = source.name
         if source.path.is_dir():
             name = printable(path.relative_to(source.path))
-        raw = HashingFile(path, count_bytes, KIND.what, digest)
+        raw = HashingFile(path, count_bytes, KIND.what, update)
         with closing(io.BufferedReader(raw, _READ_BYTES)) as file:
             if path.name.lower().endswith(ARCHIVE_SUFFIX):
                 yield from _members(path, file, name)
@@ -97,7 +99,7 @@ def _members(path: Path, file: IO[bytes], source: str) -> Iterator[PackedGame]:
             continue  # LICENSE and the like
         num_games += 1
         name = f"{path}: {quoted(member.name)[1:-1]}"
-        _check_size(member.size_bytes, name)
+        _check_size(member.size, name)
         yield PackedGame(name, source, archive.content(member))
     if num_games == 0:
         raise DataError(f"{path}: no member ends in {GAME_SUFFIX}; expected one a game")
@@ -115,21 +117,14 @@ TARGET_KIND = "visits"
 _V7 = 7
 # The value of the store's column `termination` for an end; None: unknown.
 TERMINATION: dict[_core.Lc0End, str | None] = {
-    _core.Lc0End.UNKNOWN: None,
-    _core.Lc0End.WIN: "win",
-    _core.Lc0End.STALEMATE: "stalemate",
-    _core.Lc0End.REPETITION: "repetition",
-    _core.Lc0End.FIFTY_MOVES: "fifty_moves",
-    _core.Lc0End.INSUFFICIENT_MATERIAL: "insufficient_material",
-    _core.Lc0End.ADJUDICATED: "adjudicated",
-    _core.Lc0End.TOO_LONG: "too_long",
+    end: None if end is _core.Lc0End.UNKNOWN else end.name.lower() for end in _core.Lc0End
 }
 _OF_V7 = "d_st"
 _NUMBERS = tuple(name for name in _core.lc0_number_names() if name != _OF_V7)
 _SCHEMA = row_schema([*_NUMBERS, _OF_V7, "best_move"])
 
 
-def rows_of(chunk: Lc0Chunk, begin: int, end: int) -> pa.RecordBatch:
+def _rows_of(chunk: Lc0Chunk, begin: int, end: int) -> pa.RecordBatch:
     """Games begin ... end - 1 of a chunk as rows (row_schema); no move and no number is copied."""
     games = chunk.games
     lists: dict[str, tuple[npt.NDArray[np.int32], npt.NDArray[Any]]] = {
@@ -182,7 +177,7 @@ class _Lc0(Format[PackedChunk, Lc0Chunk]):
         digest = hashlib.sha256()
         games: list[PackedGame] = []
         size = 0
-        for game in packed_games(source, count_bytes, digest):
+        for game in packed_games(source, count_bytes, digest.update):
             games.append(game)
             size += len(game.content)
             if size >= chunk_bytes:
@@ -197,7 +192,7 @@ class _Lc0(Format[PackedChunk, Lc0Chunk]):
         for game in chunk:
             try:
                 games.begin()
-                for piece in unpacked(game.content, game.name):
+                for piece in records_in(game.content, game.name):
                     games.take(piece)
                 games.finish()
             except _core.GameError as error:
@@ -205,10 +200,7 @@ class _Lc0(Format[PackedChunk, Lc0Chunk]):
         return Lc0Chunk(games, tuple(game.source for game in chunk))
 
     def rows(self, games: Lc0Chunk, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-        return rows_of(games, begin, end)
-
-    def name_of_fault(self, fault: int) -> str:
-        return str(fault)
+        return _rows_of(games, begin, end)
 
 
 LC0 = _Lc0()

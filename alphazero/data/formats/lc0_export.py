@@ -20,7 +20,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import fsync_directory, fsync_file
 from alphazero.data.formats.lc0 import GAME, TERMINATION
 from alphazero.data.store.games import GameRow, games_of
-from alphazero.data.store.store import GameStore
+from alphazero.data.store.store import GameStore, named_faults
 
 MOST_MISSING = 7  # plies between two records: a position has seven before it in its planes
 
@@ -33,7 +33,6 @@ _END["resignation"] = _core.Lc0End.ADJUDICATED
 class ExportReport:
     """What an export wrote. left_out: games that V6 cannot represent, by the reason."""
 
-    path: Path
     games: int
     positions: int
     left_out: Mapping[str, int]
@@ -49,24 +48,23 @@ def export_lc0(
     """
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; lc0 knows {GAME} alone")
-    if directory.is_symlink() or (directory.exists() and not _is_empty_directory(directory)):
+    is_used = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    if is_used or directory.is_symlink():
         raise DataError(f"{directory}: already exists; expected the name of a new or an empty directory")
     work = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    try:
+    with named_faults("write", directory, within=True):
         work.mkdir(parents=True)
         try:
-            report = _write(store, work, directory, first, count)
+            report = _write(store, work, first, count)
             work.rename(directory)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
         fsync_directory(directory.parent)
-    except OSError as error:
-        raise DataError(f"{error.filename or directory}: cannot write: {error.strerror}") from error
     return report
 
 
-def _write(store: GameStore, work: Path, directory: Path, first: int, count: int | None) -> ExportReport:
+def _write(store: GameStore, work: Path, first: int, count: int | None) -> ExportReport:
     games = positions = 0
     left_out: Counter[str] = Counter()
     for game in games_of(store, first, count):
@@ -85,7 +83,7 @@ def _write(store: GameStore, work: Path, directory: Path, first: int, count: int
         reasons = ", ".join(f"{number} with {why}" for why, number in left_out.items())
         raise DataError(f"{store.path}: no game to write ({reasons or f'none from game {first}'})")
     fsync_directory(work)
-    return ExportReport(directory, games, positions, dict(left_out))
+    return ExportReport(games, positions, left_out)
 
 
 def _reason_to_leave_out(game: GameRow) -> str:
@@ -135,7 +133,3 @@ def parts_of(records: bytes, game: GameRow) -> list[bytes]:
     begins = np.flatnonzero(np.diff(plies) - 1 > MOST_MISSING) + 1
     edges = [_core.LC0_V6_BYTES * int(record) for record in (0, *begins, len(plies))]
     return [records[begin:end] for begin, end in itertools.pairwise(edges)]
-
-
-def _is_empty_directory(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())

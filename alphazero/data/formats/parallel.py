@@ -7,15 +7,15 @@ ahead cannot starve it.
 
 from __future__ import annotations
 
-import queue
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -66,15 +66,7 @@ class Format(ABC, Generic[C, G]):
 
     @abstractmethod
     def rows(self, games: G, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-        """Parsed games begin ... end - 1 as rows (row_schema)."""
-
-    @abstractmethod
-    def name_of_fault(self, fault: int) -> str:
-        """The name of a number in a chunk's `fault`."""
-
-
-class _ClosedError(Exception):
-    """The caller has stopped asking for games."""
+        """Parsed games begin ... end - 1 as rows (row_schema); no move is copied."""
 
 
 class _ChunkBudget:
@@ -87,16 +79,17 @@ class _ChunkBudget:
         self._closed = False
         self._changed = threading.Condition()
 
-    def acquire(self, source: int) -> None:
+    def acquire(self, source: int) -> bool:
+        """Wait for room for one more; False when the caller has stopped asking for games."""
+
         def is_free() -> bool:
             limit = self._limit * 2 if source == self._head else self._limit
             return self._closed or self._used < limit
 
         with self._changed:
             self._changed.wait_for(is_free)
-            if self._closed:
-                raise _ClosedError
             self._used += 1
+            return not self._closed
 
     def release(self) -> None:
         with self._changed:
@@ -114,44 +107,41 @@ class _ChunkBudget:
             self._changed.notify_all()
 
 
+@dataclass(frozen=True)
 class _SourceTask(Generic[C, G]):
     """Reads one source and queues its parsed chunks in order: futures of games, then the end or a fault."""
 
-    def __init__(
-        self, number: int, kind: Format[C, G], parsers: ThreadPoolExecutor, budget: _ChunkBudget
-    ) -> None:
-        self._number = number
-        self._kind = kind
-        self._parsers = parsers
-        self._budget = budget
-        self._queue: queue.SimpleQueue[Future[G] | SourceEnd | BaseException] = queue.SimpleQueue()
+    number: int
+    kind: Format[C, G]
+    parsers: ThreadPoolExecutor
+    budget: _ChunkBudget
+    queue: SimpleQueue[Future[G] | SourceEnd | BaseException] = field(default_factory=SimpleQueue)
 
     def read(self, chunks: Generator[C | SourceEnd, None, None]) -> None:
         """Runs in a separate thread; each chunk is allowed for before it is read."""
         try:
             with closing(chunks):
-                while True:
-                    self._budget.acquire(self._number)
+                while self.budget.acquire(self.number):
                     item = next(chunks)
                     if isinstance(item, SourceEnd):
-                        self._budget.release()
-                        self._queue.put(item)
+                        self.budget.release()
+                        self.queue.put(item)
                         return
-                    self._queue.put(self._parsers.submit(self._kind.parse, item))
+                    self.queue.put(self.parsers.submit(self.kind.parse, item))
         except BaseException as error:
-            self._queue.put(error)  # raised where the games are waited for
+            self.queue.put(error)  # raised where the games are waited for
 
     def items(self) -> Iterator[G | SourceEnd]:
         """What was queued, in that order."""
         while True:
-            item = self._queue.get()
+            item = self.queue.get()
             if isinstance(item, BaseException):
                 raise item
             if isinstance(item, SourceEnd):
                 yield item
                 return
             parsed = item.result()
-            self._budget.release()
+            self.budget.release()
             yield parsed
 
 
@@ -170,16 +160,11 @@ def parse_in_order(
     size = chunk_bytes or kind.chunk_bytes
     chunks = [kind.chunks(source, count_bytes, size) for source in sources]
     if workers > 1:
-        return _parse_on_threads(kind, chunks, workers)
-    return _parse_here(kind, chunks)
-
-
-def _parse_here(
-    kind: Format[C, G], sources: Sequence[Generator[C | SourceEnd, None, None]]
-) -> Generator[G | SourceEnd, None, None]:
-    for source in sources:
-        with closing(source):
-            for item in source:
+        yield from _parse_on_threads(kind, chunks, workers)
+        return
+    for of_source in chunks:
+        with closing(of_source):
+            for item in of_source:
                 yield item if isinstance(item, SourceEnd) else kind.parse(item)
 
 

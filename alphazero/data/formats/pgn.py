@@ -7,25 +7,23 @@ import hashlib
 import io
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import alphazero._core as _core
-from alphazero._core import PgnFault
 from alphazero.base.errors import DataError
 from alphazero.data.formats.files import (
     READ_BYTES,
+    ZSTD_WINDOW_BYTES,
     HashingFile,
     Kind,
     Source,
     begin_gzip,
-    frames,
-    read_blocks,
     read_to_end,
-    unpacking_errors,
+    unpacked,
 )
 from alphazero.data.formats.parallel import Format, SourceEnd
 from alphazero.data.store.schema import PLY_NOTES
@@ -44,7 +42,6 @@ KIND = Kind("PGN games", "PGN files", ", ".join(SUFFIXES), lambda name: name.end
 # Its library unfolds all that it is given. A block of up to 128 KiB takes 4 bytes at least (RFC 8878, section
 # 3.1.1.2), so this much makes at most 64 MiB.
 _ZSTD_PIECE_BYTES = 1 << 11
-_ZSTD_WINDOW_BYTES = 1 << 27  # the decoder holds as much as the header asks for; zstd's own limit
 
 _REFUSED = {
     b"PK\x03\x04": "a zip archive",
@@ -62,28 +59,24 @@ class SourceReader:
     def __init__(self, source: Source, count_bytes: Callable[[int], None]) -> None:
         """`count_bytes` receives how much of the file itself was read. Raises DataError."""
         self.source = source
-        self.text_bytes = 0  # delivered so far
         self._digest = hashlib.sha256()
         self._file = io.BufferedReader(
-            HashingFile(source.path, count_bytes, KIND.what, self._digest), READ_BYTES
+            HashingFile(source.path, count_bytes, KIND.what, self._digest.update), READ_BYTES
         )
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
         """The text in blocks of about `block_bytes`. Raises DataError for damaged data."""
-        packing = "file"
-        try:
-            head = self._file.peek(8)[:8]
-            for magic, what in _REFUSED.items():
-                if head.startswith(magic):
-                    raise DataError(
-                        f"{self.source.path}: this is {what}; expected PGN text: plain, gzip, bzip2 or zstd"
-                    )
-            packing, opened = self._unpack(head, block_bytes)
-            for block in opened:
-                self.text_bytes += len(block)
-                yield block
-        except unpacking_errors() as error:  # what cannot be read is a DataError already
-            raise self._damaged(packing, error) from error
+        head, place = self._file.peek(8)[:8], str(self.source.path)
+        for magic, what in _REFUSED.items():
+            if head.startswith(magic):
+                raise DataError(f"{place}: this is {what}; expected PGN text: plain, gzip, bzip2 or zstd")
+        if head.startswith(b"\x1f\x8b"):
+            return unpacked(self._file, begin_gzip, place, "gzip")
+        if head.startswith(b"BZh"):
+            return unpacked(self._file, bz2.BZ2Decompressor, place, "bzip2")
+        if head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
+            return unpacked(self._file, _ZstdFrame, place, "zstd")
+        return iter(partial(self._file.read, block_bytes), b"")
 
     def sha256(self) -> str:
         """Hex digest of the whole file; reads what is left of it."""
@@ -94,26 +87,6 @@ class SourceReader:
         """Close the file."""
         self._file.close()
 
-    def _unpack(self, head: bytes, block_bytes: int) -> tuple[str, Iterator[bytes]]:
-        if head.startswith(b"\x1f\x8b"):
-            return "gzip", frames(self._file, begin_gzip)
-        if head.startswith(b"BZh"):
-            return "bzip2", frames(self._file, bz2.BZ2Decompressor)
-        if head[:4] == b"\x28\xb5\x2f\xfd" or (head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50):
-            return "zstd", frames(self._file, _ZstdFrame)
-        return "text", read_blocks(self._file, block_bytes)
-
-    def _damaged(self, packing: str, error: BaseException) -> DataError:
-        reason = " ".join(str(error).split())
-        if "too much memory" in reason:
-            reason = (
-                f"its window is above {_ZSTD_WINDOW_BYTES >> 20} MiB; expected one made without zstd --long"
-                " above 27"
-            )
-        return DataError(
-            f"{self.source.path}: damaged {packing} data after {self.text_bytes} bytes of text: {reason}"
-        )
-
 
 class _ZstdFrame:
     """A zstd frame that is given its data piece by piece, so that what a call unfolds is bounded."""
@@ -121,7 +94,7 @@ class _ZstdFrame:
     def __init__(self) -> None:
         import zstandard
 
-        self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
+        self._frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
         self._waiting = b""
         self._begin = 0  # of what waits
 
@@ -153,16 +126,8 @@ CHUNK_BYTES = 4 << 20  # text a parsing task gets
 LARGEST_GAME_BYTES = 1 << 26  # text without a second game beyond this is no PGN
 
 
-@dataclass(frozen=True)
-class TextChunk:
-    """Whole games: text[:end]."""
-
-    text: bytes
-    end: int
-
-
-def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[TextChunk]:
-    """Cut a source's text where games begin."""
+def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[bytes]:
+    """A source's text, cut where games begin."""
     parts: list[bytes] = []
     offset, size, wanted = 0, 0, chunk_bytes
     for block in reader.blocks(chunk_bytes):
@@ -177,16 +142,17 @@ def cut_chunks(reader: SourceReader, chunk_bytes: int) -> Iterator[TextChunk]:
                 raise DataError(f"{reader.source.path}: a game of over {size} bytes at byte {offset}: no PGN")
             parts, wanted = [text], min(2 * size, max(size, LARGEST_GAME_BYTES) + 1)
             continue
-        yield TextChunk(text, cut)
+        yield text[:cut]
         parts, size, wanted = [text[cut:]], size - cut, chunk_bytes
         offset += cut
     if size:
-        yield TextChunk(b"".join(parts), size)
+        yield b"".join(parts)
 
 
 GAME = "chess"
 STANDARD = "standard"
 CHESS960 = "chess960"
+_TEXTS = ("start_fen", "termination", "white", "black", "event", "date")
 
 
 def _text(column: _core.PgnText) -> pa.Array[Any]:
@@ -206,30 +172,7 @@ def _version_2_columns(games: _core.PgnGames) -> dict[str, pa.Array[Any]]:
     return columns
 
 
-def rows_of(games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-    """Parsed games begin ... end - 1 as rows (row_schema); most columns are views, no move is copied."""
-    num_rows = end - begin
-    moves = list_column(ROW_SCHEMA.field("moves").type, games.moves_offset, pa.array(games.moves))
-    columns: dict[str, pa.Array[Any]] = {
-        "game": pa.repeat(GAME, num_rows),
-        "variant": pa.array(np.where(games.is_chess960[begin:end], CHESS960, STANDARD), pa.utf8()),
-        "start_fen": _text(games.start_fen),
-        "moves": moves,
-        "result": number_column(pa.int8(), games.result, games.result_valid),
-        "termination": _text(games.termination),
-        "white": _text(games.white),
-        "black": _text(games.black),
-        "white_elo": number_column(pa.int32(), games.white_elo.value, games.white_elo.valid),
-        "black_elo": number_column(pa.int32(), games.black_elo.value, games.black_elo.valid),
-        "event": _text(games.event),
-        "date": _text(games.date),
-        "source": pa.repeat(source_name, num_rows),
-    }
-    further = _version_2_columns(games)
-    return rows_with(row_schema(further), columns | further, begin, num_rows)
-
-
-class _Pgn(Format[TextChunk, _core.PgnGames]):
+class _Pgn(Format[bytes, _core.PgnGames]):
     """PGN as parallel.Format has it."""
 
     kind = KIND
@@ -238,19 +181,29 @@ class _Pgn(Format[TextChunk, _core.PgnGames]):
 
     def chunks(
         self, source: Source, count_bytes: Callable[[int], None], chunk_bytes: int
-    ) -> Generator[TextChunk | SourceEnd, None, None]:
+    ) -> Generator[bytes | SourceEnd, None, None]:
         with closing(SourceReader(source, count_bytes)) as reader:
             yield from cut_chunks(reader, chunk_bytes)
             yield SourceEnd(reader.sha256())
 
-    def parse(self, chunk: TextChunk) -> _core.PgnGames:
-        return _core.parse_pgn(chunk.text, 0, chunk.end)
+    def parse(self, chunk: bytes) -> _core.PgnGames:
+        return _core.parse_pgn(chunk, 0, len(chunk))
 
     def rows(self, games: _core.PgnGames, source_name: str, begin: int, end: int) -> pa.RecordBatch:
-        return rows_of(games, source_name, begin, end)
-
-    def name_of_fault(self, fault: int) -> str:
-        return PgnFault(fault).name.lower()
+        num_rows = end - begin
+        moves = list_column(ROW_SCHEMA.field("moves").type, games.moves_offset, pa.array(games.moves))
+        columns: dict[str, pa.Array[Any]] = {
+            "game": pa.repeat(GAME, num_rows),
+            "variant": pa.array(np.where(games.is_chess960[begin:end], CHESS960, STANDARD), pa.utf8()),
+            "moves": moves,
+            "result": number_column(pa.int8(), games.result, games.result_valid),
+            "white_elo": number_column(pa.int32(), games.white_elo.value, games.white_elo.valid),
+            "black_elo": number_column(pa.int32(), games.black_elo.value, games.black_elo.valid),
+            "source": pa.repeat(source_name, num_rows),
+        }
+        columns |= {name: _text(getattr(games, name)) for name in _TEXTS}
+        further = _version_2_columns(games)
+        return rows_with(row_schema(further), columns | further, begin, num_rows)
 
 
 PGN = _Pgn()

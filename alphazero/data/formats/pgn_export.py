@@ -11,7 +11,6 @@ import gzip
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -20,7 +19,7 @@ from alphazero.base.errors import DataError
 from alphazero.base.files import replacing
 from alphazero.data.formats.pgn import CHESS960, GAME
 from alphazero.data.store.games import GameRow, games_of
-from alphazero.data.store.store import GameStore
+from alphazero.data.store.store import GameStore, named_faults
 from alphazero.games.notation import RESULTS
 
 _LINE_WIDTH = 80
@@ -36,37 +35,26 @@ _CENTIPAWNS = 90.0
 _STEEPNESS = 1.5637541897
 
 
-@dataclass(frozen=True)
-class PgnReport:
-    """What an export wrote."""
-
-    path: Path
-    games: int
-    plies: int
-
-
-def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | None = None) -> PgnReport:
+def export_pgn(store: GameStore, path: Path, *, first: int = 0, count: int | None = None) -> tuple[int, int]:
     """Write games `first` ... of the store to a file (.gz: packed), which is written whole or not at all.
 
-    Raises DataError for games that are no chess, and where the file exists or cannot be written.
+    Returns how many games and plies that were. Raises DataError for games that are no chess, and where the
+    file exists or cannot be written.
     """
     if store.manifest.game != GAME:
         raise DataError(f"{store.path}: holds games of {store.manifest.game}; PGN knows {GAME} alone")
     if path.exists() or path.is_symlink():
         raise DataError(f"{path}: already exists; expected the name of a new file")
     games = plies = 0
-    try:
-        with replacing(path) as file:
-            with _packed(path, file) as text:
-                for game in games_of(store, first, count):
-                    text.write(pgn_of(game).encode())
-                    games += 1
-                    plies += len(game.lists.get("moves", ()))
-            if not games:
-                raise DataError(f"{store.path}: holds {store.num_games} games; none from game {first}")
-    except OSError as error:
-        raise DataError(f"{path}: cannot write: {error.strerror}") from error
-    return PgnReport(path, games, plies)
+    with named_faults("write", path), replacing(path) as file:
+        with _packed(path, file) as text:
+            for game in games_of(store, first, count):
+                text.write(pgn_of(game).encode())
+                games += 1
+                plies += len(game.lists["moves"])
+        if not games:
+            raise DataError(f"{store.path}: holds {store.num_games} games; none from game {first}")
+    return games, plies
 
 
 def _packed(path: Path, file: IO[bytes]) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
@@ -119,7 +107,7 @@ def _words(game: GameRow) -> Iterator[str]:
     try:
         position = ChessPosition(game.values.get("start_fen"))
         is_first = True
-        for ply, move in enumerate(game.lists.get("moves", ())):
+        for ply, move in enumerate(game.lists["moves"]):
             number = position.fullmove_number
             if position.turn:
                 yield f"{number}."

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from alphazero.base.errors import DataError
-from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME
+from alphazero.data.store.store import MANIFEST_NAME, QUARANTINE_NAME, named_faults
 
 MARKER = b"alphazero-pgn-import\n"
 LOCK_NAME = "lock"
@@ -34,36 +34,28 @@ class WorkingDirectory:
 
     def make(self) -> None:
         """Make it, or accept what another import left. Raises DataError for anything else there."""
-        try:
+        with named_faults("make directory", self.path), suppress(FileExistsError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(exist_ok=True)
-        except FileExistsError:
-            pass  # a file or a link: check() names it
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot make directory: {error.strerror}") from error
-        self.check()
+        self.check()  # names a file or a link that is there instead
 
     def begin_store(self) -> bool:
         """Make an empty directory for the store; True where a killed import left one. Raises DataError."""
-        try:
+        with named_faults("write", self.store):
             was_there = self.store.is_dir()
             self.check()
             self._remove_store()
             self.store.mkdir()
-        except OSError as error:
-            raise DataError(f"{self.store}: cannot write: {error.strerror}") from error
         return was_there
 
     def check(self) -> None:
         """Raise DataError unless all that is there was made by an import."""
-        try:
+        strays: list[str] = []
+        # Another import may have finished and removed it.
+        with named_faults("read", self.path, within=True), suppress(FileNotFoundError):
             if not stat.S_ISDIR(self.path.lstat().st_mode):
                 raise DataError(f"{self.path}: is a link or a file; an import makes a directory of that name")
             strays = self._strays()
-        except FileNotFoundError:
-            return  # another import has finished and removed it
-        except OSError as error:
-            raise DataError(f"{error.filename or self.path}: cannot read: {error.strerror}") from error
         if strays:
             raise DataError(
                 f"{self.path}: holds {strays[0]}; expected what an import makes:"

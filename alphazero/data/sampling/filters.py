@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.data.sampling.loader import WindowEncoder
-from alphazero.data.sampling.window import SampleGroups, Window
-from alphazero.data.store.game_filters import FilterCount, Judgement, filter_texts, judged
+from alphazero.data.sampling.window import GamePlies, SampleGroups, Window, arrays_of
+from alphazero.data.store.columns import list_view
+from alphazero.data.store.game_filters import FilterCount, filter_texts, first_to_remove, judged
 from alphazero.data.store.store import ShardView
 from alphazero.games.registry import get_spec
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters, filter_text
@@ -69,18 +68,18 @@ def _filter_games(window: Window, filters: GameFilters) -> Window:
     if not texts:
         return window
     passes = np.ones(window.num_games, np.bool_)
-    before, removed, unknown = (np.zeros(len(texts), np.int64) for _ in range(3))
+    removed, unknown = (np.zeros(len(texts), np.int64) for _ in range(2))
     for index, view in enumerate(window.shards):
         rows = window.rows_of_shard(index)
         games = window.game[rows]
-        left = np.ones(len(games), np.bool_)
-        for place, verdict in enumerate(judged(view.batch, view.num_games, filters)):
-            of_games = Judgement(verdict.passes[games], verdict.is_known[games])
-            before[place] += np.count_nonzero(left)
-            removed[place] += np.count_nonzero(left & ~of_games.passes)
-            unknown[place] += np.count_nonzero(left & ~of_games.passes & ~of_games.is_known)
-            left &= of_games.passes
-        passes[rows] = left
+        verdicts = judged(view.batch, view.num_games, filters)
+        removed_by = first_to_remove(verdicts, view.num_games)[games]
+        passes[rows] = removed_by == 0
+        for place, verdict in enumerate(verdicts):
+            is_removed = removed_by == place + 1
+            removed[place] += np.count_nonzero(is_removed)
+            unknown[place] += np.count_nonzero(is_removed & ~verdict.is_known[games])
+    before = window.num_games - np.cumsum(removed) + removed
     counts = tuple(
         FilterCount(text, "game", *(int(number[place]) for number in (removed, before, unknown)))
         for place, text in enumerate(texts)
@@ -118,43 +117,26 @@ def _without_places(
     seed: int | None = None,
 ) -> Window:
     """The window with the places that `keeps` selects, as filter `name`; games without any are gone."""
-    lengths = np.zeros(window.num_games, np.int64)
-    listed = np.full(window.num_games, -1, np.int64)
-    listed_parts = [np.zeros(0, np.int32)]
-    num_listed = 0
+    parts = []
     for index in range(len(window.shards)):
         places = _places_of(window, index)
         kept = keeps(places)
         ply, row = places.ply[kept], places.row[kept]
-        counts = np.bincount(row, minlength=len(places.games))
-        end = np.cumsum(counts)
-        has_any = np.flatnonzero(counts)
-        first = np.zeros(len(counts), np.int64)
-        first[has_any] = ply[end[has_any] - counts[has_any]]
-        is_whole = np.zeros(len(counts), np.bool_)  # plies in order, without a gap
-        is_whole[has_any] = ply[end[has_any] - 1] - first[has_any] + 1 == counts[has_any]
-        in_list = ~is_whole & (counts > 0)
-        begin = np.where(in_list, num_listed + np.cumsum(counts * in_list) - counts * in_list, -1 - first)
-        rows = window.rows_of_shard(index)
-        lengths[rows], listed[rows] = counts, begin
-        listed_parts.append(ply[in_list[row]])
-        num_listed += len(listed_parts[-1])
-    kept_rows = np.flatnonzero(lengths)
-    ply_offset = np.concatenate([[0], np.cumsum(lengths[kept_rows], dtype=np.int64)])
-    is_plain = not num_listed and not np.any(listed[kept_rows] != -1)
-    removed = int(window.ply_offset[-1] - ply_offset[-1])
-    count = FilterCount(filter_text(name, value), "position", removed, int(window.ply_offset[-1]), seed=seed)
-    return _checked(
-        dataclasses.replace(
-            window,
-            shard=window.shard[kept_rows],
-            game=window.game[kept_rows],
-            ply_offset=ply_offset,
-            listed=listed[:0] if is_plain else listed[kept_rows],
-            listed_ply=np.concatenate(listed_parts),
-            filtered=(*window.filtered, count),
-        )
-    )
+        counts = np.bincount(row)
+        kept_rows = np.flatnonzero(counts)
+        lengths = counts[kept_rows]
+        end = np.cumsum(lengths)
+        first = ply[end - lengths].astype(np.int64)
+        in_list = ply[end - 1] - first + 1 != lengths  # plies with a gap
+        num_listed = np.cumsum(lengths * in_list)
+        begin = np.where(in_list, num_listed - lengths * in_list, -1 - first)
+        shard = np.zeros(len(kept_rows), np.int32)
+        listed_ply = ply[np.repeat(in_list, lengths)]
+        parts.append(GamePlies(1, shard, places.games[kept_rows], lengths, begin, listed_ply))
+    arrays = arrays_of(parts)
+    before, left = int(window.ply_offset[-1]), int(arrays["ply_offset"][-1])
+    count = FilterCount(filter_text(name, value), "position", before - left, before, seed=seed)
+    return _checked(dataclasses.replace(window, **arrays, filtered=(*window.filtered, count)))
 
 
 def _filter_clocks(window: Window, min_clock: float) -> Window:
@@ -177,23 +159,14 @@ def _clocks_before(places: _ShardPlaces) -> npt.NDArray[np.int64]:
 
     _NO_CLOCK where neither is known.
     """
-    none = np.full(len(places.ply), _NO_CLOCK, np.int64)
     batch = places.view.batch
     if batch is None or "clock_ms" not in batch.schema.names:
-        return none
-    column: Any = batch.column("clock_ms")
-    values: pa.Array[Any] = column.values
-    offset = column.offsets.to_numpy()
-    if not len(values):
-        return none
-    after: npt.NDArray[np.int64] = values.cast(pa.int64()).fill_null(_NO_CLOCK).to_numpy()
-    begin, num_entries = offset[:-1][places.games], np.diff(offset)[places.games]
-    entry = begin[places.row] + places.ply
-    has_entry = places.ply < num_entries[places.row]  # a game without clocks has none at all
-    clock = np.where(has_entry, after[np.minimum(entry, len(after) - 1)], _NO_CLOCK)
-    before = after[np.maximum(entry - 2, 0).clip(max=len(after) - 1)]
-    has_before = has_entry & (places.ply >= 2) & (before != _NO_CLOCK)
-    chosen: npt.NDArray[np.int64] = np.where(has_before, before, clock)
+        return np.full(len(places.ply), _NO_CLOCK, np.int64)
+    clocks, game = list_view(batch, "clock_ms", nullable=True), places.games[places.row]
+    has_after, after = clocks.entries(game, places.ply)
+    has_before, before = clocks.entries(game, np.maximum(places.ply - 2, 0))
+    clock = np.where(has_after, after.astype(np.int64), _NO_CLOCK)
+    chosen: npt.NDArray[np.int64] = np.where(has_before & (places.ply >= 2), before.astype(np.int64), clock)
     return chosen
 
 

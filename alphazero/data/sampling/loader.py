@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,82 +18,26 @@ from alphazero.data.sampling.window import Mixture, Window, sample_ids
 from alphazero.games.batch import Batch, MicroBatch
 from alphazero.games.registry import GameSpec, get_game, history_fill
 
-_PUT_INTERVAL_S = 0.1  # how often a producer that waits for room looks whether it should stop
+AHEAD = 2  # steps, or batches, that are encoded before they are asked for
 
 T = TypeVar("T")
 
 
-class _Failure:
-    """What the producer hands over when it fails."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-class _End:
-    """What the producer hands over at the end."""
-
-
-class _Producer(Generic[T]):
-    """A thread that fills a bounded queue from an iterator until it is stopped."""
-
-    def __init__(self, items: Iterator[T], depth: int) -> None:
-        self._items = items
-        self._queue: queue.Queue[T | _Failure | _End] = queue.Queue(maxsize=depth)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._produce, name="alphazero-loader", daemon=True)
-        self._thread.start()
-
-    def _produce(self) -> None:
-        last: _Failure | _End = _End()
-        try:
-            for item in self._items:
-                if not self._put(item):
-                    return
-        except BaseException as error:  # handed to the consumer, who raises it
-            last = _Failure(error)
-        self._put(last)
-
-    def _put(self, item: T | _Failure | _End) -> bool:
-        while not self._stopping.is_set():
-            try:
-                self._queue.put(item, timeout=_PUT_INTERVAL_S)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def get(self) -> T | _Failure | _End:
-        return self._queue.get()
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-def prefetched(items: Iterator[T], depth: int) -> Iterator[T]:
+def prefetched(items: Iterator[T], depth: int = AHEAD) -> Iterator[T]:
     """The same items, up to `depth` of them prepared ahead by a thread.
 
     The thread starts with the first item requested and ends with the iterator: at its end, at an error
     (raised here), or when the iterator is closed or dropped.
     """
-    if depth < 1:
-        raise ConfigError(f"prefetch {depth}: expected at least 1")
-    return _drain(items, depth)
-
-
-def _drain(items: Iterator[T], depth: int) -> Iterator[T]:
-    producer = _Producer(items, depth)
+    end = object()
+    thread = ThreadPoolExecutor(1, "alphazero-loader")
     try:
-        while True:
-            item = producer.get()
-            if isinstance(item, _End):
-                return
-            if isinstance(item, _Failure):
-                raise item.error
-            yield item
+        ahead = deque(thread.submit(next, items, end) for _ in range(depth))
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(thread.submit(next, items, end))
+            yield cast(T, item)
     finally:
-        producer.close()
+        thread.shutdown(cancel_futures=True)
 
 
 class WindowEncoder:
@@ -139,7 +83,7 @@ class WindowEncoder:
                     view.fen_bytes,
                     view.fen_offset,
                     None if view.search is None else view.search.core_arrays(),
-                    None if view.evaluations is None else view.evaluations.core_arrays(),
+                    view.evaluations,
                 )
         except _core.GameError as error:
             raise DataError(str(error)) from error
@@ -225,11 +169,10 @@ class Loader:
         curve: ValueCurve | None = None,
         mixture: Mixture | None = None,
         symmetries: bool = False,
-        prefetch: int = 2,
     ) -> None:
-        """prefetch: steps that are prepared ahead, at least 1. mixture: how the parts of
-        a joined window share the batches; without it all samples count alike. symmetries: show each sample
-        in one of the game's, by chance. value_q_ratio, curve: as WindowEncoder has them.
+        """mixture: how the parts of a joined window share the batches; without it all samples count alike.
+        symmetries: show each sample in one of the game's, by chance. value_q_ratio, curve: as WindowEncoder
+        has them.
 
         Raises ConfigError for sizes that do not fit together, DataError for a window without samples.
         """
@@ -255,7 +198,6 @@ class Loader:
         self._micro_batch_size = micro_batch_size
         self._passes = tuple(range(batch_size // micro_batch_size)) if passes is None else tuple(passes)
         self._num_symmetries = spec.num_symmetries if symmetries else 1
-        self._prefetch = prefetch
 
     def step(self, step: int) -> list[MicroBatch]:
         """This rank's micro-batches of one step, encoded now."""
@@ -268,7 +210,7 @@ class Loader:
         Resuming is starting at another step. Errors of the background thread are raised here; closing
         the iterator ends the thread.
         """
-        return prefetched((self.step(step) for step in range(first_step, last_step)), self._prefetch)
+        return prefetched(self.step(step) for step in range(first_step, last_step))
 
     def _micro_batch(self, step: int, ids: npt.NDArray[np.int64], index: int | None) -> MicroBatch:
         begin = (index or 0) * self._micro_batch_size
@@ -281,12 +223,10 @@ class Loader:
         return MicroBatch(step=step, index=index or 0, batch=batch, is_padding=index is None)
 
 
-def batches_of(
-    encoder: WindowEncoder, ids: npt.NDArray[np.int64], batch_size: int, *, prefetch: int = 2
-) -> Iterator[Batch]:
+def batches_of(encoder: WindowEncoder, ids: npt.NDArray[np.int64], batch_size: int) -> Iterator[Batch]:
     """These samples in this order, batch_size at a time, the last batch shorter; encoded ahead of time."""
     starts = range(0, len(ids), batch_size)
-    return prefetched((encoder.encode(ids[start : start + batch_size]) for start in starts), prefetch)
+    return prefetched(encoder.encode(ids[start : start + batch_size]) for start in starts)
 
 
 def spread_sample_ids(window: Window, count: int) -> npt.NDArray[np.int64]:

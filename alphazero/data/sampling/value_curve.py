@@ -37,18 +37,6 @@ class ValueCurve:
     a: float
     b: float
 
-    def wdl(self, pawns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """f64 [..., 3] of evaluations for the side to move."""
-        won = 1 / (1 + np.exp((self.a - pawns) / self.b))
-        lost = 1 / (1 + np.exp((self.a + pawns) / self.b))
-        return np.stack([won, np.maximum(0, 1 - won - lost), lost], -1)
-
-
-def log_likelihood(curve: ValueCurve, counts_X3: npt.NDArray[np.int64]) -> float:
-    """Of the results, per position, in nats."""
-    shares = counts_X3 / max(1, counts_X3.sum())
-    return _likelihood(shares, _PAWNS, np.array([1 / curve.b, curve.a / curve.b]))[0]
-
 
 def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
     """The curve of maximum likelihood: positions counted by their evaluation and their game's result.
@@ -59,7 +47,7 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
     counts = counts_X3 / max(1, counts_X3.sum())
     # In slope = 1 / b and offset = a / b the likelihood is concave (Pratt 1981).
     at = np.array([1.0, 1.0])
-    value, gradient, hessian = _likelihood(counts, _PAWNS, at)
+    value, gradient, hessian = _likelihood(counts, at)
     for _ in range(_STEPS):
         if not np.all(np.isfinite(hessian)) or abs(np.linalg.det(hessian)) < 1e-300:
             return None
@@ -67,7 +55,7 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
         for _ in range(_HALVINGS):
             tried = at + step
             if tried[1] > 0:
-                there = _likelihood(counts, _PAWNS, tried)
+                there = _likelihood(counts, tried)
                 if there[0] > value:
                     at, (value, gradient, hessian) = tried, there
                     break
@@ -82,7 +70,7 @@ def fit_curve(counts_X3: npt.NDArray[np.int64]) -> ValueCurve | None:
 
 
 def _likelihood(
-    counts: npt.NDArray[np.float64], pawns: npt.NDArray[np.float64], at: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.float64], at: npt.NDArray[np.float64]
 ) -> tuple[float, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Its logarithm, gradient [2] and Hessian [2, 2] at (slope, offset).
 
@@ -98,10 +86,10 @@ def _likelihood(
         (drawn, 1, 1),
         (drawn, -1, 1),
     ):
-        argument = sign_slope * slope * pawns + sign_offset * offset
+        argument = sign_slope * slope * _PAWNS + sign_offset * offset
         logistic = 1 / (1 + np.exp(-argument))
         value += float((weight * -np.logaddexp(0, -argument)).sum())
-        direction = np.stack([sign_slope * pawns, np.full(len(pawns), float(sign_offset))])
+        direction = np.stack([sign_slope * _PAWNS, np.full(len(_PAWNS), float(sign_offset))])
         gradient += (direction * (weight * (1 - logistic))).sum(1)
         hessian -= (direction * (weight * logistic * (1 - logistic))) @ direction.T
     grown = np.expm1(2 * offset)

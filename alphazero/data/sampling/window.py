@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,33 +82,60 @@ class SampleGroups:
 
 
 @dataclass(frozen=True)
-class CountingPlies:
-    """Samples among the plies of a shard's G games: how many a game, and which those of searched games are.
+class GamePlies:
+    """N games of some shards, and which of their plies are samples: `lengths` of each, i64 [N].
 
-    lengths i64 [G]; begin i64 [G]: game g's are searched_ply[begin[g] : begin[g] + lengths[g]], or all its
-    plies where begin is -1.
+    shard (0 ... num_shards - 1), game, listed, listed_ply: as a window has them; listed for all games.
     """
 
+    num_shards: int
+    shard: npt.NDArray[np.int32]
+    game: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]
-    begin: npt.NDArray[np.int64]
-    searched_ply: npt.NDArray[np.int32]
+    listed: npt.NDArray[np.int64]
+    listed_ply: npt.NDArray[np.int32]
 
 
-def counting_plies(view: ShardView) -> CountingPlies:
+def arrays_of(parts: Sequence[GamePlies]) -> dict[str, Any]:
+    """The arrays of a window of these games, part after part."""
+    num_shards = num_listed = 0
+    kinds: Sequence[Any] = (np.int32, np.int32, np.int64, np.int64, np.int32)
+    shard, game, lengths, begin, listed_ply = ([np.zeros(0, kind)] for kind in kinds)
+    for part in parts:
+        shard.append(part.shard + np.int32(num_shards))
+        game.append(part.game)
+        lengths.append(part.lengths)
+        begin.append(np.where(part.listed >= 0, part.listed + num_listed, part.listed))
+        listed_ply.append(part.listed_ply)
+        num_shards += part.num_shards
+        num_listed += len(part.listed_ply)
+    listed = np.concatenate(begin)
+    return {
+        "shard": np.concatenate(shard),
+        "game": np.concatenate(game),
+        "ply_offset": np.concatenate([[0], np.cumsum(np.concatenate(lengths))]),
+        "listed": listed if num_listed or np.any(listed != -1) else listed[:0],
+        "listed_ply": np.concatenate(listed_ply),
+    }
+
+
+def counting_plies(view: ShardView) -> GamePlies:
     """Of games with a result: all plies where no search made the game, else those that got a full search."""
     lengths = np.where(view.result_valid, np.diff(view.moves_offset), 0).astype(np.int64)
     begin = np.full(view.num_games, -1, np.int64)
-    if view.search is None:
-        return CountingPlies(lengths, begin, np.zeros(0, np.int32))
-    offset = view.search.ply_offset
-    is_counted = view.search.is_trained_on
-    counted_before = np.concatenate([[0], np.cumsum(is_counted)])
-    by_search = np.diff(offset) > 0
-    begin[by_search] = counted_before[offset[:-1]][by_search]
-    counted = np.where(view.result_valid, np.diff(counted_before[offset]), 0)
-    lengths[by_search] = counted[by_search]
-    ply = np.arange(len(is_counted)) - np.repeat(offset[:-1], np.diff(offset))
-    return CountingPlies(lengths, begin, ply[is_counted].astype(np.int32))
+    searched_ply = np.zeros(0, np.int32)
+    if view.search is not None:
+        offset = view.search.ply_offset
+        is_counted = view.search.is_trained_on
+        counted_before = np.concatenate([[0], np.cumsum(is_counted)])
+        by_search = np.diff(offset) > 0
+        begin[by_search] = counted_before[offset[:-1]][by_search]
+        counted = np.where(view.result_valid, np.diff(counted_before[offset]), 0)
+        lengths[by_search] = counted[by_search]
+        ply = np.arange(len(is_counted)) - np.repeat(offset[:-1], np.diff(offset))
+        searched_ply = ply[is_counted].astype(np.int32)
+    game = np.flatnonzero(lengths).astype(np.int32)
+    return GamePlies(1, np.zeros(len(game), np.int32), game, lengths[game], begin[game], searched_ply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,32 +166,12 @@ class Window:
         """All games that count. content_ids names the content of each shard (its sha256)."""
         if len(shards) != len(content_ids):
             raise ValueError(f"{len(shards)} shards, {len(content_ids)} content ids")
-        shard_parts, game_parts, length_parts, listed_parts, ply_parts = [], [], [], [], []
-        num_listed = 0
-        for index, view in enumerate(shards):
-            plies = counting_plies(view)
-            counted = np.flatnonzero(plies.lengths).astype(np.int32)
-            shard_parts.append(np.full(len(counted), index, np.int32))
-            game_parts.append(counted)
-            length_parts.append(plies.lengths[counted])
-            begin = plies.begin[counted]
-            listed_parts.append(np.where(begin >= 0, begin + num_listed, -1))
-            ply_parts.append(plies.searched_ply)
-            num_listed += len(plies.searched_ply)
-        empty = np.zeros(0, np.int32)
-        listed = np.concatenate([empty.astype(np.int64), *listed_parts])
         return cls(
             game_name=game_name,
             shards=tuple(shards),
             content_ids=tuple(content_ids),
             first_game=0,
-            shard=np.concatenate([empty, *shard_parts]),
-            game=np.concatenate([empty, *game_parts]),
-            ply_offset=np.concatenate(
-                [[0], np.cumsum(np.concatenate([empty, *length_parts]), dtype=np.int64)]
-            ),
-            listed=listed if num_listed else listed[:0],
-            listed_ply=np.concatenate([empty, *ply_parts]),
+            **arrays_of([counting_plies(view) for view in shards]),
         )
 
     @classmethod
@@ -190,26 +198,19 @@ class Window:
         if first.game_name != second.game_name:
             raise DataError(f"games of {first.game_name} and of {second.game_name} in one window")
         assert second.groups is None
-        num_listed = len(first.listed_ply)
-        parts = [
-            np.full(part.num_games, -1, np.int64) if len(part.listed) == 0 else part.listed
-            for part in (first, second)
-        ]
-        parts[1] = np.where(parts[1] >= 0, parts[1] + num_listed, parts[1])
-        listed = np.concatenate(parts)
-        is_listed = len(first.listed) + len(second.listed) > 0
         return cls(
             game_name=first.game_name,
             shards=first.shards + second.shards,
             content_ids=(first.id, second.id),
             first_game=0,
-            shard=np.concatenate([first.shard, second.shard + np.int32(len(first.shards))]),
-            game=np.concatenate([first.game, second.game]),
-            ply_offset=np.concatenate([first.ply_offset, second.ply_offset[1:] + first.ply_offset[-1]]),
-            listed=listed if is_listed else listed[:0],
-            listed_ply=np.concatenate([first.listed_ply, second.listed_ply]),
             groups=first.groups,
+            **arrays_of([first._plies(), second._plies()]),
         )
+
+    def _plies(self) -> GamePlies:
+        listed = self.listed if len(self.listed) else np.full(self.num_games, -1, np.int64)
+        lengths = np.diff(self.ply_offset)
+        return GamePlies(len(self.shards), self.shard, self.game, lengths, listed, self.listed_ply)
 
     @property
     def num_games(self) -> int:
@@ -273,7 +274,7 @@ class Window:
         """The plies of the places first ... last - 1 among those of all games, merged or not."""
         return self._places(np.arange(first, last)).ply
 
-    def of_games(self, rows: npt.NDArray[np.intp]) -> Window:
+    def of_games(self, rows: npt.NDArray[np.intp] | slice) -> Window:
         """The window of these of its games, ascending."""
         assert self.groups is None
         lengths = np.diff(self.ply_offset)[rows]
@@ -305,22 +306,12 @@ class Window:
                 )
             num_validation = min(max(num_validation, 1), self.num_games - 1)
         boundary = self.num_games - num_validation
-        return self._slice(0, boundary), self._slice(boundary, self.num_games)
+        return self.games_from(0, boundary), self.games_from(boundary)
 
-    def games_from(self, begin: int) -> Window:
-        """The window without its first `begin` games."""
-        return self._slice(begin, self.num_games)
-
-    def _slice(self, begin: int, end: int) -> Window:
-        assert self.groups is None
-        return dataclasses.replace(
-            self,
-            first_game=self.first_game + begin,
-            shard=self.shard[begin:end],
-            game=self.game[begin:end],
-            ply_offset=self.ply_offset[begin : end + 1] - self.ply_offset[begin],
-            listed=self.listed[begin:end],
-        )
+    def games_from(self, begin: int, end: int | None = None) -> Window:
+        """The window of its games begin ... end - 1, or of all from `begin` on."""
+        part = self.of_games(slice(begin, end))
+        return dataclasses.replace(part, first_game=self.first_game + begin)
 
 
 def sample_ids(seed: int, step: int, batch_size: int, num_samples: int) -> npt.NDArray[np.int64]:

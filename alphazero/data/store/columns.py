@@ -5,8 +5,8 @@ The arrays are views of an Arrow record batch; nothing is copied unless a docstr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,6 @@ from alphazero.data.store.schema import PLY_NOTES, SEARCH_NUMBERS, VERSION_2_FIE
 TRAINED_ON = 1  # bit of flags: the ply got a full search and is a sample (csrc/search/self_play.hpp)
 MOST_EVAL_SOURCE = 3  # docs/data_format.md lists them
 
-_A_PLY = {
-    "flags": np.uint8,
-    "root_q": np.float32,
-    "root_d": np.float32,
-    "best_q": np.float32,
-    "visits": np.uint32,
-}
-_OF_POLICIES = {"policy_offsets": np.uint32, "policy_move": np.uint16, "policy_prob": np.uint16}
-_OF_EVALUATIONS = {"eval_cp": np.int32, "eval_mate": np.int16, "eval_source": np.uint8}
 _BOUNDS = {"q": (-1.0, 1.0), "d": (0.0, 1.0)}  # by the end of a column's name
 _TOLERANCE = 1e-4  # of a value beyond its bounds: float32 sums of three shares
 
@@ -39,23 +30,13 @@ CoreSearchArrays: TypeAlias = tuple[
     npt.NDArray[np.uint16],
     npt.NDArray[np.uint16],
 ]
-CoreNotes: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[Any], npt.NDArray[np.uint8]]
 
 
-@dataclass(frozen=True)
-class ListView:
-    """A column of lists, G rows: row g is values[offset[g]:offset[g + 1]], a null row is empty."""
+class ListView(NamedTuple):
+    """A column of lists, G rows: row g is values[offset[g]:offset[g + 1]], a null row is empty.
 
-    offset: npt.NDArray[np.int32]
-    values: npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class NoteView:
-    """A column of lists whose entries may be null; views, nothing is copied.
-
-    Game g owns values[offset[g]:offset[g + 1]], an entry a ply or none at all. bits: bit i (from the lowest
-    of each byte) is set where entry i is not null; empty where none is.
+    bits: of lists whose entries may be null: bit i (from the lowest of each byte) is set where entry i is
+    not; empty where none is.
     """
 
     offset: npt.NDArray[np.int32]
@@ -92,64 +73,79 @@ def validity(array: pa.Array[Any]) -> npt.NDArray[np.bool_]:
     return np.unpackbits(bits, count=len(array), bitorder="little").astype(np.bool_)
 
 
-def list_view(batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike) -> ListView:
-    """A column of lists of numbers. Raises ValueError where its offsets or its values are damaged."""
+def list_view(batch: pa.RecordBatch, name: str, *, nullable: bool = False) -> ListView:
+    """A column of lists of numbers. Raises ValueError where its offsets or its values are damaged.
+
+    nullable: their entries may be null.
+    """
     column: Any = batch.column(name)
-    buffers = column.buffers()
-    offset = _list_offset(batch, name)
-    if buffers[2] is not None and column.values.null_count:
-        raise ValueError(f"{column.values.null_count} null entries in the lists of {name}")
-    if column.null_count and np.any(np.diff(offset)[~validity(column)] != 0):
-        raise ValueError(f"a null list of {name} has entries")
-    return ListView(offset, buffer_values(buffers[3], dtype, int(offset[-1])))
-
-
-def _list_offset(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.int32]:
-    offset = buffer_values(batch.column(name).buffers()[1], np.int32, batch.num_rows + 1)
+    _, offsets, validity_bits, values = column.buffers()
+    offset = buffer_values(offsets, np.int32, batch.num_rows + 1)
     if offset[0] != 0 or np.any(np.diff(offset) < 0):
         raise ValueError(f"offsets of {name} do not ascend from 0")
-    return offset
+    count = int(offset[-1])
+    bits = np.zeros(0, np.uint8)
+    if nullable:
+        if validity_bits is not None:
+            bits = buffer_values(validity_bits, np.uint8, (count + 7) // 8)
+    elif validity_bits is not None and column.values.null_count:
+        raise ValueError(f"{column.values.null_count} null entries in the lists of {name}")
+    elif column.null_count and np.any(np.diff(offset)[~validity(column)] != 0):
+        raise ValueError(f"a null list of {name} has entries")
+    return ListView(offset, buffer_values(values, column.type.value_type.to_pandas_dtype(), count), bits)
+
+
+def _expect_entries(
+    name: str, view: ListView, wanted: npt.NDArray[Any], where: npt.NDArray[np.bool_] | bool = True
+) -> None:
+    """Raises ValueError unless the list of each game has so many entries."""
+    found = np.diff(view.offset)
+    wrong = np.flatnonzero((found != wanted) & where)
+    if len(wrong):
+        game = wrong[0]
+        raise ValueError(f"game {game}: {found[game]} entries of {name}; expected {wanted[game]}")
 
 
 @dataclass(frozen=True)
 class SearchView:
-    """What searches knew of the plies of a shard's G games; views, nothing is copied.
+    """What searches knew of the plies of a shard's G games, by column: views, nothing is copied.
 
-    A game that no search made has no entries. Game g owns [ply_offset[g], ply_offset[g + 1]) of flags,
-    root_q, root_d, best_q and visits, an entry a ply, and likewise of policy_offset and of policy_move and
-    policy_prob: its ply i has the moves [policy_offset[i], policy_offset[i + 1]) of that part. Element
-    types as in SCHEMA, offsets i32 [G + 1].
+    A game that no search made has no entries. flags, root_q, root_d, best_q and visits have an entry a ply.
+    policy_offsets has one more: ply i of a game has the moves [policy_offsets[i], policy_offsets[i + 1]) of
+    the game's part of policy_move and policy_prob.
     """
 
-    ply_offset: npt.NDArray[np.int32]
-    flags: npt.NDArray[np.uint8]
-    root_q: npt.NDArray[np.float32]
-    root_d: npt.NDArray[np.float32]
-    best_q: npt.NDArray[np.float32]
-    visits: npt.NDArray[np.uint32]
-    policy_offset_offset: npt.NDArray[np.int32]
-    policy_offset: npt.NDArray[np.uint32]
-    policy_move_offset: npt.NDArray[np.int32]
-    policy_move: npt.NDArray[np.uint16]
-    policy_prob: npt.NDArray[np.uint16]
+    flags: ListView
+    root_q: ListView
+    root_d: ListView
+    best_q: ListView
+    visits: ListView
+    policy_offsets: ListView
+    policy_move: ListView
+    policy_prob: ListView
 
     def core_arrays(self) -> CoreSearchArrays:
         """What csrc/data/shard_columns.hpp's SearchColumns takes, in its order."""
         return (
             self.ply_offset,
-            self.root_q,
-            self.root_d,
-            self.policy_offset_offset,
-            self.policy_offset,
-            self.policy_move_offset,
-            self.policy_move,
-            self.policy_prob,
+            self.root_q.values,
+            self.root_d.values,
+            self.policy_offsets.offset,
+            self.policy_offsets.values,
+            self.policy_move.offset,
+            self.policy_move.values,
+            self.policy_prob.values,
         )
+
+    @property
+    def ply_offset(self) -> npt.NDArray[np.int32]:
+        """i32 [G + 1]: where the plies of each game begin."""
+        return self.flags.offset
 
     @property
     def is_trained_on(self) -> npt.NDArray[np.bool_]:
         """bool [plies of all searched games]: samples."""
-        trained_on: npt.NDArray[np.bool_] = (self.flags & TRAINED_ON) != 0
+        trained_on: npt.NDArray[np.bool_] = (self.flags.values & TRAINED_ON) != 0
         return trained_on
 
 
@@ -158,89 +154,43 @@ def search_view(batch: pa.RecordBatch, moves_offset: npt.NDArray[np.int32]) -> S
 
     moves_offset: of its games. Raises ValueError where the columns do not fit each other or the games.
     """
-    if all(batch.column(name).null_count == batch.num_rows for name in (*_A_PLY, *_OF_POLICIES)):
+    names = [column.name for column in fields(SearchView)]
+    if all(batch.column(name).null_count == batch.num_rows for name in names):
         return None
-    columns = {name: list_view(batch, name, dtype) for name, dtype in (_A_PLY | _OF_POLICIES).items()}
-    _check_lengths(columns, moves_offset)
-    return SearchView(
-        ply_offset=columns["flags"].offset,
-        flags=columns["flags"].values,
-        root_q=columns["root_q"].values,
-        root_d=columns["root_d"].values,
-        best_q=columns["best_q"].values,
-        visits=columns["visits"].values,
-        policy_offset_offset=columns["policy_offsets"].offset,
-        policy_offset=columns["policy_offsets"].values,
-        policy_move_offset=columns["policy_move"].offset,
-        policy_move=columns["policy_move"].values,
-        policy_prob=columns["policy_prob"].values,
-    )
-
-
-def _check_lengths(columns: dict[str, ListView], moves_offset: npt.NDArray[np.int32]) -> None:
-    """A searched game has an entry a ply, a policy offset more, and as many shares as moves of policies."""
+    views = {name: list_view(batch, name) for name in names}
     plies = np.diff(moves_offset)
-    is_searched = np.diff(columns["flags"].offset) > 0
-
-    def expect(name: str, wanted: npt.NDArray[Any], where: npt.NDArray[np.bool_]) -> None:
-        found = np.diff(columns[name].offset)
-        wrong = np.flatnonzero(where & (found != wanted))
-        if len(wrong):
-            game = wrong[0]
-            raise ValueError(f"game {game}: {found[game]} entries of {name}; expected {wanted[game]}")
-
-    for name in _A_PLY:
-        expect(name, plies * is_searched, np.ones_like(is_searched))
-    expect("policy_offsets", plies + 1, is_searched)
-    expect("policy_move", np.zeros_like(plies), ~is_searched)
-    expect("policy_prob", np.diff(columns["policy_move"].offset), np.ones_like(is_searched))
+    is_searched = np.diff(views["flags"].offset) > 0
+    for name in ("flags", "root_q", "root_d", "best_q", "visits"):
+        _expect_entries(name, views[name], plies * is_searched)
+    _expect_entries("policy_offsets", views["policy_offsets"], plies + 1, is_searched)
+    _expect_entries("policy_move", views["policy_move"], np.zeros_like(plies), ~is_searched)
+    _expect_entries("policy_prob", views["policy_prob"], np.diff(views["policy_move"].offset))
+    return SearchView(**views)
 
 
-def check_values(view: SearchView) -> None:
-    """Values lie within their bounds; reads all of them. Raises ValueError."""
-    for name, values in (("root_q", view.root_q), ("best_q", view.best_q), ("root_d", view.root_d)):
-        low, high = _BOUNDS[name[-1]]
-        outside = np.flatnonzero(~((values >= low - _TOLERANCE) & (values <= high + _TOLERANCE)))  # NaN too
-        if len(outside):
-            game = int(np.searchsorted(view.ply_offset, outside[0], side="right")) - 1
-            ply = outside[0] - view.ply_offset[game]
-            raise ValueError(f"game {game}, ply {ply}: {name} {values[outside[0]]}; expected {low:g} to 1")
+class EvaluationView(NamedTuple):
+    """Evaluations of the plies of a shard's games: PLY_NOTES of schema.py describes them.
 
+    csrc/data/shard_columns.hpp's EvalColumns takes them in this order.
+    """
 
-@dataclass(frozen=True)
-class EvaluationView:
-    """Evaluations of the plies of a shard's games: PLY_NOTES of schema.py describes them."""
-
-    cp: NoteView
-    mate: NoteView
-    source: NoteView
-
-    def core_arrays(self) -> tuple[CoreNotes, CoreNotes, CoreNotes]:
-        """What csrc/data/shard_columns.hpp's EvalColumns takes, in its order."""
-        return (
-            (self.cp.offset, self.cp.values, self.cp.bits),
-            (self.mate.offset, self.mate.values, self.mate.bits),
-            (self.source.offset, self.source.values, self.source.bits),
-        )
+    cp: ListView
+    mate: ListView
+    source: ListView
 
 
 def evaluation_view(batch: pa.RecordBatch) -> EvaluationView | None:
     """The evaluations of a shard; None where it has none. Raises ValueError where the columns are damaged."""
     if not any(name in batch.schema.names for name in ("eval_cp", "eval_mate")):
         return None
-    views = {name: _note_view(batch, name, dtype) for name, dtype in _OF_EVALUATIONS.items()}
-    return EvaluationView(views["eval_cp"], views["eval_mate"], views["eval_source"])
+    return EvaluationView(*(_note_view(batch, name) for name in ("eval_cp", "eval_mate", "eval_source")))
 
 
-def _note_view(batch: pa.RecordBatch, name: str, dtype: npt.DTypeLike) -> NoteView:
-    no_bits = np.zeros(0, np.uint8)
-    if name not in batch.schema.names:
-        return NoteView(np.zeros(batch.num_rows + 1, np.int32), np.zeros(0, dtype), no_bits)
-    buffers = batch.column(name).buffers()
-    offset = _list_offset(batch, name)
-    count = int(offset[-1])
-    bits = no_bits if buffers[2] is None else buffer_values(buffers[2], np.uint8, (count + 7) // 8)
-    return NoteView(offset, buffer_values(buffers[3], dtype, count), bits)
+def _note_view(batch: pa.RecordBatch, name: str) -> ListView:
+    if name in batch.schema.names:
+        return list_view(batch, name, nullable=True)
+    no_values = np.zeros(0, PLY_NOTES[name].to_pandas_dtype())
+    return ListView(np.zeros(batch.num_rows + 1, np.int32), no_values, np.zeros(0, np.uint8))
 
 
 def check_note_lengths(batch: pa.RecordBatch, moves_offset: npt.NDArray[np.int32]) -> None:
@@ -250,32 +200,33 @@ def check_note_lengths(batch: pa.RecordBatch, moves_offset: npt.NDArray[np.int32
     """
     plies = np.diff(moves_offset)
     for field in VERSION_2_FIELDS:
-        if field.name not in batch.schema.names or not pa.types.is_list(field.type):
-            continue
-        column: Any = batch.column(field.name)
-        if field.name not in PLY_NOTES:
-            offset = list_view(batch, field.name, field.type.value_type.to_pandas_dtype()).offset
-        else:
-            offset = buffer_values(column.buffers()[1], np.int32, batch.num_rows + 1)
-        found = np.diff(offset)
-        wrong = np.flatnonzero(found != np.where(validity(column), plies, 0))
-        if len(wrong):
-            game = wrong[0]
-            raise ValueError(f"game {game}: {found[game]} entries of {field.name}; expected {plies[game]}")
+        if field.name in batch.schema.names and pa.types.is_list(field.type):
+            view = list_view(batch, field.name, nullable=field.name in PLY_NOTES)
+            wanted = np.where(validity(batch.column(field.name)), plies, 0)
+            _expect_entries(field.name, view, wanted)
 
 
-def check_notes(batch: pa.RecordBatch) -> None:
-    """Values lie within their bounds or are not known; reads all of them. Raises ValueError."""
-    for name in SEARCH_NUMBERS:
+def check_values(batch: pa.RecordBatch) -> None:
+    """Numbers lie within their bounds, or are not known where they need not be; reads all of them.
+
+    Raises ValueError.
+    """
+    for name in ("root_q", "best_q", "root_d", *SEARCH_NUMBERS):
         if name not in batch.schema.names:
             continue
-        view = list_view(batch, name, np.float32)
+        offset, values, _ = list_view(batch, name)
         low, high = _BOUNDS.get(name.rpartition("_")[2], (-np.inf, np.inf))
-        values = view.values[~np.isnan(view.values)]
-        outside = values[(values < low - _TOLERANCE) | (values > high + _TOLERANCE) | np.isinf(values)]
+        is_sound = (values >= low - _TOLERANCE) & (values <= high + _TOLERANCE) & ~np.isinf(values)
+        if name in SEARCH_NUMBERS:
+            is_sound |= np.isnan(values)
+        outside = np.flatnonzero(~is_sound)
         if len(outside):
+            game = int(np.searchsorted(offset, outside[0], side="right")) - 1
             expected = f"{low:g} to {high:g}" if np.isfinite(low) else "a finite number"
-            raise ValueError(f"{name} {outside[0]}; expected {expected}")
+            raise ValueError(
+                f"game {game}, ply {outside[0] - offset[game]}: {name} {values[outside[0]]};"
+                f" expected {expected}"
+            )
     if "eval_source" in batch.schema.names:
         sources: Any = batch.column("eval_source")
         codes = sources.flatten().drop_null().to_numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -148,23 +149,17 @@ class _Headers:
         return self._rows.column(name) if self._rows and name in self._rows.schema.names else None
 
 
-def _by_elo(headers: _Headers, passes: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> Judgement:
-    """Judged by both players' Elo; games that lack one do not pass."""
-    (white, has_white), (black, has_black) = headers.numbers("white_elo"), headers.numbers("black_elo")
-    is_known = has_white & has_black
-    return Judgement(is_known & passes(white, black), is_known)
+def _by_elo(
+    of_both: Callable[[Any, Any], Any], passes: Callable[[Any, int], Any]
+) -> Callable[[_Headers, int], Judgement]:
+    """Judges a number of both players' Elo by a bound; games that lack one do not pass."""
 
+    def judge(headers: _Headers, bound: int) -> Judgement:
+        (white, has_white), (black, has_black) = headers.numbers("white_elo"), headers.numbers("black_elo")
+        is_known = has_white & has_black
+        return Judgement(is_known & passes(of_both(white, black), bound), is_known)
 
-def _min_elo(headers: _Headers, bound: int) -> Judgement:
-    return _by_elo(headers, lambda white, black: (white >= bound) & (black >= bound))
-
-
-def _max_elo(headers: _Headers, bound: int) -> Judgement:
-    return _by_elo(headers, lambda white, black: (white <= bound) & (black <= bound))
-
-
-def _max_elo_difference(headers: _Headers, bound: int) -> Judgement:
-    return _by_elo(headers, lambda white, black: np.abs(white - black) <= bound)
+    return judge
 
 
 def _time_classes(headers: _Headers, wanted: tuple[str, ...]) -> Judgement:
@@ -191,9 +186,9 @@ def _has_one(text: str, parts: tuple[str, ...]) -> bool:
 
 
 _JUDGES: dict[str, Callable[[_Headers, Any], Judgement]] = {
-    "min_elo": _min_elo,
-    "max_elo": _max_elo,
-    "max_elo_difference": _max_elo_difference,
+    "min_elo": _by_elo(np.minimum, operator.ge),
+    "max_elo": _by_elo(np.maximum, operator.le),
+    "max_elo_difference": _by_elo(lambda white, black: np.abs(white - black), operator.le),
     "time_classes": _time_classes,
     "events": _events,
     "exclude_terminations": _exclude_terminations,

@@ -8,8 +8,6 @@ lie in the folder `set-aside`; one that is added again leaves it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ from alphazero.data.store.store import (
     GameStore,
     Manifest,
     ShardEntry,
+    named_faults,
     shard_batch,
     shard_name,
     view_of,
@@ -52,7 +51,7 @@ class GrowingStore:
             self.manifest = GameStore.open(path).manifest
             if self.manifest.game != game:
                 raise DataError(f"{path}: holds games of {self.manifest.game}; expected {game}")
-            if self.manifest.sources or self.manifest.quarantine_size_bytes:
+            if self.manifest.sources or self.manifest.quarantine.size_bytes:
                 raise DataError(f"{path}: holds games read from files; expected a store that grows")
         elif path.exists() and not (path.is_dir() and _is_unfinished(path)):
             raise DataError(f"{path}: not a game store; expected a new or an existing one")
@@ -87,11 +86,11 @@ class GrowingStore:
         if others:
             raise DataError(f"{self.path}: games of {', '.join(others)} to add; expected {self.game}")
         entry = ShardEntry(name, view.num_games, view.num_plies, len(content), digest)
-        with self._named_faults():
+        with named_faults("write", self.path, within=True):
             _make_directory(self.path)
         write_whole(self.path / name, content)
         self._write_manifest((*self.shards, entry))
-        with self._named_faults():
+        with named_faults("write", self.path, within=True):
             (self.path / SET_ASIDE / _aside_name(digest, name)).unlink(missing_ok=True)
         return entry
 
@@ -123,7 +122,7 @@ class GrowingStore:
     def _settle(self) -> None:
         """Remove files that were never finished, and set aside the shards that the manifest does not know."""
         known = {entry.name for entry in self.shards}
-        with self._named_faults():
+        with named_faults("write", self.path, within=True):
             remove_unfinished(self.path)
             strays = sorted(path for path in self.path.glob(_SHARDS) if path.name not in known)
             if not strays:
@@ -134,13 +133,6 @@ class GrowingStore:
                 stray.replace(aside / _aside_name(sha256_of(stray), stray.name))
             fsync_directory(aside)
             fsync_directory(self.path)
-
-    @contextmanager
-    def _named_faults(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DataError(f"{error.filename or self.path}: cannot write: {error.strerror}") from error
 
 
 def _aside_name(digest: str, name: str) -> str:

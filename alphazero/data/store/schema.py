@@ -5,7 +5,7 @@ A store without a column of version 2 is a version 1 store, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -79,16 +79,15 @@ VERSION_2_FIELDS: tuple[pa.Field[Any], ...] = (
     *(pa.field(name, pa.list_(kind)) for name, kind in PLY_NOTES.items()),
     pa.field("time_control", _WORDS),
 )
-_PLACES = {field.name: place for place, field in enumerate(VERSION_2_FIELDS)}
 
 OLDEST_VERSION = 1
 VERSION = 2
 
 
 def schema_with(names: Iterable[str]) -> pa.Schema:
-    """A shard's schema: SCHEMA and these columns of version 2."""
-    chosen = sorted(names, key=_PLACES.__getitem__)
-    return pa.schema([*SCHEMA, *(VERSION_2_FIELDS[_PLACES[name]] for name in chosen)])
+    """A shard's schema: SCHEMA and those columns of version 2 that are named."""
+    chosen = set(names)
+    return pa.schema([*SCHEMA, *(field for field in VERSION_2_FIELDS if field.name in chosen)])
 
 
 def version_of(schema: pa.Schema) -> int:
@@ -96,26 +95,8 @@ def version_of(schema: pa.Schema) -> int:
     return VERSION if len(schema) > len(SCHEMA) else OLDEST_VERSION
 
 
-def is_shard_schema(schema: pa.Schema) -> bool:
-    """Are these the columns of a shard, of any version?"""
-    names = schema.names[len(SCHEMA) :]
-    return all(name in _PLACES for name in names) and schema.equals(schema_with(names))
-
-
 def as_rows(schema: pa.Schema) -> pa.Schema:
     """What a writer of rows hands over for such a shard: plain words instead of dictionaries."""
     return pa.schema(
         [field.with_type(pa.utf8()) if pa.types.is_dictionary(field.type) else field for field in schema]
     )
-
-
-def columns_used(batches: Sequence[pa.RecordBatch]) -> list[str]:
-    """The columns of version 2 that hold anything in rows of one shard."""
-    return [
-        field.name
-        for field in VERSION_2_FIELDS
-        if any(
-            field.name in batch.schema.names and batch.column(field.name).null_count < batch.num_rows
-            for batch in batches
-        )
-    ]

@@ -17,10 +17,11 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 import alphazero._core as _core
 from alphazero.base.errors import DataError
-from alphazero.base.files import open_regular, sha256_of
+from alphazero.base.files import sha256_of
 from alphazero.base.records import from_table
 from alphazero.base.text import quoted, reason
 from alphazero.data.store.columns import (
@@ -36,22 +37,34 @@ from alphazero.data.store.columns import (
     SearchView,
     buffer_values,
     check_note_lengths,
-    check_notes,
     check_values,
     evaluation_view,
     list_view,
     search_view,
     validity,
 )
-from alphazero.data.store.schema import OLDEST_VERSION, VERSION, is_shard_schema, version_of
+from alphazero.data.store.schema import OLDEST_VERSION, VERSION, schema_with, version_of
 from alphazero.games.registry import game_names, get_game
 
 MAGIC = "alphazero-game-store"
 MANIFEST_NAME = "manifest.json"
 QUARANTINE_NAME = "quarantine.jsonl"
 
-Entry = TypeVar("Entry")
+_NOT_KEPT = ("magic", "games", "plies")  # of manifest.json: known without it
 _SHARD_NAME = re.compile(r"shard-\d{5,}\.arrow", re.ASCII)
+
+
+@contextmanager
+def named_faults(doing: str, path: Path, *, within: bool = False) -> Iterator[None]:
+    """What the system refuses in the block as a DataError: 'PATH: cannot DOING: No space left on device'.
+
+    within: `path` is a directory, and the file that the system names in it is named.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = (within and error.filename) or path
+        raise DataError(f"{place}: cannot {doing}: {error.strerror or error}") from error
 
 
 def shard_name(number: int) -> str:
@@ -68,14 +81,6 @@ class ShardEntry:
     plies: int
     size_bytes: int
     sha256: str
-
-    @classmethod
-    def from_json(cls, body: object) -> ShardEntry:
-        """The entry of a file, checked. Raises ValueError."""
-        entry = _entry(cls, body)
-        if not _SHARD_NAME.fullmatch(entry.name):
-            raise ValueError(f"shard {quoted(entry.name)}; expected a name like {shard_name(0)}")
-        return entry
 
 
 @dataclass(frozen=True)
@@ -107,14 +112,9 @@ class SourceEntry:
         body = asdict(self)
         return body if self.filtered else {name: body[name] for name in body if name != "filtered"}
 
-    @classmethod
-    def from_json(cls, body: object) -> SourceEntry:
-        """The entry of a file, checked. Raises ValueError."""
-        return _entry(cls, body)
-
 
 @dataclass(frozen=True)
-class _QuarantineEntry:
+class QuarantineEntry:
     """quarantine.jsonl as the manifest knows it."""
 
     games: int
@@ -122,14 +122,12 @@ class _QuarantineEntry:
     sha256: str
 
 
-def _entry(kind: type[Entry], body: object) -> Entry:
-    """An entry of a manifest, its numbers counts. Raises ValueError."""
-    entry = from_table(kind, body)
+def _check_counts(entry: object) -> None:
+    """Raises ValueError unless the numbers of an entry of a manifest are counts."""
     for name, value in vars(entry).items():
         counts = value.values() if isinstance(value, dict) else [value] if isinstance(value, int) else []
         if not all(0 <= count < 1 << 62 for count in counts):
             raise ValueError(f"{name} {quoted(value)}; expected counts")
-    return entry
 
 
 @dataclass(frozen=True)
@@ -139,9 +137,7 @@ class Manifest:
     game: str
     shards: tuple[ShardEntry, ...]
     sources: tuple[SourceEntry, ...]
-    quarantine_games: int
-    quarantine_size_bytes: int
-    quarantine_sha256: str
+    quarantine: QuarantineEntry
     version: int = OLDEST_VERSION
     filters: tuple[str, ...] = ()  # of games, at import: 'min_elo 1500'
 
@@ -179,11 +175,7 @@ class Manifest:
             "plies": self.plies,
             "shards": [asdict(shard) for shard in self.shards],
             "sources": [source.to_json() for source in self.sources],
-            "quarantine": {
-                "games": self.quarantine_games,
-                "size_bytes": self.quarantine_size_bytes,
-                "sha256": self.quarantine_sha256,
-            },
+            "quarantine": asdict(self.quarantine),
         }
 
     @cached_property
@@ -224,19 +216,12 @@ class Manifest:
         if recorded != _digest(body):
             raise DataError(f"{path}: its checksum does not fit its content; it was changed or damaged")
         try:
-            if not isinstance(body["game"], str):
-                raise ValueError(f"game {quoted(body['game'])}; expected the name of a game")
-            quarantine = _entry(_QuarantineEntry, body["quarantine"])
-            manifest = cls(
-                game=body["game"],
-                shards=tuple(ShardEntry.from_json(entry) for entry in body["shards"]),
-                sources=tuple(SourceEntry.from_json(entry) for entry in body["sources"]),
-                quarantine_games=quarantine.games,
-                quarantine_size_bytes=quarantine.size_bytes,
-                quarantine_sha256=quarantine.sha256,
-                version=version,
-                filters=from_table(tuple[str, ...], body.get("filters", [])),
-            )
+            manifest = from_table(cls, {name: value for name, value in body.items() if name not in _NOT_KEPT})
+            for entry in (*manifest.shards, *manifest.sources, manifest.quarantine):
+                _check_counts(entry)
+            for shard in manifest.shards:
+                if not _SHARD_NAME.fullmatch(shard.name):
+                    raise ValueError(f"shard {quoted(shard.name)}; expected a name like {shard_name(0)}")
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(f"{path}: damaged: {reason(error)}") from error
         return manifest
@@ -256,7 +241,6 @@ class ShardView:
     search: None where no search made any of the games. evaluations: None where no comment gave any.
     """
 
-    name: str
     path: Path
     num_games: int
     num_plies: int
@@ -280,7 +264,7 @@ class ShardView:
     @property
     def version(self) -> int:
         """The version of store that its columns need."""
-        return OLDEST_VERSION if self.batch is None else version_of(self.batch.schema)
+        return version_of(self.table.schema)
 
     def check_size(self) -> None:
         """Raises DataError where the file became shorter: reading beyond its end would kill the process."""
@@ -291,15 +275,6 @@ class ShardView:
             )
 
 
-def _map(path: Path, size_bytes: int) -> mmap.mmap:
-    """A file in memory. Raises DataError unless it has as many bytes."""
-    try:
-        with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: no readable shard: {reason(error)}") from error
-
-
 def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
     """The rows of a shard's bytes; `path` names it in the DataError of bytes that are no shard.
 
@@ -307,7 +282,7 @@ def shard_batch(source: pa.Buffer, path: Path) -> pa.RecordBatch:
     """
     try:
         reader = pa.ipc.open_file(source)
-        if not is_shard_schema(reader.schema):
+        if not reader.schema.equals(schema_with(reader.schema.names)):
             raise DataError(
                 f"{path}: its columns are not those of a shard of version {OLDEST_VERSION} or {VERSION}"
             )
@@ -325,14 +300,13 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
     games = batch.num_rows
     result, fen = batch.column("result"), batch.column("start_fen")
     try:
-        moves = list_view(batch, "moves", np.uint16)
+        moves = list_view(batch, "moves")
         check_note_lengths(batch, moves.offset)
         plies = len(moves.values)
         fen_offset = buffer_values(fen.buffers()[1], np.int32, games + 1)
         if fen.null_count and np.any(np.diff(fen_offset)[~validity(fen)] != 0):
             raise ValueError("a null start_fen has text")
         return ShardView(
-            name=path.name,
             path=path,
             num_games=games,
             num_plies=plies,
@@ -353,7 +327,11 @@ def view_of(batch: pa.RecordBatch, path: Path, mapping: mmap.mmap | None = None)
 
 def _map_shard(directory: Path, entry: ShardEntry, version: int) -> ShardView:
     path = directory / entry.name
-    mapping = _map(path, entry.size_bytes)
+    try:
+        with path.open("rb") as file:
+            mapping = mmap.mmap(file.fileno(), entry.size_bytes, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: no readable shard: {reason(error)}") from error
     view = view_of(shard_batch(pa.py_buffer(mapping), path), path, mapping)
     if view.version > version:
         raise DataError(f"{path}: columns of version {view.version}; the manifest has version {version}")
@@ -382,12 +360,10 @@ class GameStore:
         manifest = Manifest.from_json(path / MANIFEST_NAME)
         for name, size_bytes in [
             *((shard.name, shard.size_bytes) for shard in manifest.shards),
-            (QUARANTINE_NAME, manifest.quarantine_size_bytes),
+            (QUARANTINE_NAME, manifest.quarantine.size_bytes),
         ]:
-            try:
+            with named_faults("read", path / name):
                 found = (path / name).stat()
-            except OSError as error:
-                raise DataError(f"{path / name}: cannot read: {error.strerror}") from error
             if not stat.S_ISREG(found.st_mode):
                 raise DataError(f"{path / name}: is no file; expected one of {size_bytes} bytes")
             if found.st_size != size_bytes:
@@ -408,27 +384,18 @@ class GameStore:
         """Each shard with the sha256 that the manifest has of it."""
         return [(view, entry.sha256) for view, entry in zip(self.shards, self.manifest.shards, strict=True)]
 
-    def quarantine(self) -> Iterator[dict[str, Any]]:
-        """The games that were not imported: source, game, line, ply, kind, reason; not those left out."""
-        with open_regular(self.path / QUARANTINE_NAME) as lines:
-            for line in lines:
-                if "source" in (entry := json.loads(line)):
-                    yield entry
-
     def verify(self) -> None:
         """Check checksums, offsets and moves of all that there is. Raises DataError at the first fault."""
-        check_sha256(self.path / QUARANTINE_NAME, self.manifest.quarantine_sha256)
-        for entry, shard in zip(self.manifest.shards, self.shards, strict=True):
-            check_sha256(shard.path, entry.sha256)
+        check_sha256(self.path / QUARANTINE_NAME, self.manifest.quarantine.sha256)
+        for shard, sha256 in self.listed_shards():
+            check_sha256(shard.path, sha256)
             verify_shard(shard, self.manifest.game)
 
 
 def check_sha256(path: Path, expected: str) -> None:
     """Raises DataError unless the file has this digest."""
-    try:
+    with named_faults("read", path):
         found = sha256_of(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot read: {error.strerror}") from error
     if found != expected:
         raise damaged(path, found, expected)
 
@@ -446,20 +413,12 @@ def verify_shard(shard: ShardView, game: str) -> None:
     """Raises DataError unless offsets ascend within their arrays, words are UTF-8, values lie within their
     bounds, and every move is legal: those played and those of policies.
     """
-    for offset, size, what in (
-        (shard.moves_offset, len(shard.moves), "moves"),
-        (shard.fen_offset, len(shard.fen_bytes), "start_fen"),
-    ):
-        if offset[0] != 0 or np.any(np.diff(offset) < 0) or offset[-1] != size:
-            raise DataError(f"{shard.path}: offsets of {what} do not ascend from 0 to {size}")
+    assert shard.batch is not None
     if np.any(np.abs(shard.result[shard.result_valid]) > 1):
         raise DataError(f"{shard.path}: a result is not -1, 0 or 1")
     try:
-        shard.table.validate(full=True)
-        if shard.search is not None:
-            check_values(shard.search)
-        if shard.batch is not None:
-            check_notes(shard.batch)
+        shard.batch.validate(full=True)
+        check_values(shard.batch)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{shard.path}: {reason(error)}") from error
     if game not in game_names():

@@ -54,24 +54,6 @@ class StoreSummary:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class NotedPlies:
-    """Plies of which comments gave an evaluation, and a clock."""
-
-    evaluations: int
-    clocks: int
-
-
-def noted_plies(store: GameStore) -> NotedPlies:
-    """Count them; no other column is read."""
-    evaluations = clocks = 0
-    for shard in store.shards:
-        # A ply has an evaluation in centipawns or as a mate, never both.
-        evaluations += _known_entries(shard, "eval_cp") + _known_entries(shard, "eval_mate")
-        clocks += _known_entries(shard, "clock_ms")
-    return NotedPlies(evaluations, clocks)
-
-
 def _known_entries(shard: ShardView, name: str) -> int:
     """Entries of a column of lists that are not null."""
     if name not in shard.table.schema.names:
@@ -80,12 +62,20 @@ def _known_entries(shard: ShardView, name: str) -> int:
     return len(entries) - int(entries.null_count)
 
 
+def _count_words(counts: Counter[str], shard: ShardView, name: str) -> None:
+    """Count the games by the words of a column, where they have one."""
+    found: Any = pc.value_counts(shard.table.column(name))  # the stubs know no pairs
+    for entry in found.to_pylist():
+        if entry["values"] is not None:
+            counts[entry["values"]] += entry["counts"]
+
+
 def summarize(store: GameStore) -> StoreSummary:
     """Read the columns of all shards and count. Raises DataError."""
     results: Counter[str] = Counter({"1-0": 0, "1/2-1/2": 0, "0-1": 0, "*": 0})
     variants: Counter[str] = Counter()
     targets: Counter[str] = Counter()
-    from_fen = searched_games = full_searches = 0
+    from_fen = searched_games = full_searches = evaluations = clocks = 0
     elos: list[int] = []
     for shard in store.shards:
         known = shard.result[shard.result_valid]
@@ -93,16 +83,18 @@ def summarize(store: GameStore) -> StoreSummary:
             results[name] += int(np.count_nonzero(known == value))
         results["*"] += shard.num_games - len(known)
         from_fen += int(np.count_nonzero(np.diff(shard.fen_offset)))
-        variants.update(str(name) for name in shard.table.column("variant").to_pylist())
+        _count_words(variants, shard, "variant")
+        # A ply has an evaluation in centipawns or as a mate, never both.
+        evaluations += _known_entries(shard, "eval_cp") + _known_entries(shard, "eval_mate")
+        clocks += _known_entries(shard, "clock_ms")
         if shard.search is not None:
             searched_games += int(np.count_nonzero(np.diff(shard.search.ply_offset)))
             full_searches += int(np.count_nonzero(shard.search.is_trained_on))
-            targets.update(kind for kind in shard.table.column("target_kind").to_pylist() if kind is not None)
+            _count_words(targets, shard, "target_kind")
         for name in ("white_elo", "black_elo"):
             column = shard.table.column(name)
             elos += [elo for elo in (pc.min(column).as_py(), pc.max(column).as_py()) if elo is not None]
     manifest = store.manifest
-    noted = noted_plies(store)
     return StoreSummary(
         game=manifest.game,
         games=manifest.games,
@@ -115,8 +107,8 @@ def summarize(store: GameStore) -> StoreSummary:
         targets=dict(sorted(targets.items())),
         results=dict(results),
         contradictions=sum(source.contradictions for source in manifest.sources),
-        evaluations=noted.evaluations,
-        clocks=noted.clocks,
+        evaluations=evaluations,
+        clocks=clocks,
         variants=dict(sorted(variants.items())),
         from_fen=from_fen,
         elo_range=(min(elos), max(elos)) if elos else None,

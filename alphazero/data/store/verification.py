@@ -13,14 +13,14 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from alphazero.base.errors import DataError
 from alphazero.base.files import CHUNK_BYTES, complete_lines, open_regular
 from alphazero.base.text import counted
-from alphazero.data.store.store import ShardView, damaged
+from alphazero.data.store.store import ShardView, damaged, named_faults
 
 BEFORE_STEP_ONE_S = 10.0
 # A file may be written to twice within one tick of its clock: what is that new is not remembered.
@@ -70,20 +70,17 @@ class KnownDigests:
 
         Raises DataError.
         """
-        try:
-            with open_regular(path) as file:
-                identity = _Identity.of(os.fstat(file.fileno()))
-                if identity in self._known:
-                    return self._known[identity]
-                digest = hashlib.sha256()
-                while chunk := file.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    beat()
-                if identity == _Identity.of(os.fstat(file.fileno())):
-                    self._add(identity, digest.hexdigest())
-                return digest.hexdigest()
-        except OSError as error:
-            raise DataError(f"{path}: cannot read: {error.strerror}") from error
+        with named_faults("read", path), open_regular(path) as file:
+            identity = _Identity.of(os.fstat(file.fileno()))
+            if identity in self._known:
+                return self._known[identity]
+            digest = hashlib.sha256()
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                beat()
+            if identity == _Identity.of(os.fstat(file.fileno())):
+                self._add(identity, digest.hexdigest())
+            return digest.hexdigest()
 
     def remember(self, path: Path, mtime_ns: int, sha256: str) -> None:
         """What somebody else computed of a file that was last changed then."""
@@ -97,7 +94,7 @@ class KnownDigests:
             return
         self._known[identity] = sha256
         line = json.dumps([*identity, sha256]) + "\n"
-        try:
+        with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "ab", buffering=0) as file:
@@ -105,8 +102,6 @@ class KnownDigests:
                     file.truncate(0)  # stores come and go: restart it
                     self._is_full = False
                 file.write(line.encode())
-        except OSError:
-            return
 
     def _load(self) -> dict[_Identity, str]:
         known: dict[_Identity, str] = {}
@@ -134,7 +129,7 @@ class Verification:
     with Verification.start(shards) as verification: ... verification.wait() before anything is published.
     """
 
-    def __init__(self, shards: Sequence[tuple[ShardView, str]], cache: Path) -> None:
+    def __init__(self, shards: Sequence[tuple[ShardView, str]], cache: Path | None) -> None:
         self._shards = shards
         self._cache = cache
         self._fault: DataError | None = None
@@ -144,7 +139,7 @@ class Verification:
     @classmethod
     def start(
         cls,
-        shards: Iterable[tuple[ShardView, str]],
+        shards: Sequence[tuple[ShardView, str]],
         *,
         cache: Path | None = None,
         first_s: float = BEFORE_STEP_ONE_S,
@@ -154,14 +149,10 @@ class Verification:
         shards: each with the sha256 that is expected of it. cache: where digests are remembered; without it,
         default_cache_directory().
         """
-        verification = cls(list(shards), cache or default_cache_directory())
+        verification = cls(shards, cache)
         verification._thread.start()
         verification._thread.join(first_s)
-        try:
-            verification.check()
-        except DataError:
-            verification.close()
-            raise
+        verification.check()
         return verification
 
     @property
@@ -194,14 +185,13 @@ class Verification:
         try:
             verified = KnownDigests(self._cache)
             for view, expected in self._shards:
-                self._verify(view, expected, verified)
+                with named_faults("read", view.path):
+                    self._verify(view, expected, verified)
                 self._check_stopping()
         except _StoppedError:
             return
         except DataError as error:
             self._fault = error
-        except OSError as error:
-            self._fault = DataError(f"{error.filename}: cannot read: {error.strerror}")
 
     def _check_stopping(self) -> None:
         if self._stopping.is_set():

@@ -22,7 +22,6 @@ from alphazero.data.store.schema import (
     OLDEST_VERSION,
     SCHEMA,
     as_rows,
-    columns_used,
     schema_with,
     version_of,
 )
@@ -30,8 +29,10 @@ from alphazero.data.store.store import (
     MANIFEST_NAME,
     QUARANTINE_NAME,
     Manifest,
+    QuarantineEntry,
     ShardEntry,
     SourceEntry,
+    named_faults,
     shard_name,
 )
 
@@ -94,11 +95,8 @@ def rows_with(
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Write a file in full or not at all. Raises DataError."""
-    try:
-        with replacing(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise DataError(f"{path}: cannot write: {error.strerror or error}") from error
+    with named_faults("write", path), replacing(path) as file:
+        file.write(content)
 
 
 class StoreWriter:
@@ -109,72 +107,47 @@ class StoreWriter:
         directory: Path,
         game: str,
         *,
-        shards: Sequence[ShardEntry] = (),
         shard_games: int = SHARD_GAMES,
         shard_plies: int = SHARD_PLIES,
         shard_text_bytes: int = SHARD_TEXT_BYTES,
     ) -> None:
-        """Write into `directory` (there already), after the `shards` that it holds from before."""
+        """Write into `directory`, which is there and empty but for a quarantine.jsonl."""
         self.directory = directory
         self.game = game
-        self.shards = list(shards)
-        self._shard_games = shard_games
-        self._shard_plies = shard_plies
-        self._shard_text_bytes = shard_text_bytes
+        self.shards: list[ShardEntry] = []
+        self._limits = np.array([shard_games, shard_plies, shard_text_bytes])
         self._rows: list[pa.RecordBatch] = []
-        self._open_games = 0
-        self._open_plies = 0
-        self._open_text_bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """The open shard takes no more rows: close_shard() is next."""
-        return (
-            self._open_games >= self._shard_games
-            or self._open_plies >= self._shard_plies
-            or self._open_text_bytes >= self._shard_text_bytes
-        )
-
-    def add(self, rows: pa.RecordBatch) -> int:
-        """Add rows (ROW_SCHEMA) until the open shard is full; returns how many it took."""
-        lengths = pc.list_value_length(rows.column("moves")).to_numpy(zero_copy_only=False)
-        plies = np.concatenate(([0], np.cumsum(lengths)))  # plies before each row
-        text_bytes = np.concatenate(([0], np.cumsum(_text_bytes(rows))))
-        taken = min(
-            rows.num_rows,
-            self._shard_games - self._open_games,
-            int(np.searchsorted(plies, self._shard_plies - self._open_plies)),
-            int(np.searchsorted(text_bytes, self._shard_text_bytes - self._open_text_bytes)),
-        )
-        if taken:
-            self._rows.append(rows.slice(0, taken))
-            self._open_games += taken
-            self._open_plies += int(plies[taken])
-            self._open_text_bytes += int(text_bytes[taken])
-        return taken
+        self._open = np.zeros(3, np.int64)  # games, plies and bytes of text in the open rows
 
     def append(self, rows: pa.RecordBatch) -> None:
         """Add all rows (ROW_SCHEMA), closing shards as they fill. Raises DataError."""
         while rows.num_rows:
-            rows = rows.slice(self.add(rows))
-            if self.is_full:
+            lengths = pc.list_value_length(rows.column("moves")).to_numpy(zero_copy_only=False)
+            sizes = np.stack([np.ones(rows.num_rows, np.int64), lengths, _text_bytes(rows)])
+            sizes = self._open + np.cumsum(sizes, 1).T  # of the shard after each row
+            is_full = np.flatnonzero(np.any(sizes >= self._limits, 1))
+            taken = int(is_full[0]) + 1 if len(is_full) else rows.num_rows
+            self._rows.append(rows.slice(0, taken))
+            self._open = sizes[taken - 1]
+            if len(is_full):
                 self.close_shard()
+            rows = rows.slice(taken)
 
     def close_shard(self) -> None:
         """Make the open rows a durable shard. Raises DataError."""
-        if not self._open_games:
+        if not self._rows:
             return
         content = encode_shard(self._rows)
         entry = ShardEntry(
             name=shard_name(len(self.shards)),
-            games=self._open_games,
-            plies=self._open_plies,
+            games=int(self._open[0]),
+            plies=int(self._open[1]),
             size_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         )
         write_whole(self.directory / entry.name, content)
         self.shards.append(entry)
-        self._rows, self._open_games, self._open_plies, self._open_text_bytes = [], 0, 0, 0
+        self._rows, self._open = [], np.zeros(3, np.int64)
 
     def finish(self, target: Path, sources: Sequence[SourceEntry], filters: Sequence[str] = ()) -> Manifest:
         """Close the last shard, write the manifest, and rename the directory to `target`. filters: of games.
@@ -204,17 +177,14 @@ def manifest_of(
     quarantine = directory / QUARANTINE_NAME
     if not quarantine.exists():
         write_whole(quarantine, b"")
-    try:
-        size_bytes, sha256 = quarantine.stat().st_size, sha256_of(quarantine)
-    except OSError as error:
-        raise DataError(f"{quarantine}: cannot read: {error.strerror}") from error
+    num_quarantined = sum(source.num_quarantined for source in sources)
+    with named_faults("read", quarantine):
+        entry = QuarantineEntry(num_quarantined, quarantine.stat().st_size, sha256_of(quarantine))
     return Manifest(
         game=game,
         shards=tuple(shards),
         sources=tuple(sources),
-        quarantine_games=sum(source.num_quarantined for source in sources),
-        quarantine_size_bytes=size_bytes,
-        quarantine_sha256=sha256,
+        quarantine=entry,
         version=_version_of_shards(directory, shards),
         filters=tuple(filters),
     )
@@ -248,9 +218,20 @@ def encode_shard(rows: Sequence[pa.RecordBatch]) -> memoryview:
 
     It has the columns of version 2 that hold anything; without any it is a shard of version 1.
     """
-    schema = schema_with(columns_used(rows))
+    used = {
+        name
+        for batch in rows
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if column.null_count < batch.num_rows
+    }
+    schema = schema_with(used)
     wanted = as_rows(schema)
-    table = pa.Table.from_batches([_with_columns(batch, wanted) for batch in rows], wanted)
+    table = pa.Table.from_batches(
+        [
+            rows_with(wanted, dict(zip(batch.schema.names, batch.columns, strict=True)), 0, batch.num_rows)
+            for batch in rows
+        ]
+    )
     columns = []
     for field, column in zip(schema, table.columns, strict=True):
         whole = pa.concat_arrays(column.chunks)
@@ -260,10 +241,3 @@ def encode_shard(rows: Sequence[pa.RecordBatch]) -> memoryview:
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)
     return memoryview(sink.getvalue())
-
-
-def _with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with exactly these columns: what they lack is null."""
-    if rows.schema.equals(schema):
-        return rows
-    return rows_with(schema, dict(zip(rows.schema.names, rows.columns, strict=True)), 0, rows.num_rows)

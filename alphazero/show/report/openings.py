@@ -95,8 +95,8 @@ def search_values(store: GameStore) -> Bins | None:
             results = np.where(view.result_valid, view.result, 0)[first:].astype(np.float64)
             # Every game of self-play begins with the first player.
             result_parts.append(np.repeat(results, lengths) * np.where(ply % 2 == 0, 1, -1))
-            has_search = view.search.visits[begin:end] > 0  # not the moves of random openings
-            q_parts.append(np.where(has_search, view.search.root_q[begin:end], np.nan))
+            has_search = view.search.visits.values[begin:end] > 0  # not the moves of random openings
+            q_parts.append(np.where(has_search, view.search.root_q.values[begin:end], np.nan))
         left -= view.num_games
     if not q_parts:
         return None

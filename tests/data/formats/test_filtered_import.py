@@ -81,7 +81,7 @@ def test_what_is_stored_and_counted_is_what_python_chess_says(
     assert manifest.filters == TEXTS and manifest.filtered == dict(zip(TEXTS, removed, strict=True))
     assert manifest.games == len(passing)
     assert manifest.plies == sum(len(list(game.mainline_moves())) for game in passing)
-    assert report.games_read == 401 == manifest.games + sum(removed) + manifest.quarantine_games
+    assert report.games_read == 401 == manifest.games + sum(removed) + manifest.quarantine.games
     for source, part in zip(manifest.sources, (games[:150], games[150:]), strict=True):
         assert list(source.filtered.values()) == expected(part)[1]
     store = GameStore.open(tmp_path / "store")

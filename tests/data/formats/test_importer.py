@@ -13,11 +13,11 @@ from alphazero.base.errors import DataError
 from alphazero.data.formats.files import ignore
 from alphazero.data.formats.importer import import_games
 from alphazero.data.formats.parallel import parse_in_order
-from alphazero.data.formats.pgn import PGN, rows_of
+from alphazero.data.formats.pgn import PGN
 from alphazero.data.open import open_or_import
 from alphazero.data.store.store import GameStore
 from alphazero.data.store.writer import StoreWriter
-from tests.support.data.pgn_sources import ILLEGAL, content, game, run
+from tests.support.data.pgn_sources import ILLEGAL, content, game, quarantined, run
 
 
 def test_the_totals_add_up(sources: Path, tmp_path: Path):
@@ -25,7 +25,7 @@ def test_the_totals_add_up(sources: Path, tmp_path: Path):
     assert not report.was_there
     store = GameStore.open(tmp_path / "store")
     store.verify()
-    assert report.games_read == 100 == store.num_games + store.manifest.quarantine_games
+    assert report.games_read == 100 == store.num_games + store.manifest.quarantine.games
     assert store.num_games == 90
     assert store.num_plies == 900
     assert store.manifest.quarantined == {"move": 10}
@@ -42,7 +42,7 @@ def test_the_totals_add_up(sources: Path, tmp_path: Path):
 
 def test_a_bad_game_is_named_by_file_game_line_and_ply(sources: Path, tmp_path: Path):
     run(sources, tmp_path / "store")
-    lines = list(GameStore.open(tmp_path / "store").quarantine())
+    lines = quarantined(tmp_path / "store")
     text = (sources / "a.pgn").read_text().split("\n")
     first = lines[0]
     assert first["source"] == "a.pgn"
@@ -112,7 +112,7 @@ def test_the_reference_files_import_the_same_with_any_number_of_workers(shared_d
         digests.add(report.manifest.sha256)
         GameStore.open(tmp_path / f"store-{workers}").verify()
     assert len(digests) == 1
-    assert (report.manifest.games, report.manifest.quarantine_games) == (362, 0)
+    assert (report.manifest.games, report.manifest.quarantine.games) == (362, 0)
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_no_thread_outlives_a_reader_that_stops(tmp_path: Path):
 def test_stores_and_raw_files_mix_in_the_order_given(sources: Path, tmp_path: Path):
     run(sources / "a.pgn", tmp_path / "store")
     paths = [sources / "deep", tmp_path / "store", sources / "c.pgn.zst"]
-    stores = open_or_import(paths, tmp_path / "cache", workers=1)
+    stores = open_or_import(paths, tmp_path / "cache")
     assert [store.path.parent.name for store in stores] == ["cache", tmp_path.name]
     assert [entry.name for entry in stores[0].manifest.sources] == ["d.pgn", "c.pgn.zst"]
     assert [store.num_games for store in stores] == [45, 23]
@@ -232,7 +232,7 @@ def test_a_source_and_a_store_whose_names_are_not_utf8(tmp_path: Path):
     store.verify()
     assert [entry.name for entry in store.manifest.sources] == ["caf\\xe9.pgn"]
     assert store.shards[0].table.column("source").to_pylist() == ["caf\\xe9.pgn"]
-    assert [line["source"] for line in store.quarantine()] == ["caf\\xe9.pgn"]
+    assert [line["source"] for line in quarantined(store.path)] == ["caf\\xe9.pgn"]
     assert open_or_import([source], tmp_path / "cache")[0].num_games == 1
 
 
@@ -258,8 +258,8 @@ def test_the_quarantine_is_bounded_and_says_how_many_it_left_out(tmp_path: Path)
     store.verify()
     lines = (path / "quarantine.jsonl").read_text().splitlines()
     assert (len(lines), json.loads(lines[-1])) == (51, {"left_out": 17})
-    assert len(list(store.quarantine())) == 50
-    assert store.manifest.quarantine_games == 67
+    assert len(quarantined(path)) == 50
+    assert store.manifest.quarantine.games == 67
     assert [entry.num_quarantined for entry in store.manifest.sources] == [60, 7]
 
 
@@ -281,7 +281,7 @@ def test_a_shard_is_full_by_the_bytes_of_its_words(tmp_path: Path):
         directory.mkdir()
         writer = StoreWriter(directory, "chess", shard_text_bytes=9_000)
         for begin in range(0, 20, pieces):
-            writer.append(rows_of(games, "a.pgn", begin, min(begin + pieces, 20)))
+            writer.append(PGN.rows(games, "a.pgn", begin, min(begin + pieces, 20)))
         writer.finish(tmp_path / f"s{pieces}", [])
         contents.append(content(tmp_path / f"s{pieces}"))
     assert contents[0] == contents[1] == contents[2]

@@ -178,9 +178,9 @@ def test_a_zstd_header_that_asks_for_gigabytes_is_refused(tmp_path: Path):
 
 def test_a_pipe_given_by_name_is_refused_at_once(tmp_path: Path):
     os.mkfifo(tmp_path / "x.pgn")
-    with pytest.raises(DataError, match=r"x\.pgn: this is a pipe; expected a file of PGN games"):
+    with pytest.raises(DataError, match=r"x\.pgn: this is no file; expected a file of PGN games"):
         PGN.find([tmp_path / "x.pgn"], ignore)
-    with pytest.raises(DataError, match="/dev/zero: this is a device"):
+    with pytest.raises(DataError, match="/dev/zero: this is no file"):
         PGN.find([Path("/dev/zero")], ignore)
 
 
@@ -192,7 +192,7 @@ def test_pipes_and_sockets_below_a_directory_are_passed_over_with_a_line(tmp_pat
     lines: list[str] = []
     assert [source.name for source in PGN.find([tmp_path], lines.append)] == ["a.pgn"]
     assert len(lines) == 2
-    assert lines[0] == f"passed over: {tmp_path / 'b.pgn'}: this is a pipe; expected a file of PGN games"
+    assert lines[0] == f"passed over: {tmp_path / 'b.pgn'}: this is no file; expected a file of PGN games"
     assert "c.pgn: this is no file" in lines[1]
 
 

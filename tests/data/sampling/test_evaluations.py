@@ -18,7 +18,6 @@ from alphazero.data.sampling.value_curve import (
     ValueCurve,
     curve_of,
     fit_curve,
-    log_likelihood,
 )
 from alphazero.data.sampling.window import Window
 from alphazero.data.store.growing import GrowingStore
@@ -38,6 +37,13 @@ def window_of(tmp_path: Path, text: str) -> Window:
     return Window.of_stores([GameStore.open(tmp_path / "store")])
 
 
+def wdl_of(curve: ValueCurve, pawns: np.ndarray) -> np.ndarray:
+    """[..., 3] of evaluations for the side to move."""
+    won = 1 / (1 + np.exp((curve.a - pawns) / curve.b))
+    lost = 1 / (1 + np.exp((curve.a + pawns) / curve.b))
+    return np.stack([won, np.maximum(0, 1 - won - lost), lost], -1)
+
+
 def values_of(window: Window, ratio: float = 1.0, curve: ValueCurve | None = CURVE) -> list[list[float]]:
     encoder = WindowEncoder(window, CHESS, num_threads=1, value_q_ratio=ratio, curve=curve)
     values: list[list[float]] = encoder.encode(np.arange(window.num_samples)).wdl.tolist()
@@ -54,7 +60,7 @@ def test_a_curve_gives_the_numbers_of_a_sheet_of_paper(tmp_path: Path):
     """At a pawn every second game is won; 1 / (1 + e^2) = 0.1192 and 1 / (1 + e^4) = 0.01799."""
     sheet = {0.0: [0.1192, 0.7616, 0.1192], 1.0: [0.5, 0.4820, 0.0180], -1.0: [0.0180, 0.4820, 0.5]}
     for pawns, wdl in sheet.items():
-        np.testing.assert_allclose(CURVE.wdl(np.array(pawns)), wdl, atol=5e-5)
+        np.testing.assert_allclose(wdl_of(CURVE, np.array(pawns)), wdl, atol=5e-5)
     window = window_of(tmp_path, "1. e4 {+0.00/9 1s} e5 {+1.00/9 1s} 2. d4 {[%eval -1.0]} d5 1-0\n")
     values = values_of(window)
     np.testing.assert_allclose(values[0], sheet[0.0], atol=5e-5)
@@ -136,18 +142,23 @@ def commented_games(count: int, seed: int = 0) -> str:
     texts = []
     for number in range(count):
         pawns = float(rng.normal(0, 1.5))
-        result = rng.choice(["1-0", "1/2-1/2", "0-1"], p=CURVE.wdl(np.array(round(pawns, 2))))
+        result = rng.choice(["1-0", "1/2-1/2", "0-1"], p=wdl_of(CURVE, np.array(round(pawns, 2))))
         notes = [f"{{d=9, wv={pawns:.2f}}}" if number % 5 else ""] * 3
         moves = ("a3", "a4", "b3", "b4", "c3", "c4", "d3", "d4")[number % 8]
         texts.append(f'[Event "{number}"]\n\n1. {moves} {notes[0]} a6 {notes[1]} 2. h3 {notes[2]} {result}\n')
     return "\n".join(texts)
 
 
+def log_likelihood(curve: ValueCurve, counts: np.ndarray) -> float:
+    chances = wdl_of(curve, np.arange(-MOST_CENTIPAWNS, MOST_CENTIPAWNS + 1) / 100)
+    return float((counts * np.log(np.maximum(chances, 1e-300))).sum() / counts.sum())
+
+
 def test_a_fit_finds_the_curve_of_made_up_results():
     rng = np.random.default_rng(1)
     for true in (ValueCurve(1.1, 0.4), ValueCurve(2.5, 1.5), ValueCurve(0.3, 0.6)):
         centipawns = np.clip(rng.normal(0, 200, 400_000).round(), -2000, 2000).astype(int)
-        shares = np.cumsum(true.wdl(centipawns / 100), 1)
+        shares = np.cumsum(wdl_of(true, centipawns / 100), 1)
         outcome = (rng.random((len(centipawns), 1)) > shares).sum(1)
         counts = np.zeros((2 * MOST_CENTIPAWNS + 1, 3), np.int64)
         np.add.at(counts, (centipawns + MOST_CENTIPAWNS, outcome), 1)
@@ -220,7 +231,7 @@ def test_columns_that_do_not_fit_are_refused(tmp_path: Path):
     assert view.evaluations is not None
     core = _core.ChessBatchEncoder(1)
     plain = (view.moves, view.moves_offset, view.result, view.result_valid, view.fen_bytes, view.fen_offset)
-    good = view.evaluations.core_arrays()
+    good = view.evaluations
     core.add_shard("shard", *plain, None, good)
     offset, values, bits = good[0]
     for damaged in (

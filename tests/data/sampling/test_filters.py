@@ -205,7 +205,6 @@ def made_up_shard(lengths: list[int]) -> ShardView:
     """Games of these lengths that nobody replays."""
     num_games, num_plies = len(lengths), sum(lengths)
     return ShardView(
-        name="made up",
         path=Path("made up"),
         num_games=num_games,
         num_plies=num_plies,

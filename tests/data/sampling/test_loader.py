@@ -187,7 +187,7 @@ def test_a_shifted_batch_is_another_one(window: Window):
 
 def test_a_resumed_run_continues_the_same_data(window: Window):
     whole = list(make_loader(window).iterate(0, 9))
-    assert_equal_steps(list(make_loader(window, num_threads=2, prefetch=5).iterate(4, 9)), whole[4:])
+    assert_equal_steps(list(make_loader(window, num_threads=2).iterate(4, 9)), whole[4:])
     assert [micro_batch.step for step in whole for micro_batch in step] == [
         s for s in range(9) for _ in range(6)
     ]
@@ -348,7 +348,6 @@ def test_places_that_do_not_exist_are_refused(place: tuple[int, int, int]):
         ({"micro_batch_size": 36}, "micro-batch size 36: expected a divisor of the batch size 96"),
         ({"micro_batch_size": 0}, "micro-batch size 0"),
         ({"num_threads": 0}, "0 loader threads"),
-        ({"prefetch": 0}, "prefetch 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(window: Window, settings: dict[str, int], reason: str):
@@ -365,7 +364,7 @@ def test_data_without_positions_or_of_another_game_is_refused(window: Window):
 
 
 def loader_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "alphazero-loader"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("alphazero-loader")]
 
 
 def test_prefetching_keeps_order_and_stays_within_its_depth():
@@ -381,7 +380,7 @@ def test_prefetching_keeps_order_and_stays_within_its_depth():
         time.sleep(0.005)
         ahead = max(ahead, len(made) - item - 1)
     assert made == list(range(20))
-    assert 1 <= ahead <= 4, "the queue, and one item in the hand of the producer"
+    assert 1 <= ahead <= 3
     assert not loader_threads()
 
 

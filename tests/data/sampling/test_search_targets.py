@@ -246,18 +246,22 @@ def test_columns_that_change_while_they_are_read_are_errors_and_nothing_worse(tm
     rng = np.random.default_rng(8)
     refused = 0
     names = ("moves", "moves_offset", "fen_offset", "result")
-    searches = ("ply_offset", "policy_offset_offset", "policy_offset", "policy_move_offset", "policy_move")
     (view,) = window_of_rows(tmp_path / "s", rows).shards
     for _ in range(200):
         assert view.search is not None
         copies = {name: getattr(view, name).copy() for name in names}
+        flags, policy_offsets, policy_move = (
+            column._replace(offset=column.offset.copy(), values=column.values.copy())
+            for column in (view.search.flags, view.search.policy_offsets, view.search.policy_move)
+        )
         search = dataclasses.replace(
-            view.search, **{name: getattr(view.search, name).copy() for name in searches}
+            view.search, flags=flags, policy_offsets=policy_offsets, policy_move=policy_move
         )
         changing = dataclasses.replace(view, search=search, **copies)
         window = Window.of_shards("chess", [changing], ["x"])
         encoder = WindowEncoder(window, CHESS, num_threads=2, value_q_ratio=0.5)
-        for column in (*copies.values(), *(getattr(search, name) for name in searches)):
+        searches = (flags.offset, *policy_offsets[:2], *policy_move[:2])
+        for column in (*copies.values(), *searches):
             if rng.integers(3) == 0 and len(column):
                 limits = np.iinfo(column.dtype)
                 places = rng.integers(0, len(column), 1 + len(column) // 10)
@@ -311,11 +315,11 @@ def test_noise_in_the_policies_never_crashes(tmp_path: Path):
     tried = refused = 0
     for trial in range(60):
         changes = {}
-        for name in ("policy_move", "policy_prob", "policy_offset", "flags"):
-            column = getattr(good.search, name).copy()
+        for name in ("policy_move", "policy_prob", "policy_offsets", "flags"):
+            column = getattr(good.search, name).values.copy()
             where = rng.integers(0, len(column), rng.choice([0, 1, 20]))
             column[where] = rng.integers(0, np.iinfo(column.dtype).max, len(where))
-            changes[name] = column
+            changes[name] = getattr(good.search, name)._replace(values=column)
         view = dataclasses.replace(good, search=dataclasses.replace(good.search, **changes))
         window = Window.of_shards("chess", [view], [str(trial)])
         try:

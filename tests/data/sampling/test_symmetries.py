@@ -44,7 +44,6 @@ TURNED = {
 def window_of(game: str, games: list[list[int]]) -> Window:
     offset = np.concatenate([[0], np.cumsum([len(moves) for moves in games])]).astype(np.int32)
     view = ShardView(
-        name="made",
         path=Path("made"),
         num_games=len(games),
         num_plies=int(offset[-1]),

@@ -411,11 +411,11 @@ def test_rows_of_self_play_come_back_as_they_were(tmp_path: Path):
     assert pa.Table.from_batches([rows]).to_pylist() == shard.table.to_pylist()
     assert shard.search is not None
     for name in ("flags", "root_q", "root_d", "best_q", "visits", "policy_move", "policy_prob"):
-        view = getattr(shard.search, name)
+        view = getattr(shard.search, name).values
         assert view.tolist() == broken()[name]
         assert not view.flags.writeable and not view.flags.owndata
     assert shard.search.ply_offset.tolist() == [0, 2, 2]
-    assert shard.search.policy_offset.tolist() == [0, 1, 2]
+    assert shard.search.policy_offsets.values.tolist() == [0, 1, 2]
 
 
 def test_two_writers_of_one_store_are_found_out(tmp_path: Path):

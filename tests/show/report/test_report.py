@@ -47,7 +47,7 @@ def test_the_newest_games_of_self_play_come_with_what_the_search_knew(self_play)
     assert [frame["move"][0] for frame in frames[1:]] == [str(move + 1) for move in moves]
     assert [frame["move"][2] % 7 for frame in frames[1:]] == moves
     assert sum(cell != "." for cell in frames[-1]["cells"]) == len(moves)
-    q = shard.search.root_q[shard.search.ply_offset[-2] : shard.search.ply_offset[-1]]
+    q = shard.search.root_q.values[shard.search.ply_offset[-2] : shard.search.ply_offset[-1]]
     seen = [(ply, frame) for ply, frame in enumerate(frames) if "value" in frame]
     assert seen
     for ply, frame in seen:
@@ -72,7 +72,7 @@ def test_openings_are_a_tree_of_counts_and_scores(self_play) -> None:
     assert self_play["runs"][0]["openings"] == tree
     search = search_values(store)
     assert search is not None
-    searched = sum(int((view.search.visits > 0).sum()) for view in store.shards)
+    searched = sum(int((view.search.visits.values > 0).sum()) for view in store.shards)
     assert sum(search.count) == searched
 
 

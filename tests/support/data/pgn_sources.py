@@ -1,6 +1,8 @@
 """Small PGN sources with bad games among them, and their import into small shards."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from alphazero.data.formats.importer import ImportReport, import_games
 
@@ -28,6 +30,12 @@ def run(
         chunk_bytes=chunk_bytes,
         shard_limits=LIMITS,
     )
+
+
+def quarantined(store: Path) -> list[dict[str, Any]]:
+    """The games that were not imported: source, game, line, ply, kind, reason; not those left out."""
+    entries = [json.loads(line) for line in (store / "quarantine.jsonl").read_text().splitlines()]
+    return [entry for entry in entries if "source" in entry]
 
 
 def content(store: Path) -> dict[str, bytes]:

@@ -48,7 +48,6 @@ def shard_of(games: Sequence[Game], name: str) -> ShardView:
         moves_offset.append(len(moves))
         fen_offset.append(len(fens))
     return ShardView(
-        name=name,
         path=Path(name),
         num_games=len(games),
         num_plies=len(moves),

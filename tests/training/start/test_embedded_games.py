@@ -41,7 +41,7 @@ def test_they_say_how_they_were_made(text: str):
 
 def test_every_game_imports_and_no_two_are_alike(tmp_path: Path, text: str):
     (store,) = open_or_import([GAMES], tmp_path)
-    assert store.manifest.quarantine_games == 0
+    assert store.manifest.quarantine.games == 0
     assert store.num_games == text.count("[Result ") == 2389
     assert store.num_plies == 277_211
     moves = [tuple(game) for shard in store.shards for game in shard.table["moves"].to_pylist()]
