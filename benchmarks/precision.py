@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 
 from alphazero.base.text import table
-from alphazero.games.core_types import Line
+from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.random_positions import leaves_of
 from alphazero.games.registry import make_line
-from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
+from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.purpose import evaluator_for_positions
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.weights.open_network import open_network

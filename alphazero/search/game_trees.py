@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alphazero.games.core_types import GameSearch, Line
+from alphazero.games.core_types import GameSearch, Leaves, Line
 from alphazero.games.registry import get_game
 from alphazero.search.batched import Evaluator
 from alphazero.search.tree_search import (
@@ -22,7 +22,6 @@ from alphazero.search.tree_search import (
 
 if TYPE_CHECKING:
     import alphazero._core as _core
-    from alphazero.games.core_types import Leaves
 
 
 @dataclass

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alphazero.games.core_types import BatchEvaluation, Indices, Positions
 from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
@@ -27,13 +26,6 @@ from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
-
-
-class BatchEvaluation(NamedTuple):
-    """legal_logits f32 [K], not normalised; wdl f32 [B, 3], probabilities for the side to move."""
-
-    legal_logits: npt.NDArray[np.float32]
-    wdl: npt.NDArray[np.float32]
 
 
 class PendingBatch:
@@ -111,12 +103,7 @@ class NetworkEvaluator:
         """How this machine computes it, in one line."""
         return self.runner.description
 
-    def __call__(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> BatchEvaluation:
+    def __call__(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> BatchEvaluation:
         """Evaluate packed u8 [B, N] with legal_index i32 [K] and legal_offset i32 [B + 1], any B."""
         num_positions = len(packed)
         legal_logits = np.empty(len(legal_index), np.float32)
@@ -129,12 +116,7 @@ class NetworkEvaluator:
             ).result()
         return BatchEvaluation(legal_logits, wdl)
 
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> PendingBatch:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> PendingBatch:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; legal moves as in a call.
 
         On CUDA this only enqueues; on the CPU it computes. The arrays may be reused at once. Raises

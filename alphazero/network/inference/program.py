@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from alphazero.base.log import program_line
+from alphazero.games.core_types import Indices, Positions
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
 from alphazero.network.inference.forward import Forward
@@ -189,12 +188,7 @@ class BatchBuffers:
         self.num_positions = 0
         self.num_moves = 0
 
-    def fill(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> None:
+    def fill(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> None:
         """Take a batch: legal_offset begins with 0. The arrays are free afterwards."""
         self.num_positions, self.num_moves = len(packed), len(legal_index)
         self.packed_BN.numpy()[: self.num_positions] = packed

@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alphazero.games.core_types import BatchEvaluation, Indices, Positions
 from alphazero.games.random_positions import random_positions
-from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator, PendingBatch
+from alphazero.network.inference.evaluator import NetworkEvaluator, PendingBatch
 from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
@@ -101,12 +101,7 @@ class EvaluatorLadder:
         twin._evaluators = [one.twin() for one in self._evaluators]
         return twin
 
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> PendingBatch:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> PendingBatch:
         """As NetworkEvaluator.submit, which refuses more than batch_size."""
         fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
@@ -164,10 +159,7 @@ class SideBySide:
         )
 
     def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
+        self, packed: Positions, legal_index: Indices, legal_offset: Indices
     ) -> Future[BatchEvaluation]:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; arrays must stay as they are meanwhile.
 
@@ -175,12 +167,7 @@ class SideBySide:
         """
         return self._threads.submit(self._evaluate, packed, legal_index, legal_offset)
 
-    def _evaluate(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> BatchEvaluation:
+    def _evaluate(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> BatchEvaluation:
         ladder = self._free.get()
         try:
             return ladder.submit(packed, legal_index, legal_offset).result()
