@@ -17,7 +17,6 @@ from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, w
 from alphazero.network.inference.program import (
     BatchBuffers,
     BatchProgram,
-    CpuRunner,
     CudaRunner,
     Runner,
     policy_places,
@@ -84,7 +83,7 @@ class NetworkEvaluator:
         self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
         self.max_moves = self.program.max_moves
         on_cuda = self.device.type == "cuda"
-        self.runner: Runner = CudaRunner(self.program, self.device) if on_cuda else CpuRunner(self.program)
+        self.runner = CudaRunner(self.program, self.device) if on_cuda else Runner(self.program)
         self.buffers = [BatchBuffers(self.program, pinned=on_cuda) for _ in range(in_flight)]
 
     def twin(self) -> NetworkEvaluator:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -33,16 +32,6 @@ ONES = [1, 1]
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
-class FusedConvolution(Protocol):
-    """A convolution with its bias."""
-
-    def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """Convolution, bias, activation (none, relu) in one pass."""
-
-    def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """relu(sum + convolution) in one pass; `sum` is used up."""
-
-
 @dataclass(frozen=True)
 class Packed:
     """A convolution's weight in oneDNN's own order for one input shape, its bias, its padding."""
@@ -52,14 +41,14 @@ class Packed:
     padding: list[int]
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """See FusedConvolution; also sigmoid and tanh."""
+        """Convolution, bias, activation (none, relu, sigmoid, tanh) in one pass."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise(
             input_BCHW, self.weight, self.bias, self.padding, ONES, ONES, 1, activation, [], ""
         )
         return output_BCHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """See FusedConvolution."""
+        """relu(sum + convolution) in one pass; `sum` is used up."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise_.binary(
             sum_BCHW,
             input_BCHW,
@@ -108,35 +97,28 @@ class Squeeze:
         return self.scale.of_rows(units_BU, "sigmoid"), self.shift.of_rows(units_BU)
 
 
-class Excitation(Protocol):
-    """Squeeze-excitation at the end of a residual block."""
-
-    def excite(self, branch_BCHW: Tensor, skip_BCHW: Tensor) -> Tensor:
-        """relu(skip + scale * branch + shift); `skip` is used up."""
-
-
 @dataclass(frozen=True)
 class Block:
     """A residual block."""
 
-    first: FusedConvolution
-    second: FusedConvolution
-    excitation: Excitation | None
+    first: Packed
+    second: Packed
+    squeeze: Squeeze | None
 
     def __call__(self, tower_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]; the input is used up."""
         branch_BCHW = self.first(tower_BCHW, "relu")
-        if self.excitation is None:
+        if self.squeeze is None:
             return self.second.add_to(tower_BCHW, branch_BCHW)
-        return self.excitation.excite(self.second(branch_BCHW), tower_BCHW)
+        return self.squeeze.excite(self.second(branch_BCHW), tower_BCHW)
 
 
 @dataclass(frozen=True)
 class ConvolutionalPolicy:
     """PolicyHead without its gather."""
 
-    hidden: FusedConvolution
-    output: FusedConvolution
+    hidden: Packed
+    output: Packed
 
     def __call__(self, tower_BCHW: Tensor) -> Tensor:
         """[B, L]: planes, square by square."""
@@ -171,10 +153,10 @@ class AttentionPolicy:
 class Layers:
     """All layers of a network. policy: tower to [B, L]. value_reduce gives what value_hidden takes."""
 
-    input: FusedConvolution
+    input: Packed
     blocks: tuple[Block, ...]
     policy: Callable[[Tensor], Tensor]
-    value_reduce: FusedConvolution
+    value_reduce: Packed
     value_hidden: Packed
     value_output: Packed
 
@@ -265,12 +247,12 @@ class Packer:
         self.batch_size = batch_size
 
     def pack(self, folded: Mapping[str, Tensor]) -> Layers:
-        """Weights by name (folding.fold_tensors) to layers."""
+        """Weights by name (fold_tensors) to layers."""
         blocks = tuple(
             Block(
                 self._convolution(folded, f"blocks.{number}.first.conv"),
                 self._convolution(folded, f"blocks.{number}.second.conv"),
-                self._excitation(folded, number) if self.config.se_ratio else None,
+                self._squeeze(folded, f"blocks.{number}") if self.config.se_ratio else None,
             )
             for number in range(self.config.blocks)
         )
@@ -301,36 +283,29 @@ class Packer:
             promotion_OC=folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True),
         )
 
-    def _excitation(self, folded: Mapping[str, Tensor], number: int) -> Excitation:
-        """Of block `number`."""
-        return self._squeeze(folded, f"blocks.{number}.se")
-
-    def _squeeze(self, folded: Mapping[str, Tensor], name: str) -> Squeeze:
-        scale_CU, shift_CU = folded[f"{name}.excite.weight"].chunk(2)
-        scale_bias_C, shift_bias_C = folded[f"{name}.excite.bias"].chunk(2)
+    def _squeeze(self, folded: Mapping[str, Tensor], block: str) -> Squeeze:
+        scale_CU, shift_CU = folded[f"{block}.se.excite.weight"].chunk(2)
+        scale_bias_C, shift_bias_C = folded[f"{block}.se.excite.bias"].chunk(2)
         return Squeeze(
-            self._fully_connected(folded[f"{name}.squeeze.weight"], folded[f"{name}.squeeze.bias"]),
+            self._fully_connected(folded[f"{block}.se.squeeze.weight"], folded[f"{block}.se.squeeze.bias"]),
             self._fully_connected(scale_CU, scale_bias_C),
             self._fully_connected(shift_CU, shift_bias_C),
             self.board,
         )
 
-    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> FusedConvolution:
+    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> Packed:
         weight = folded[f"{name}.weight"]
         input_shape = [self.batch_size, weight.shape[1], *self.board]
-        return self._pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape)
+        return pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape, self.dtype)
 
     def _at_squares(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
         """A fully connected layer for each square: a convolution of one square."""
         input_shape = [self.batch_size, weight_OC.shape[1], *self.board]
-        return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
+        return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
 
     def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
         input_shape = [1, weight_OC.shape[1], self.batch_size, 1]
-        return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
-
-    def _pack(self, weight: Tensor, bias: Tensor, pad: int, input_shape: list[int]) -> Packed:
-        return pack(weight, bias, pad, input_shape, self.dtype)
+        return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
 
 
 def pack(weight: Tensor, bias: Tensor, pad: int, input_shape: list[int], dtype: torch.dtype) -> Packed:

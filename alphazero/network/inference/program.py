@@ -9,7 +9,6 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -163,8 +162,6 @@ class BatchProgram:
         self.logits_M[:num_moves].copy_(policy_BL.view(-1).index_select(0, place_K))
 
 
-# Shapes: as in batch_program.py.
-
 WARM_UP_RUNS = 3  # before a capture, as torch.cuda.make_graphed_callables does
 # In torch's own "global" mode a capture fails when any thread of the process allocates or copies, as the
 # writer of checkpoints does.
@@ -233,22 +230,8 @@ def cudnn_by_rule() -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = before
 
 
-class Runner(Protocol):
-    """Runs batches of a program one after the other."""
-
-    @property
-    def description(self) -> str:
-        """How it runs, in words."""
-
-    def enqueue(self, buffers: BatchBuffers) -> None:
-        """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""
-
-    def load(self, folded: Mapping[str, Tensor]) -> None:
-        """New weights, for batches enqueued from now on."""
-
-
-class CpuRunner:
-    """Computes at once."""
+class Runner:
+    """Runs batches of a program one after the other, each at once. description: how, in words."""
 
     def __init__(self, program: BatchProgram) -> None:
         self.program = program
@@ -256,24 +239,24 @@ class CpuRunner:
 
     @torch.inference_mode()
     def enqueue(self, buffers: BatchBuffers) -> None:
-        """See Runner."""
+        """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""
         buffers.send()
         self.program.run(buffers.num_moves)
         buffers.fetch()
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Runner."""
+        """New weights, for batches enqueued from now on."""
         self.program.forward.load(folded)
 
 
-class CudaRunner:
+class CudaRunner(Runner):
     """Enqueues on a separate stream; the program is a graph where it can be captured.
 
     All batches share the device's buffers: the stream keeps them apart.
     """
 
     def __init__(self, program: BatchProgram, device: torch.device) -> None:
-        self.program = program
+        super().__init__(program)
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         # Buffers and weights were made on the stream of the caller.
         self.stream.wait_stream(torch.cuda.current_stream(device))
@@ -293,7 +276,7 @@ class CudaRunner:
                     raise memory from error
                 how = f"without CUDA graph: {str(error).strip().splitlines()[0]}"
                 print(program_line(f"evaluations on {device} {how}"), file=sys.stderr, flush=True)
-        self.description = f"{program.forward.description}, {how}"
+        self.description += f", {how}"
 
     def enqueue(self, buffers: BatchBuffers) -> None:
         """See Runner."""

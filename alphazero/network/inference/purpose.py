@@ -1,9 +1,9 @@
-"""The evaluator of a network for a purpose: self-play, the tree of one game, or a batch of positions.
+"""The evaluator of a network for a purpose: self-play, or the tree of one game.
 
-Batches have fixed sizes. Self-play and a tree have an evaluator for each of several sizes, because padding a
-few positions to a large batch costs as much as the large batch. A tree on the CPU has several batches
-evaluated at a time, each on separate threads: threads that share a batch wait for each other after every
-layer, on a busy machine for the slowest.
+Batches have fixed sizes: a NetworkEvaluator has one, and rounds alike for every position. Self-play and a
+tree have an evaluator for each of several sizes, because padding a few positions to a large batch costs as
+much as the large batch. A tree on the CPU has several batches evaluated at a time, each on separate threads:
+threads that share a batch wait for each other after every layer, on a busy machine for the slowest.
 """
 
 from __future__ import annotations
@@ -51,13 +51,6 @@ def evaluator_for_tree(
 def largest_tree_batch(device: torch.device) -> int:
     """Positions of one evaluation for a tree, unless another number is given."""
     return CUDA_BATCH_SIZE if device.type == "cuda" else CPU_BATCH_SIZE
-
-
-def evaluator_for_positions(
-    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
-) -> NetworkEvaluator:
-    """For players of matches and for exact truth: batches of one size, rounded alike for every position."""
-    return NetworkEvaluator(network, device, precision, batch_size)
 
 
 def batch_sizes(largest: int) -> list[int]:

@@ -11,12 +11,7 @@ from torch import Tensor, nn
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec
 from alphazero.network.model.attention import AttentionBody, OtherHeads, initialise_body
-from alphazero.network.model.heads import (
-    ConvNorm,
-    make_moves_left_head,
-    make_policy_head,
-    make_value_head,
-)
+from alphazero.network.model.heads import ConvNorm, PositionHead, make_policy_head
 from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.settings.sections import NetworkConfig
 
@@ -76,8 +71,11 @@ class AlphaZeroNet(nn.Module):
                 *(ResidualBlock(config.filters, se_units) for _ in range(config.blocks))
             )
         self.policy = make_policy_head(config, spec)
-        self.value = make_value_head(config, spec)
-        self.moves_left = make_moves_left_head(config, spec)
+        self.value = PositionHead(config, spec, config.value_channels, config.value_hidden, 3)
+        self.moves_left: PositionHead | None = None
+        if config.moves_left:
+            channels, hidden = config.moves_left_channels, config.moves_left_hidden
+            self.moves_left = PositionHead(config, spec, channels, hidden, 1)
         if config.other_heads:
             self.other_heads = OtherHeads(config.other_heads)
         initialise(self, generator)

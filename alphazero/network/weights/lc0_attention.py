@@ -276,7 +276,7 @@ def heads_layout(config: NetworkConfig, heads: HeadPlaces) -> list[LinearPlace]:
 def token_head(
     prefix: str, place: Place, name: str, channels: int, hidden: int, outputs: int, filters: int
 ) -> list[LinearPlace]:
-    """The layers of a TokenHead."""
+    """The layers of a PositionHead."""
     return [
         layers(f"{prefix}.reduce", place, f"ip_{name}", (channels, filters)),
         layers(f"{prefix}.hidden", place, f"ip1_{name}", (hidden, channels * SQUARES)),

@@ -14,9 +14,9 @@ from alphazero.network.inference.program import (
     WARM_UP_RUNS,
     BatchBuffers,
     BatchProgram,
-    CpuRunner,
     CudaRunner,
     PlaneExpander,
+    Runner,
     cudnn_by_rule,
     policy_places,
 )
@@ -116,7 +116,7 @@ def test_moves_beyond_the_last_do_not_touch_those_before():
     program = make_program()
     buffers = BatchBuffers(program, pinned=False)
     buffers.fill(*positions("connect4", 3))
-    CpuRunner(program).enqueue(buffers)
+    Runner(program).enqueue(buffers)
     logits_M, wdl_B3 = buffers.logits_M.clone(), buffers.wdl_B3.clone()
     program.run(program.max_moves)
     buffers.fetch()
@@ -196,7 +196,7 @@ def test_the_cuda_runner_captures_once_and_then_replays(cuda_log):
         assert log == ["replay", whole]
         other = BatchBuffers(make_program(), pinned=False)
         other.fill(*positions("connect4", 3, seed))
-        CpuRunner(other.program).enqueue(other)
+        Runner(other.program).enqueue(other)
         assert torch.equal(buffers.logits_M[: buffers.num_moves], other.logits_M[: buffers.num_moves])
         assert torch.equal(buffers.wdl_B3[:3], other.wdl_B3[:3])
 
