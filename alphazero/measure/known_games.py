@@ -219,7 +219,7 @@ def sum_over_positions(
     total = torch.zeros(len(SUM_NAMES), dtype=torch.float64, device=device)
     for batch in batches:
         on_device = to_device(batch, device)
-        planes_BCHW = expand_planes(on_device.packed_BN, network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(on_device.packed_BN, network.spec)
         with autocast(device, precision):
             output = network(planes_BCHW)
         total += loss(output, on_device).sums

@@ -49,7 +49,7 @@ class ActivationRange:
     def __init__(self, network: AlphaZeroNet) -> None:
         self._forward = ModuleForward(network, torch.device("cpu"), torch.float32, compiled=False)
         packed_BN = torch.from_numpy(random_positions(network.spec.name)[0])
-        self._planes_BCHW = expand_planes(packed_BN, network.spec, torch.channels_last)
+        self._planes_BCHW = expand_planes(packed_BN, network.spec)
         self._largest: dict[str, float] = {}
         for name in rectified_modules(network.config.blocks, network.config.policy_head):
             module = self._forward.network.get_submodule(name)

@@ -94,7 +94,7 @@ def _fault(
     network = _probe_network(config)
     packed, _, _ = random_positions(config.game)
     rows = torch.arange(batch_size) % len(packed)
-    planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec)
 
     def outputs(forward: Forward, precision: torch.dtype) -> list[Tensor]:
         return [output.double() for output in forward(planes_BCHW.to(precision))]

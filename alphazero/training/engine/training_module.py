@@ -58,7 +58,7 @@ class TrainingModule(nn.Module):
         return self._graphed is not None and self._graphed.was_replayed
 
     def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
-        planes_BCHW = expand_planes(packed_BN, self.network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(packed_BN, self.network.spec)
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
             return self._run(planes_BCHW)
 

@@ -98,7 +98,7 @@ def nothing_is_remembered() -> Iterator[None]:
 
 def planes_of(network, count: int = 5) -> Tensor:
     packed = torch.from_numpy(positions(network.config.game, count)[0])
-    return expand_planes(packed, network.spec, torch.channels_last)
+    return expand_planes(packed, network.spec)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
     network = trained_like(game, se_ratio=se_ratio, value_hidden=24, policy_head=policy_head)
     packed = positions(game, 6)[0]
     calibrate(network, packed)
-    planes_BCHW = expand_planes(torch.from_numpy(packed), network.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(packed), network.spec)
     with torch.inference_mode():
         fused = OneDnnForward(network, torch.float32, 6)(planes_BCHW)
         modules = ModuleForward(network, CPU, torch.float32, compiled=False)(planes_BCHW)
@@ -90,7 +90,7 @@ def test_new_weights_of_the_modules_stay_where_the_old_ones_were():
 @pytest.mark.slow
 def test_compiled_modules_take_new_weights_without_compiling_again():
     old, new = trained_like("connect4", seed=1), trained_like("connect4", seed=2)
-    planes_BCHW = expand_planes(torch.from_numpy(positions("connect4", 6)[0]), old.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(positions("connect4", 6)[0]), old.spec)
     compiled = ModuleForward(old, CPU, torch.float32, compiled=True)
     plain = ModuleForward(old, CPU, torch.float32, compiled=False)
     with torch.inference_mode():

@@ -160,7 +160,7 @@ def test_a_2x32_network_learns_64_random_positions_by_heart():
     config = NetworkConfig(blocks=2, filters=32, se_ratio=4, value_hidden=32, moves_left=True)
     network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
     batch = random_batch(64)
-    planes = expand_planes(batch.packed_BN, spec, torch.channels_last)
+    planes = expand_planes(batch.packed_BN, spec)
     loss = AlphaZeroLoss(LossConfig())
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-4)
     with torch.no_grad():
