@@ -141,19 +141,19 @@ def check_exportable(config: NetworkConfig) -> None:
 
 def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
     """A convolution and its BatchNorm. bn_stddivs holds variances despite its name."""
-    _write_layer(block.weights, _array(state_dict[f"{place.prefix}.conv.weight"]))
+    _write_layer(block.weights, state_dict[f"{place.prefix}.conv.weight"].detach().numpy())
     for field, key in (
         ("bn_means", "running_mean"),
         ("bn_stddivs", "running_var"),
         ("bn_gammas", "weight"),
         ("bn_betas", "bias"),
     ):
-        _write_layer(getattr(block, field), _array(state_dict[f"{place.prefix}.norm.{key}"]))
+        _write_layer(getattr(block, field), state_dict[f"{place.prefix}.norm.{key}"].detach().numpy())
 
 
 def _write_linear(message: Any, place: LinearPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
     """Weight and any bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
-    arrays = [_array(state_dict[key]) for key in place.keys]
+    arrays = [state_dict[key].detach().numpy() for key in place.keys]
     if place.prefix == "policy.output":
         missing = POLICY_PLANES - len(arrays[1])
         arrays = [np.concatenate([a, np.zeros((missing, *a.shape[1:]), np.float32)]) for a in arrays]
@@ -169,8 +169,3 @@ def _write_layer(layer: Any, values: FloatArray) -> None:  # noqa: ANN401
     if high > low:
         steps = (values.reshape(-1).astype(np.float64) - low) * (STEPS / (high - low))
     layer.params = np.rint(steps).astype("<u2").tobytes()
-
-
-def _array(tensor: Tensor) -> FloatArray:
-    array: FloatArray = tensor.detach().numpy()
-    return array
