@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.model.heads import ConvNorm
-from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
+from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, C channels, H x W board.
 
@@ -33,26 +33,18 @@ class CudnnForward(ModuleForward):
 def _fuse_children(module: nn.Module) -> None:
     for name, child in module.named_children():
         _fuse_children(child)
-        if isinstance(child, ConvNorm) and _can_be_fused(child.conv):
-            setattr(module, name, FusedConv(child))
-    for name, child in module.named_children():
-        if isinstance(child, ResidualBlock) and child.se is None:
-            first: nn.Module = child.first
-            second: nn.Module = child.second
-            if isinstance(first, FusedConv) and isinstance(second, FusedConv):
-                setattr(module, name, FusedBlock(first, second))
-
-
-def _can_be_fused(conv: nn.Conv2d) -> bool:
-    return conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0
+        if isinstance(child, ConvNorm):
+            conv = child.conv
+            if conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0:
+                setattr(module, name, FusedConv(conv))
 
 
 class FusedConv(nn.Module):
-    """A ConvNorm after `fold`; parameters keep their names."""
+    """In place of a ConvNorm after `fold`; parameters keep their names."""
 
-    def __init__(self, folded: ConvNorm) -> None:
+    def __init__(self, conv: nn.Conv2d) -> None:
         super().__init__()
-        self.conv = folded.conv
+        self.conv = conv
 
     def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:
         """As ConvNorm's."""
@@ -66,7 +58,7 @@ class FusedConv(nn.Module):
         )
 
     def added_to(self, skip_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """relu(skip + the convolution of the input), [B, C, H, W]."""
+        """As ConvNorm's."""
         conv = self.conv
         assert not isinstance(conv.padding, str)
         return torch.cudnn_convolution_add_relu(
@@ -80,15 +72,3 @@ class FusedConv(nn.Module):
             conv.dilation,
             conv.groups,
         )
-
-
-class FusedBlock(nn.Module):
-    """A ResidualBlock without squeeze-excitation: two calls."""
-
-    def __init__(self, first: FusedConv, second: FusedConv) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, input_BCHW: Tensor) -> Tensor:
-        """As ResidualBlock's."""
-        return self.second.added_to(input_BCHW, self.first(input_BCHW, rectifies=True))

@@ -114,42 +114,6 @@ class Block:
 
 
 @dataclass(frozen=True)
-class ConvolutionalPolicy:
-    """PolicyHead without its gather."""
-
-    hidden: Packed
-    output: Packed
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: planes, square by square."""
-        planes_BPHW = self.output(self.hidden(tower_BCHW, "relu"))
-        return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
-
-
-@dataclass(frozen=True)
-class AttentionPolicy:
-    """AttentionPolicyHead without its gather. half_embed: the embedding with half its weights and bias."""
-
-    embed: Packed
-    half_embed: Packed
-    query: Packed
-    key: Packed
-    promotion_OC: Tensor
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: as AttentionPolicyHead.all_moves."""
-        # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its sigmoid,
-        # rounds whole vectors and what is left over differently.
-        half_BCHW = self.half_embed(tower_BCHW, "tanh")
-        below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
-        embedded_BCHW = self.embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
-        query_BQC, key_BQC = (
-            layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (self.query, self.key)
-        )
-        return logits_of_moves(query_BQC, key_BQC, self.promotion_OC, tower_BCHW.shape[3])
-
-
-@dataclass(frozen=True)
 class Layers:
     """All layers of a network. policy: tower to [B, L]. value_reduce gives what value_hidden takes."""
 
@@ -270,18 +234,37 @@ class Packer:
         )
 
     def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
-        if self.config.policy_head == "convolution":
-            return ConvolutionalPolicy(
-                self._convolution(folded, "policy.hidden.conv"), self._convolution(folded, "policy.output")
-            )
+        """The policy head without its gather: tower to [B, L]."""
+        if self.config.policy_head == "attention":
+            return self._attention_policy(folded)
+        hidden = self._convolution(folded, "policy.hidden.conv")
+        output = self._convolution(folded, "policy.output")
+
+        def planes(tower_BCHW: Tensor) -> Tensor:
+            planes_BPHW = output(hidden(tower_BCHW, "relu"))
+            return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
+
+        return planes
+
+    def _attention_policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         weight_CC, bias_C = folded["policy.embed.weight"], folded["policy.embed.bias"]
-        return AttentionPolicy(
-            embed=self._at_squares(weight_CC, bias_C),
-            half_embed=self._at_squares(weight_CC / 2, bias_C / 2),
-            query=self._at_squares(folded["policy.query.weight"], folded["policy.query.bias"]),
-            key=self._at_squares(folded["policy.key.weight"], folded["policy.key.bias"]),
-            promotion_OC=folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True),
-        )
+        embed, half_embed = self._at_squares(weight_CC, bias_C), self._at_squares(weight_CC / 2, bias_C / 2)
+        query = self._at_squares(folded["policy.query.weight"], folded["policy.query.bias"])
+        key = self._at_squares(folded["policy.key.weight"], folded["policy.key.bias"])
+        promotion_OC = folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True)
+
+        def all_moves(tower_BCHW: Tensor) -> Tensor:
+            # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its
+            # sigmoid, rounds whole vectors and what is left over differently.
+            half_BCHW = half_embed(tower_BCHW, "tanh")
+            below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
+            embedded_BCHW = embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
+            query_BQC, key_BQC = (
+                layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (query, key)
+            )
+            return logits_of_moves(query_BQC, key_BQC, promotion_OC, tower_BCHW.shape[3])
+
+        return all_moves
 
     def _squeeze(self, folded: Mapping[str, Tensor], block: str) -> Squeeze:
         scale_CU, shift_CU = folded[f"{block}.se.excite.weight"].chunk(2)

@@ -95,6 +95,11 @@ class ConvNorm(nn.Module):
             return normed_BCHW
         return functional.relu(convolved_BCHW) if rectifies else convolved_BCHW
 
+    def added_to(self, skip_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
+        """relu(skip + what the module makes of the input), [B, out_channels, H, W]."""
+        # In place: it saves an activation a block, and nothing else reads the sum.
+        return torch.relu_(skip_BCHW + self(input_BCHW))
+
     def fold(self) -> None:
         """Put the running statistics into the convolution, for good; only for inference."""
         if isinstance(self.norm, BatchNorm):

@@ -43,22 +43,13 @@ class LossTerms:
     sums: Tensor
 
 
-class AlphaZeroLoss:
-    """The loss of AlphaZero with lc0's heads.
+def loss_terms(config: LossConfig, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
+    """Compare the network's output for B positions with their targets; fp32 inside.
 
     Policy: cross-entropy of the target over the legal moves. Value: cross-entropy of win, draw, loss. Both as
     lczero-training tf/tfprocess.py (policy_loss, value_loss); moves left as its moves_left_loss.
     """
-
-    def __init__(self, config: LossConfig) -> None:
-        self.config = config
-
-    def __call__(self, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
-        """Compare the network's output for B positions with their targets; fp32 inside."""
-        with torch.autocast(output.policy_BA.device.type, enabled=False):
-            return self._terms(output, batch)
-
-    def _terms(self, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
+    with torch.autocast(output.policy_BA.device.type, enabled=False):
         policy_size = output.policy_BA.shape[1]
         logits_BA = output.policy_BA.float()
         mask_BA = legal_mask(batch, policy_size)
@@ -69,9 +60,7 @@ class AlphaZeroLoss:
         value_B = -(batch.wdl_B3 * functional.log_softmax(wdl_B3, dim=1)).sum(1)
         moves_left_B = moves_left_loss(output.moves_left_B1, batch.moves_left_B)
         total = (
-            policy_B.mean()
-            + self.config.value_weight * value_B.mean()
-            + MOVES_LEFT_WEIGHT * moves_left_B.mean()
+            policy_B.mean() + config.value_weight * value_B.mean() + MOVES_LEFT_WEIGHT * moves_left_B.mean()
         )
         with torch.no_grad():
             rank_B = rank_of_target(masked_BA, target_BA)

@@ -42,11 +42,10 @@ class ResidualBlock(nn.Module):
 
     def forward(self, input_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]."""
-        branch_BCHW = self.second(self.first(input_BCHW, rectifies=True))
+        branch_BCHW = self.first(input_BCHW, rectifies=True)
         if self.se is not None:
-            return self.se.added_to(input_BCHW, branch_BCHW)
-        # In place: it saves an activation a block, and nothing else reads the sum.
-        return torch.relu_(input_BCHW + branch_BCHW)
+            return self.se.added_to(input_BCHW, self.second(branch_BCHW))
+        return self.second.added_to(input_BCHW, branch_BCHW)
 
 
 class AlphaZeroNet(nn.Module):

@@ -9,7 +9,7 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.registry import get_spec
-from alphazero.network.model.loss import SUM_NAMES, AlphaZeroLoss, LossTerms, rank_of_target
+from alphazero.network.model.loss import SUM_NAMES, LossTerms, loss_terms, rank_of_target
 from alphazero.network.model.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
 from alphazero.settings.sections import LossConfig, NetworkConfig
@@ -46,7 +46,7 @@ def sums(terms: LossTerms) -> dict[str, float]:
 
 
 def test_the_terms_are_those_worked_out_by_hand():
-    terms = AlphaZeroLoss(LossConfig(value_weight=2.0))(two_outputs(), two_positions())
+    terms = loss_terms(LossConfig(value_weight=2.0), two_outputs(), two_positions())
     # Position 0: -log(e^2 / (e^1 + e^2)); position 1: both moves have one half.
     policy = (math.log(1 + math.exp(-1)) + math.log(2)) / 2
     value = (-math.log(math.e / (math.e + 2)) - math.log(1 / (2 + math.e**2))) / 2
@@ -70,7 +70,7 @@ def test_the_terms_are_those_worked_out_by_hand():
 
 def test_only_legal_moves_get_gradients():
     output = two_outputs()
-    AlphaZeroLoss(LossConfig())(output, two_positions()).total.backward()
+    loss_terms(LossConfig(), output, two_positions()).total.backward()
     legal = torch.tensor([[True, False, True, False], [False, True, False, True]])
     assert output.policy_BA.grad[~legal].eq(0).all()
     share = 1 / (1 + math.e)
@@ -81,14 +81,14 @@ def test_only_legal_moves_get_gradients():
 
 
 def test_terms_carry_no_gradient_but_the_total():
-    terms = AlphaZeroLoss(LossConfig())(two_outputs(), two_positions())
+    terms = loss_terms(LossConfig(), two_outputs(), two_positions())
     assert terms.total.requires_grad
     assert not terms.sums.requires_grad
 
 
 def test_without_a_moves_left_head_its_term_is_zero():
     output = two_outputs()._replace(moves_left_B1=None)
-    terms = AlphaZeroLoss(LossConfig())(output, two_positions())
+    terms = loss_terms(LossConfig(), output, two_positions())
     found = sums(terms)
     assert found["moves_left"] == 0
     assert terms.total.item() == pytest.approx((found["policy"] + found["value"]) / 2, rel=1e-6)
@@ -104,7 +104,7 @@ def test_a_position_without_legal_moves_adds_no_policy_loss():
             "policy_K": batch.policy_K[2:],
         }
     )
-    terms = AlphaZeroLoss(LossConfig())(two_outputs(), batch)
+    terms = loss_terms(LossConfig(), two_outputs(), batch)
     assert sums(terms)["policy"] == pytest.approx(math.log(2), rel=1e-6)
 
 
@@ -112,8 +112,8 @@ def test_the_loss_is_fp32_inside_autocast_and_from_bf16_logits():
     output = two_outputs()
     halved = NetworkOutput(*(part.detach().to(torch.bfloat16) for part in output))
     with torch.autocast("cpu", torch.bfloat16):
-        terms = AlphaZeroLoss(LossConfig())(halved, two_positions())
-    exact = AlphaZeroLoss(LossConfig())(output, two_positions())
+        terms = loss_terms(LossConfig(), halved, two_positions())
+    exact = loss_terms(LossConfig(), output, two_positions())
     # These logits are exact in bf16, so only arithmetic in bf16 could make a difference.
     assert terms.total.dtype == torch.float32
     assert terms.total.item() == pytest.approx(exact.total.item(), rel=1e-6)
@@ -161,17 +161,17 @@ def test_a_2x32_network_learns_64_random_positions_by_heart():
     network = AlphaZeroNet(config, spec, torch.Generator().manual_seed(0))
     batch = random_batch(64)
     planes = expand_planes(batch.packed_BN, spec)
-    loss = AlphaZeroLoss(LossConfig())
+    loss = LossConfig()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-4)
     with torch.no_grad():
-        start = loss(network(planes), batch)
-    assert sums(start)["top1"] < 40
+        start = sums(loss_terms(loss, network(planes), batch))
+    assert start["top1"] < 40
     for _ in range(150):
         optimizer.zero_grad()
-        loss(network(planes), batch).total.backward()
+        loss_terms(loss, network(planes), batch).total.backward()
         optimizer.step()
     with torch.no_grad():
-        end = loss(network(planes), batch)
-    assert sums(end)["top1"] / 64 > 0.95
-    assert end.value < 0.1 < start.value
-    assert end.moves_left < start.moves_left / 4
+        end = sums(loss_terms(loss, network(planes), batch))
+    assert end["top1"] / 64 > 0.95
+    assert end["value"] / 64 < 0.1 < start["value"] / 64
+    assert end["moves_left"] < start["moves_left"] / 4
