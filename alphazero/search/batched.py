@@ -10,7 +10,7 @@ from typing import Protocol
 
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
-from alphazero.games.core_types import BatchEvaluation, Indices, Line, Pool, Positions
+from alphazero.games.core_types import BatchEvaluation, Floats, Indices, Line, Pool, Positions
 from alphazero.games.registry import get_game
 
 # Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
@@ -64,29 +64,27 @@ def run_pool(pool: Pool, evaluator: PoolEvaluator, after_batch: Callable[[int], 
     called with the number of positions of each batch; where it returns False, everything is left as it is.
     Returns True when all is done.
     """
-    waiting: dict[int, Pending] = {}
-    sizes: dict[int, int] = {}
+    waiting: dict[int, tuple[Pending, int]] = {}
 
-    def advance(group: int, evaluation: BatchEvaluation | None) -> None:
-        logits, wdl = (None, None) if evaluation is None else (evaluation.legal_logits, evaluation.wdl)
+    def advance(group: int, logits: Floats | None = None, wdl: Floats | None = None) -> None:
         packed, legal_index, legal_offset = pool.step(group, logits, wdl)
         if len(packed):
-            waiting[group] = evaluator.submit(packed, legal_index, legal_offset)
-            sizes[group] = len(packed)
+            waiting[group] = evaluator.submit(packed, legal_index, legal_offset), len(packed)
 
     groups = range(evaluator.batches_ahead)
     for group in groups:
-        advance(group, None)
+        advance(group)
     while waiting:
         for group in groups:
             if group not in waiting:
                 continue
-            evaluation = waiting.pop(group).result()
-            if not after_batch(sizes[group]):
-                for pending in waiting.values():
+            pending, size = waiting.pop(group)
+            evaluation = pending.result()
+            if not after_batch(size):
+                for pending, _ in waiting.values():
                     pending.result()  # the evaluator is free for others
                 return False
-            advance(group, evaluation)
+            advance(group, evaluation.legal_logits, evaluation.wdl)
     return True
 
 
