@@ -23,7 +23,7 @@ from alphazero.network.weights.lc0_attention import (
     NAMED,
     places_to_write,
 )
-from alphazero.network.weights.lc0_layers import ConvNormPlace, FloatArray, LinearPlace, message_at
+from alphazero.network.weights.lc0_layers import FloatArray, LayerPlace, message_at
 from alphazero.network.weights.lc0_schema import (
     ATTENTION_BODY,
     ATTENTION_BODY_WITH_HEADS,
@@ -100,11 +100,7 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
     state_dict = {**state_dict, first_layer(config): weight}
     for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
-        message = message_at(net.weights, place.path)
-        if isinstance(place, ConvNormPlace):
-            _write_conv_norm(message, place, state_dict)
-        else:
-            _write_linear(message, place, state_dict)
+        _write_place(message_at(net.weights, place.path), place, state_dict)
     if net.ByteSize() > MAX_FILE_BYTES:
         raise WeightsError(f"{net.ByteSize():,} bytes: expected at most {MAX_FILE_BYTES:,}, protobuf's limit")
     return bytes(net.SerializeToString(deterministic=True))
@@ -139,20 +135,8 @@ def check_exportable(config: NetworkConfig) -> None:
             raise WeightsError(f"network {name} = {getattr(config, name)}: expected {size}, as lc0 has it")
 
 
-def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """A convolution and its BatchNorm. bn_stddivs holds variances despite its name."""
-    _write_layer(block.weights, state_dict[f"{place.prefix}.conv.weight"].detach().numpy())
-    for field, key in (
-        ("bn_means", "running_mean"),
-        ("bn_stddivs", "running_var"),
-        ("bn_gammas", "weight"),
-        ("bn_betas", "bias"),
-    ):
-        _write_layer(getattr(block, field), state_dict[f"{place.prefix}.norm.{key}"].detach().numpy())
-
-
-def _write_linear(message: Any, place: LinearPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """Weight and any bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
+def _write_place(message: Any, place: LayerPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
+    """All tensors; the policy's planes are filled up with zeros to the number that lc0 expects."""
     arrays = [state_dict[key].detach().numpy() for key in place.keys]
     if place.prefix == "policy.output":
         missing = POLICY_PLANES - len(arrays[1])

@@ -8,7 +8,6 @@ and for writing.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,7 @@ from alphazero.network.weights.lc0_attention import (
     places_of_heads,
     position_heads,
 )
-from alphazero.network.weights.lc0_layers import (
-    ConvNormPlace,
-    LinearPlace,
-    layer_size,
-    quotient,
-    read_place,
-)
+from alphazero.network.weights.lc0_layers import LayerPlace, conv_norm, layer_size, quotient, read_place
 from alphazero.network.weights.lc0_schema import (
     MOVES_LEFT_V1,
     POLICY_HEADS,
@@ -105,7 +98,7 @@ def parse_lc0(data: bytes) -> WeightsFile:
     for place in tensor_layout(config, get_spec("chess"), places_of_heads(net.weights)):
         for key, values in read_place(net.weights, place).items():
             state_dict[key] = torch.from_numpy(values)
-        if isinstance(place, ConvNormPlace):
+        if place.is_conv_norm:
             state_dict[f"{place.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
     state_dict[first_layer(config)][:, RULE50_PLANE] *= RULE50_SCALE
     return WeightsFile(config, state_dict, describe(net))
@@ -168,31 +161,27 @@ def first_layer(config: NetworkConfig) -> str:
     return f"{EMBEDDING}.weight" if config.body == "attention" else "input.conv.weight"
 
 
-def tensor_layout(
-    config: NetworkConfig, spec: GameSpec, heads: HeadPlaces
-) -> Sequence[ConvNormPlace | LinearPlace]:
+def tensor_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -> list[LayerPlace]:
     """Every layer of AlphaZeroNet and where lc0's file has it. heads: of an attention body."""
     if config.body == "attention":
         return attention_layout(config, spec, heads)
     filters = config.filters
-    places: list[ConvNormPlace | LinearPlace] = [
-        ConvNormPlace("input", ("input",), (filters, spec.num_planes, 3, 3))
-    ]
+    places = [conv_norm("input", ("input",), (filters, spec.num_planes, 3, 3))]
     for index in range(config.blocks):
         block: tuple[str | int, ...] = ("residual", index)
         for name, field in (("first", "conv1"), ("second", "conv2")):
             prefix = f"blocks.{index}.{name}"
-            places.append(ConvNormPlace(prefix, (*block, field), (filters, filters, 3, 3)))
+            places.append(conv_norm(prefix, (*block, field), (filters, filters, 3, 3)))
         if config.se_ratio:
             units, prefix, se = filters // config.se_ratio, f"blocks.{index}.se", (*block, "se")
-            places.append(LinearPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
-            places.append(LinearPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
+            places.append(LayerPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
+            places.append(LayerPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
     if config.policy_head == "attention":
         places += attention_policy(config, FLAT)
     else:
         shape = (spec.policy_planes, filters, 3, 3)
-        places.append(ConvNormPlace("policy.hidden", ("policy1",), (filters, filters, 3, 3)))
-        places.append(LinearPlace("policy.output", ("policy",), ("weights", "biases"), shape))
+        places.append(conv_norm("policy.hidden", ("policy1",), (filters, filters, 3, 3)))
+        places.append(LayerPlace("policy.output", ("policy",), ("weights", "biases"), shape))
     return [*places, *position_heads(config, FLAT)]
 
 
