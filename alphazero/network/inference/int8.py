@@ -34,7 +34,8 @@ from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
 
-# Shapes: B positions, N bytes of a packed position, C channels, H x W board.
+# Shapes: B positions, N bytes of a packed position, C channels (of a convolution in, O out), H x W board,
+# L numbers of the policy head.
 
 # Bits of a range: sums of fp32 end differently in their last bits on other processors and numbers of threads.
 RANGE_BITS = 8
@@ -84,8 +85,6 @@ def rectified_modules(num_blocks: int, policy_head: str) -> Iterable[str]:
     if policy_head == "convolution":
         yield "policy.hidden"
 
-
-# Shapes: B positions, C channels in, O channels out, H x W board, L numbers of the policy head.
 
 # Without VNNI, products of two neighbours are added in 16 bits: 2 * 255 * 63 fits, 2 * 255 * 127 does not.
 LEVELS, LEVELS_IN_16_BITS = 127, 63

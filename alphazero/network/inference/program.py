@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,23 +21,16 @@ from alphazero.network.model.heads import PROMOTION_PIECES
 from alphazero.settings.sections import NetworkConfig
 
 
-@dataclass(frozen=True)
-class PolicyPlaces:
-    """size: numbers of a position. place: of each policy index, among them."""
+def policy_places(config: NetworkConfig, spec: GameSpec) -> tuple[int, tuple[int, ...]]:
+    """How many numbers the policy head gives for a position, and the place of each policy index among them.
 
-    size: int
-    place: tuple[int, ...]
-
-
-def policy_places(config: NetworkConfig, spec: GameSpec) -> PolicyPlaces:
-    """Planes lie square by square there; spec.policy_map counts them plane by plane."""
+    Planes lie square by square there; spec.policy_map counts them plane by plane.
+    """
     squares = spec.board_height * spec.board_width
     if config.policy_head == "attention":
-        return PolicyPlaces(squares**2 + spec.board_width**2 * PROMOTION_PIECES, spec.attention_map)
+        return squares**2 + spec.board_width**2 * PROMOTION_PIECES, spec.attention_map
     planes = spec.policy_planes
-    return PolicyPlaces(
-        squares * planes, tuple(at % squares * planes + at // squares for at in spec.policy_map)
-    )
+    return squares * planes, tuple(at % squares * planes + at // squares for at in spec.policy_map)
 
 
 # Shapes: B positions (the batch size, padding included), N bytes of a packed position, C planes,
@@ -131,7 +123,7 @@ class BatchProgram:
     def __init__(
         self,
         forward: Forward,
-        places: PolicyPlaces,
+        places: tuple[int, tuple[int, ...]],
         spec: GameSpec,
         batch_size: int,
         device: torch.device,
@@ -140,8 +132,8 @@ class BatchProgram:
         self.forward = forward
         self.max_moves = batch_size * spec.max_legal_moves
         self.expand = PlaneExpander(spec, batch_size, device, dtype)
-        self.policy_size = places.size
-        self.place_A = torch.tensor(places.place, dtype=torch.int64, device=device)
+        self.policy_size, place_of_index = places
+        self.place_A = torch.tensor(place_of_index, dtype=torch.int64, device=device)
         self.number_M = torch.arange(self.max_moves, dtype=torch.int32, device=device)
         self.last_row = batch_size - 1
         self.packed_BN = torch.zeros((batch_size, spec.packed_bytes), dtype=torch.uint8, device=device)

@@ -13,7 +13,7 @@ from alphazero.games.registry import GameSpec
 from alphazero.network.model.layers import BatchNorm, Convolution
 from alphazero.settings.sections import NetworkConfig
 
-# Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices.
+# Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices, 3 = win, draw, loss.
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -74,9 +74,6 @@ def logits_of_moves(query_BQC: Tensor, key_BQC: Tensor, promotion_OC: Tensor, wi
     pushed_BWW = plain_BQQ[:, -2 * width : -width, -width:]
     promoted_BWW3 = pushed_BWW[:, :, :, None] + offset_B3W.transpose(1, 2)[:, None]
     return torch.cat([plain_BQQ.flatten(1), promoted_BWW3.flatten(1)], dim=1)
-
-
-# Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
 
 
 class ConvNorm(nn.Module):

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import alphazero._core as _core
 
-# Shapes: B positions, C channels, H x W board, S = H * W squares.
+# Shapes: B positions, C channels (of convolutions I in, O out), H x W board, S = H * W squares.
 
 Bits: TypeAlias = npt.NDArray[np.uint16]
 
@@ -51,8 +51,6 @@ def narrowed(gradient_BCHW: Tensor) -> Tensor:
     """bf16 in channels-last memory of a gradient, which may come in any order and precision."""
     return gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
 
-
-# Shapes: B positions, C channels, H x W board.
 
 # lc0 folds BatchNorm with this epsilon (lc0 src/neural/network_legacy.cc); another one could not be exported.
 BATCH_NORM_EPS = 1e-5
@@ -138,8 +136,6 @@ def _rows(tensor_BCHW: Tensor) -> Bits:
     return boards_of(tensor_BCHW).reshape(-1, tensor_BCHW.shape[1])
 
 
-# Shapes: B positions, I and O channels, H x W board.
-
 NOT_TRANSPOSED, OUTPUT_PADDING, GROUPS = False, [0, 0], 1
 SAME = [1, 1]  # stride, padding and dilation of a 3x3 convolution that keeps the board's size
 
@@ -204,9 +200,6 @@ class _Convolution(torch.autograd.Function):
             )
             weight_gradient_OI33 = gradient_O33I.permute(0, 3, 1, 2)
         return input_gradient_BIHW, weight_gradient_OI33
-
-
-# Shapes: B positions, C channels, H x W board.
 
 
 class SqueezeExcitation(nn.Module):
