@@ -25,9 +25,8 @@ from torch import Tensor, nn
 import alphazero._core as _core
 from alphazero.base.errors import WeightsError
 from alphazero.games.random_positions import random_positions
-from alphazero.games.registry import GameSpec
-from alphazero.network.inference.forward import ModuleForward, fold_tensors
-from alphazero.network.inference.onednn import ONES, Packed, Packer, Squeeze
+from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.inference.onednn import ONES, OneDnnForward, Packed, Squeeze
 from alphazero.network.inference.program import LARGEST_BYTE, byte_of_one
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import has_onednn_bf16
@@ -164,49 +163,39 @@ class QuantisedSqueeze(Squeeze):
         return skip_BSC.view(branch_BCHW.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
 
 
-class Int8Forward:
-    """AlphaZeroNet on the CPU for batches of one size, planes as bytes (program.PlaneExpander)."""
+class Int8Forward(OneDnnForward):
+    """The same with bytes: planes (program.PlaneExpander) and activations, each in steps of some size."""
 
     def __init__(self, network: AlphaZeroNet, batch_size: int) -> None:
-        self.config, self.spec, self.batch_size = network.config, network.spec, batch_size
         self.range = ActivationRange(network)
-        bits = weight_levels().bit_length() + 1
+        self.levels = weight_levels()
+        self.planes_step = 1 / byte_of_one(network.spec)
+        self.tower = ["input", *(f"blocks.{number}" for number in range(network.config.blocks))]
+        self.reads, self.writes = self._flow(network.config)
+        super().__init__(network, torch.bfloat16 if has_onednn_bf16() else torch.float32, batch_size)
+        bits = self.levels.bit_length() + 1
         self.description = f"oneDNN quantised convolutions on cpu, int8, weights of {bits} bits"
-        self.load(fold_tensors(network.state_dict()))
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Forward. Raises WeightsError for weights that are not finite."""
         on_cpu = {name: tensor.cpu() for name, tensor in folded.items()}
-        largest = self.range.of(on_cpu)
-        self.layers = Int8Packer(self.config, self.spec, self.batch_size, largest).pack(on_cpu)
+        self.use_range(self.range.of(on_cpu))
+        super().load(on_cpu)
 
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
-        return self.layers(planes_BCHW)
-
-
-class Int8Packer(Packer):
-    """Packs folded weights for activations with their step sizes. largest: ActivationRange.of."""
-
-    def __init__(
-        self, config: NetworkConfig, spec: GameSpec, batch_size: int, largest: Mapping[str, float]
-    ) -> None:
-        super().__init__(config, spec, torch.bfloat16 if has_onednn_bf16() else torch.float32, batch_size)
-        self.levels = weight_levels()
+    def use_range(self, largest: Mapping[str, float]) -> None:
+        """Pack for these activations from now on; largest: as of ActivationRange.of."""
         self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in largest.items()}
-        self.step[PLANES] = 1 / byte_of_one(spec)
-        self.tower = ["input", *(f"blocks.{number}" for number in range(config.blocks))]
-        self.reads, self.writes = self._flow()
+        self.step[PLANES] = self.planes_step
 
-    def _flow(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _flow(self, config: NetworkConfig) -> tuple[dict[str, str], dict[str, str]]:
         """The activations that each convolution reads and writes; FLOAT: no bytes."""
         reads, writes = {"input.conv": PLANES}, {"input.conv": "input"}
-        for number in range(self.config.blocks):
+        for number in range(config.blocks):
             block = f"blocks.{number}"
             reads[f"{block}.first.conv"], writes[f"{block}.first.conv"] = self.tower[number], f"{block}.first"
             reads[f"{block}.second.conv"] = f"{block}.first"
-            writes[f"{block}.second.conv"] = FLOAT if self.config.se_ratio else block
+            writes[f"{block}.second.conv"] = FLOAT if config.se_ratio else block
         reads["policy.hidden.conv"], writes["policy.hidden.conv"] = self.tower[-1], "policy.hidden"
         reads["policy.output"], writes["policy.output"] = "policy.hidden", FLOAT
         reads["value.reduce.conv"], writes["value.reduce.conv"] = self.tower[-1], FLOAT

@@ -17,12 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from alphazero.games.registry import GameSpec
 from alphazero.network.inference.forward import ModuleForward, fold_tensors
 from alphazero.network.model.heads import logits_of_moves
 from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board, P policy planes, L numbers of the policy head, O offsets of
 # promotions, U units of a squeeze, Q = H * W squares, 3 = win, draw, loss.
@@ -150,65 +148,20 @@ class OneDnnForward:
     """AlphaZeroNet on the CPU for batches of one size. See the head of this file."""
 
     def __init__(self, network: AlphaZeroNet, dtype: torch.dtype, batch_size: int) -> None:
-        self.packer = Packer(network.config, network.spec, dtype, batch_size)
+        self.config = network.config
+        self.board = (network.spec.board_height, network.spec.board_width)
+        self.dtype, self.batch_size = dtype, batch_size
         self.description = f"oneDNN fused convolutions on cpu, {dtype}"
         self.load(fold_tensors(network.state_dict()))
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Forward; on the CPU nothing depends on addresses, so the layers are packed again."""
-        self.layers = self.packer.pack(folded)
+        self.layers = self.pack(folded)
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """See Forward."""
         return self.layers(planes_BCHW)
-
-
-class OneDnnAttention(ModuleForward):
-    """A network with an attention body on the CPU: its modules, each fully connected layer a convolution."""
-
-    def __init__(self, network: AlphaZeroNet, dtype: torch.dtype) -> None:
-        super().__init__(network, torch.device("cpu"), dtype, compiled=False)
-        self.description = f"oneDNN layers and PyTorch operators on cpu, {dtype}"
-        for module in list(self.network.modules()):
-            for name, layer in module.named_children():
-                if isinstance(layer, nn.Linear):
-                    setattr(module, name, PackedLinear(layer))
-
-    def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward."""
-        super().load(folded)
-        for module in self.network.modules():
-            if isinstance(module, PackedLinear):
-                module.packed = None
-
-
-class PackedLinear(nn.Module):
-    """A fully connected layer as a convolution, packed for the number of rows that it meets first."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        self.packed: Packed | None = None
-
-    def forward(self, input: Tensor) -> Tensor:
-        """[..., C] -> [..., C']."""
-        rows_RC = input.reshape(-1, input.shape[-1])
-        if self.packed is None:
-            shape = [1, rows_RC.shape[1], len(rows_RC), 1]
-            bias_O = torch.zeros(len(self.weight)) if self.bias is None else self.bias
-            self.packed = pack(self.weight[:, :, None, None], bias_O, 0, shape, input.dtype)
-        return self.packed.of_rows(rows_RC).view(*input.shape[:-1], -1)
-
-
-class Packer:
-    """Packs folded weights into oneDNN's order, for one network shape and batch size."""
-
-    def __init__(self, config: NetworkConfig, spec: GameSpec, dtype: torch.dtype, batch_size: int) -> None:
-        self.config = config
-        self.board = (spec.board_height, spec.board_width)
-        self.dtype = dtype
-        self.batch_size = batch_size
 
     def pack(self, folded: Mapping[str, Tensor]) -> Layers:
         """Weights by name (fold_tensors) to layers."""
@@ -289,6 +242,43 @@ class Packer:
     def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
         input_shape = [1, weight_OC.shape[1], self.batch_size, 1]
         return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
+
+
+class OneDnnAttention(ModuleForward):
+    """A network with an attention body on the CPU: its modules, each fully connected layer a convolution."""
+
+    def __init__(self, network: AlphaZeroNet, dtype: torch.dtype) -> None:
+        super().__init__(network, torch.device("cpu"), dtype, compiled=False)
+        self.description = f"oneDNN layers and PyTorch operators on cpu, {dtype}"
+        for module in list(self.network.modules()):
+            for name, layer in module.named_children():
+                if isinstance(layer, nn.Linear):
+                    setattr(module, name, PackedLinear(layer))
+
+    def load(self, folded: Mapping[str, Tensor]) -> None:
+        """See Forward."""
+        super().load(folded)
+        for module in self.network.modules():
+            if isinstance(module, PackedLinear):
+                module.packed = None
+
+
+class PackedLinear(nn.Module):
+    """A fully connected layer as a convolution, packed for the number of rows that it meets first."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        self.packed: Packed | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., C] -> [..., C']."""
+        rows_RC = input.reshape(-1, input.shape[-1])
+        if self.packed is None:
+            shape = [1, rows_RC.shape[1], len(rows_RC), 1]
+            bias_O = torch.zeros(len(self.weight)) if self.bias is None else self.bias
+            self.packed = pack(self.weight[:, :, None, None], bias_O, 0, shape, input.dtype)
+        return self.packed.of_rows(rows_RC).view(*input.shape[:-1], -1)
 
 
 def pack(weight: Tensor, bias: Tensor, pad: int, input_shape: list[int], dtype: torch.dtype) -> Packed:

@@ -54,9 +54,9 @@ def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
         whole = network.eval()(planes_BCHW)
     for one, other in zip(fused, modules, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    places = policy_places(network.config, network.spec)
-    assert fused[0].shape == (6, places.size)
-    torch.testing.assert_close(modules[0][:, list(places.place)], whole.policy_BA, rtol=1e-4, atol=1e-4)
+    size, places = policy_places(network.config, network.spec)
+    assert fused[0].shape == (6, size)
+    torch.testing.assert_close(modules[0][:, list(places)], whole.policy_BA, rtol=1e-4, atol=1e-4)
 
 
 def test_folding_leaves_no_batch_norm():
