@@ -27,16 +27,15 @@ class CudnnForward(ModuleForward):
     def __init__(self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(network, device, dtype, compiled=False)
         self.description = f"fused convolutions of cuDNN on {device.type}, {dtype}"
-        _fuse_children(self.network)
+        for module in list(self.network.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, ConvNorm) and can_be_fused(child.conv):
+                    setattr(module, name, FusedConv(child.conv))
 
 
-def _fuse_children(module: nn.Module) -> None:
-    for name, child in module.named_children():
-        _fuse_children(child)
-        if isinstance(child, ConvNorm):
-            conv = child.conv
-            if conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0:
-                setattr(module, name, FusedConv(conv))
+def can_be_fused(conv: nn.Conv2d) -> bool:
+    """Whether cuDNN has a fused kernel for its channels."""
+    return conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0
 
 
 class FusedConv(nn.Module):

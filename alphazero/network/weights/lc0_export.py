@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor
 
 from alphazero.base.errors import WeightsError
-from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
 from alphazero.network.weights.lc0_attention import (
     ACTIVATION_NUMBERS,
@@ -47,6 +46,7 @@ from alphazero.network.weights.lc0_weights import (
     first_layer,
     tensor_layout,
 )
+from alphazero.network.weights.weights import write_whole
 from alphazero.settings.sections import NetworkConfig
 
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
@@ -66,11 +66,7 @@ def write_lc0(
     data = to_lc0(config, state_dict, training_steps, text)
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)  # the same network, the same bytes
-    try:
-        with replacing(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_whole(path, data)
 
 
 def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str) -> bytes:

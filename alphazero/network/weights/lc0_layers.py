@@ -67,12 +67,9 @@ def read_place(weights: Message, place: LayerPlace) -> dict[str, FloatArray]:
     """The arrays of one layer by state-dict key. Raises WeightsError."""
     message: Any = weights
     for step in place.path:
-        if isinstance(step, int):
-            message = message[step]  # the shape of the network says how many there are
-        elif step not in REPEATED and not message.HasField(step):
+        if isinstance(step, str) and step not in REPEATED and not message.HasField(step):
             raise WeightsError(f"{place.prefix}: layer missing from the file")
-        else:
-            message = getattr(message, step)
+        message = message_at(message, (step,))  # the shape of the network says how many are repeated
     if place.is_conv_norm:
         return read_conv_norm(message, place)
     arrays = [layer_values(message, field, place.prefix) for field in place.fields]
@@ -131,26 +128,22 @@ def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
 def layer_size(message: Message, field: str) -> int:
     """How many numbers the Layer in `field` of a message holds. Raises WeightsError."""
     layer = getattr(message, field)
-    return len(layer.params) // layer_dtype(layer, field).itemsize
+    return len(layer.params) // np.dtype(ENCODING_DTYPES[layer_encoding(layer, field)]).itemsize
 
 
-def layer_encoding(layer: Message) -> int:
-    """The number of the encoding of a Layer."""
-    return int(layer.encoding) if layer.HasField("encoding") else LINEAR16
-
-
-def layer_dtype(layer: Message, name: str) -> np.dtype[Any]:
+def layer_encoding(layer: Message, name: str) -> int:
     """How the numbers of a Layer are stored. Raises WeightsError."""
-    encoding = layer_encoding(layer)
+    encoding = int(layer.encoding) if layer.HasField("encoding") else LINEAR16
     if encoding not in ENCODING_DTYPES:
         raise WeightsError(f"{name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
-    return np.dtype(ENCODING_DTYPES[encoding])
+    return encoding
 
 
 def layer_values(message: Message, field: str, name: str) -> FloatArray:
     """The numbers of the Layer in `field` of a message, flat float32. Raises WeightsError."""
     layer = getattr(message, field)
-    params, dtype, encoding = layer.params, layer_dtype(layer, name), layer_encoding(layer)
+    params, encoding = layer.params, layer_encoding(layer, name)
+    dtype = np.dtype(ENCODING_DTYPES[encoding])
     if len(params) % dtype.itemsize:
         raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
     raw = np.frombuffer(params, dtype)

@@ -80,20 +80,23 @@ def write_weights(path: Path, weights: WeightsFile) -> None:
     header = {"magic": MAGIC, "version": VERSION, "network": dataclasses.asdict(weights.config)}
     if path.suffix not in (".pt", ".safetensors"):
         raise WeightsError(f"{path}: weights are written to .pt or .safetensors")
+    if path.suffix == ".pt":
+        # By way of memory, as below: torch does not say what fault a disk has.
+        buffer = io.BytesIO()
+        torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, buffer)
+        write_whole(path, buffer.getbuffer())
+    else:
+        text = json.dumps({**header, "metadata": weights.metadata})
+        write_whole(path, safetensors.torch.save(state_dict, {"alphazero": text}))
+
+
+def write_whole(path: Path, data: bytes | memoryview) -> None:
+    """Write a file, whole or not at all. Raises WeightsError."""
     try:
         with replacing(path) as file:
-            if path.suffix == ".pt":
-                # By way of memory, as below: torch does not say what fault the disk has.
-                written = io.BytesIO()
-                torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, written)
-                file.write(written.getbuffer())
-            else:
-                text = json.dumps({**header, "metadata": weights.metadata})
-                file.write(safetensors.torch.save(state_dict, {"alphazero": text}))
+            file.write(data)
     except OSError as error:
-        raise WeightsError(f"{path}: cannot be written: {error.strerror or one_line(error)}") from None
-    except RuntimeError as error:
-        raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
+        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def plain_copy(tensor: Tensor) -> Tensor:
