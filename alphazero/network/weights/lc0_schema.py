@@ -40,7 +40,7 @@ def _layers(names: tuple[str, ...]) -> tuple[Field, ...]:
     return tuple(Field(number, name, "Layer") for number, name in enumerate(names, start=1))
 
 
-def _layer(number: int, name: str) -> tuple[Field, Field]:
+def _weight_and_bias(number: int, name: str) -> tuple[Field, Field]:
     """The fields of a layer's weight and of its bias."""
     return Field(number, f"{name}_w", "Layer"), Field(number + 1, f"{name}_b", "Layer")
 
@@ -76,19 +76,19 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(11, "policy1", "ConvBlock"),
         Field(3, "policy", "ConvBlock"),
         # Of the attention policy head: embedding, query, key and promotions.
-        *_layer(4, "ip_pol"),
-        *_layer(17, "ip2_pol"),
-        *_layer(19, "ip3_pol"),
+        *_weight_and_bias(4, "ip_pol"),
+        *_weight_and_bias(17, "ip2_pol"),
+        *_weight_and_bias(19, "ip3_pol"),
         Field(22, "ip4_pol_w", "Layer"),
         Field(6, "value", "ConvBlock"),
-        *_layer(7, "ip1_val"),
-        *_layer(9, "ip2_val"),
+        *_weight_and_bias(7, "ip1_val"),
+        *_weight_and_bias(9, "ip2_val"),
         Field(12, "moves_left", "ConvBlock"),
-        *_layer(13, "ip1_mov"),
-        *_layer(15, "ip2_mov"),
+        *_weight_and_bias(13, "ip1_mov"),
+        *_weight_and_bias(15, "ip2_mov"),
         # Of attention bodies.
-        *_layer(37, "ip_emb_preproc"),
-        *_layer(25, "ip_emb"),
+        *_weight_and_bias(37, "ip_emb_preproc"),
+        *_weight_and_bias(25, "ip_emb"),
         Field(39, "ip_emb_ln_gammas", "Layer"),
         Field(40, "ip_emb_ln_betas", "Layer"),
         Field(33, "ip_mult_gate", "Layer"),
@@ -99,8 +99,8 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(27, "encoder", "Encoder", repeated=True),
         Field(28, "headcount", INTEGER),
         Field(35, "smolgen_w", "Layer"),
-        *_layer(29, "ip_val"),
-        *_layer(31, "ip_mov"),
+        *_weight_and_bias(29, "ip_val"),
+        *_weight_and_bias(31, "ip_mov"),
         Field(44, "value_heads", "ValueHeads"),
         Field(45, "policy_heads", "PolicyHeads"),
         # Only networks that cannot be read have these; that they are there is all we ask.
