@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import GameInputError
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
-from alphazero.games.notation import (
-    RESULTS,
-    as_text,
-    from_python_chess,
-    move_text,
-    move_texts,
-    own_text,
-    read_move,
-    svg,
-)
+from alphazero.games.notation import RESULTS, as_text, from_python_chess, move_text, read_move, svg
 from alphazero.games.registry import make_line
 
 if TYPE_CHECKING:
@@ -85,7 +76,12 @@ class Board:
     @property
     def moves(self) -> list[str]:
         """The moves played on this board, in the game's own texts (chess: UCI)."""
-        return move_texts(make_line(self.game, self._start), self._moves, own_text)
+        line = make_line(self.game, self._start)
+        texts = []
+        for move in self._moves:
+            texts.append(line.move_to_text(move))
+            line.push(move)
+        return texts
 
     @property
     def legal_moves(self) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import GameInputError
@@ -36,19 +36,12 @@ def move_text(line: Line, move: int) -> str:
     return board.san(board.parse_uci(text))
 
 
-def own_text(line: Line, move: int) -> str:
-    """The move in the game's own text (chess: UCI)."""
-    return line.move_to_text(move)
-
-
-def move_texts(
-    line: Line, moves: Sequence[int], text_of: Callable[[Line, int], str] = move_text
-) -> list[str]:
-    """`moves`, played one after the other from the end of the line, as people write them, or by `text_of`."""
+def move_texts(line: Line, moves: Sequence[int]) -> list[str]:
+    """`moves`, played one after the other from the end of the line, as people write them."""
     line = line.copy()
     texts = []
     for move in moves:
-        texts.append(text_of(line, move))
+        texts.append(move_text(line, move))
         line.push(move)
     return texts
 
