@@ -22,18 +22,9 @@ class MeteredEvaluator:
     """An evaluator as it is, read by a meter."""
 
     def __init__(self, evaluator: PoolEvaluator, meter: Meter) -> None:
+        self.batch_size, self.batches_ahead = evaluator.batch_size, evaluator.batches_ahead
         self._evaluator = evaluator
         self._meter = meter
-
-    @property
-    def batch_size(self) -> int:
-        """That of the evaluator."""
-        return self._evaluator.batch_size
-
-    @property
-    def batches_ahead(self) -> int:
-        """That of the evaluator."""
-        return self._evaluator.batches_ahead
 
     def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> Pending:
         """As the evaluator."""

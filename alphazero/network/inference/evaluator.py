@@ -51,11 +51,12 @@ class NetworkEvaluator:
     """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
 
     Every forward pass has `batch_size` positions, padded, on buffers made once. The network given is
-    left as it is. `description` names how this machine computes it.
+    left as it is. `description` names how this machine computes it, `batches_ahead` is how many batches it
+    pays to submit before the first one's result: one on the CPU, where submit computes.
 
     A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
     there and however many are padding; on the CPU also whatever the number of threads, see
-    onednn_layers.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
+    onednn.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
     kernels: of CUDA (kernels.py), "" for those in use; the CPU has its own: ValueError.
@@ -84,23 +85,15 @@ class NetworkEvaluator:
         self.max_moves = self.program.max_moves
         on_cuda = self.device.type == "cuda"
         self.runner = CudaRunner(self.program, self.device) if on_cuda else Runner(self.program)
+        self.description = self.runner.description
         self.buffers = [BatchBuffers(self.program, pinned=on_cuda) for _ in range(in_flight)]
+        self.batches_ahead = in_flight if on_cuda else 1
 
     def twin(self) -> NetworkEvaluator:
         """Another evaluator of the same weights, held once, whose batches another thread can compute."""
         twin = copy.copy(self)
         twin._make_buffers(self.program.forward, len(self.buffers))
         return twin
-
-    @property
-    def batches_ahead(self) -> int:
-        """Batches that it pays to submit before the first one's result: on the CPU submit computes."""
-        return len(self.buffers) if self.device.type == "cuda" else 1
-
-    @property
-    def description(self) -> str:
-        """How this machine computes it, in one line."""
-        return self.runner.description
 
     def __call__(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> BatchEvaluation:
         """Evaluate packed u8 [B, N] with legal_index i32 [K] and legal_offset i32 [B + 1], any B."""

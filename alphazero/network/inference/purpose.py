@@ -77,16 +77,8 @@ class EvaluatorLadder:
             for size in batch_sizes(batch_size)
             if size >= min(smallest, batch_size)
         ]
-
-    @property
-    def batches_ahead(self) -> int:
-        """See NetworkEvaluator."""
-        return self._evaluators[-1].batches_ahead
-
-    @property
-    def description(self) -> str:
-        """How this machine computes it, in one line."""
-        return self._evaluators[-1].description
+        self.batches_ahead = self._evaluators[-1].batches_ahead
+        self.description = self._evaluators[-1].description
 
     def twin(self) -> EvaluatorLadder:
         """Another with the same weights, stored once, for another thread."""

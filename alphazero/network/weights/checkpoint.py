@@ -102,11 +102,9 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
     """Write `checkpoint` below `directory`; a crash at any moment leaves it whole or absent."""
     final = directory / f"{PREFIX}{checkpoint.state.step:08d}"
     temporary = directory / f".{final.name}.tmp"
-    tensors = {WEIGHTS: checkpoint.weights, OPTIMIZER: checkpoint.optimizer}
-    if checkpoint.ema is not None:
-        tensors[EMA] = checkpoint.ema
-    if checkpoint.champion is not None:
-        tensors[CHAMPION] = checkpoint.champion
+    files = {WEIGHTS: checkpoint.weights, OPTIMIZER: checkpoint.optimizer}
+    optional = {EMA: checkpoint.ema, CHAMPION: checkpoint.champion}
+    tensors = files | {name: content for name, content in optional.items() if content is not None}
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
