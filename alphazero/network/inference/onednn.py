@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,28 +42,20 @@ class Packed:
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
         """Convolution, bias, activation (none, relu, sigmoid, tanh) in one pass."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise(
-            input_BCHW, self.weight, self.bias, self.padding, ONES, ONES, 1, activation, [], ""
+            input_BCHW, *self._convolution(), activation, [], ""
         )
         return output_BCHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
         """relu(sum + convolution) in one pass; `sum` is used up."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise_.binary(
-            sum_BCHW,
-            input_BCHW,
-            self.weight,
-            self.bias,
-            self.padding,
-            ONES,
-            ONES,
-            1,
-            "add",
-            1.0,
-            "relu",
-            [],
-            "",
+            sum_BCHW, input_BCHW, *self._convolution(), "add", 1.0, "relu", [], ""
         )
         return output_BCHW
+
+    def _convolution(self) -> tuple[Any, ...]:
+        """Weight and bias, padding, stride, dilation, groups."""
+        return self.weight, self.bias, self.padding, ONES, ONES, 1
 
     def of_rows(self, rows_BC: Tensor, activation: str = "none") -> Tensor:
         """A fully connected layer: [B, C] -> [B, C'], the rows as the squares of one picture."""
