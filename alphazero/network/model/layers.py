@@ -136,8 +136,9 @@ def _rows(tensor_BCHW: Tensor) -> Bits:
     return boards_of(tensor_BCHW).reshape(-1, tensor_BCHW.shape[1])
 
 
-NOT_TRANSPOSED, OUTPUT_PADDING, GROUPS = False, [0, 0], 1
-SAME = [1, 1]  # stride, padding and dilation of a 3x3 convolution that keeps the board's size
+SAME = [1, 1]  # padding of a 3x3 convolution that keeps the board's size
+# Its stride, padding and dilation; not transposed, padding of that output, groups.
+CONVOLUTION = (SAME, SAME, SAME, False, [0, 0], 1)
 
 
 class Convolution(nn.Conv2d):
@@ -180,17 +181,7 @@ class _Convolution(torch.autograd.Function):
         input_gradient_BIHW = weight_gradient_OI33 = None
         if wants_input:
             input_gradient_BIHW, _, _ = torch.ops.aten.convolution_backward(
-                gradient_BOHW,
-                input_BIHW,
-                weight_OI33,
-                None,
-                SAME,
-                SAME,
-                SAME,
-                NOT_TRANSPOSED,
-                OUTPUT_PADDING,
-                GROUPS,
-                [True, False, False],
+                gradient_BOHW, input_BIHW, weight_OI33, None, *CONVOLUTION, [True, False, False]
             )
         if wants_weight:
             outputs, inputs = weight_OI33.shape[:2]
