@@ -238,7 +238,8 @@ class TreeSearch:
                     return
                 before = self._core.progress()
                 slot = free[0]
-                leaves = self._core.gather(slot, self._most_leaves(before.nodes), run.limits.most_nodes)
+                most = most_leaves(before.nodes, self.settings, self._evaluator)
+                leaves = self._core.gather(slot, most, run.limits.most_nodes)
                 if len(leaves[0]):
                     free.pop(0)
                     batches.append((slot, self._submit(leaves)))
@@ -267,10 +268,6 @@ class TreeSearch:
             except Exception as error:
                 run.error = run.error or error
 
-    def _most_leaves(self, visits: int) -> int:
-        asked = self.settings.minibatch_size or self._evaluator.batch_size
-        return most_leaves(visits, min(asked, self._evaluator.batch_size))
-
     def _submit(self, leaves: Leaves) -> Callable[[], BatchEvaluation]:
         submit = self._evaluator.submit
         if self.settings.in_flight == 1:
@@ -279,9 +276,10 @@ class TreeSearch:
         return lambda: asked.result().result()
 
 
-def most_leaves(visits: int, batch_size: int) -> int:
+def most_leaves(visits: int, settings: TreeSettings, evaluator: Evaluator) -> int:
     """Of the next batch of a tree whose root has so many visits."""
-    return max(1, min(batch_size, 1 + visits // VISITS_PER_LEAF))
+    asked = settings.minibatch_size or evaluator.batch_size
+    return max(1, min(asked, evaluator.batch_size, 1 + visits // VISITS_PER_LEAF))
 
 
 def is_reached(core: GameSearch, limits: SearchLimits) -> bool:
