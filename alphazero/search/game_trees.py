@@ -12,13 +12,7 @@ import alphazero._core as _core
 from alphazero.games.core_types import GameSearch, Leaves, Line
 from alphazero.games.registry import get_game
 from alphazero.search.batched import Evaluator
-from alphazero.search.tree_search import (
-    NUM_SLOTS,
-    SearchLimits,
-    TreeSettings,
-    is_reached,
-    most_leaves,
-)
+from alphazero.search.tree_search import NUM_SLOTS, SearchLimits, TreeSettings, is_reached, most_leaves
 
 
 @dataclass

@@ -14,13 +14,7 @@ from alphazero.network.inference.forward import Forward, ModuleForward, check_fi
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
 from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, why_not_onednn
-from alphazero.network.inference.program import (
-    BatchBuffers,
-    BatchProgram,
-    CudaRunner,
-    Runner,
-    policy_places,
-)
+from alphazero.network.inference.program import BatchBuffers, BatchProgram, CudaRunner, Runner, policy_places
 from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet
 
