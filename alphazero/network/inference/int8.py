@@ -180,13 +180,9 @@ class Int8Forward(OneDnnForward):
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Forward. Raises WeightsError for weights that are not finite."""
         on_cpu = {name: tensor.cpu() for name, tensor in folded.items()}
-        self.use_range(self.range.of(on_cpu))
-        super().load(on_cpu)
-
-    def use_range(self, largest: Mapping[str, float]) -> None:
-        """Pack for these activations from now on; largest: as of ActivationRange.of."""
-        self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in largest.items()}
+        self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in self.range.of(on_cpu).items()}
         self.step[PLANES] = self.planes_step
+        super().load(on_cpu)
 
     def _flow(self, config: NetworkConfig) -> tuple[dict[str, str], dict[str, str]]:
         """The activations that each convolution reads and writes; FLOAT: no bytes."""

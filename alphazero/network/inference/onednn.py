@@ -104,27 +104,6 @@ class Block:
         return self.squeeze.excite(self.second(branch_BCHW), tower_BCHW)
 
 
-@dataclass(frozen=True)
-class Layers:
-    """All layers of a network. policy: tower to [B, L]. value_reduce gives what value_hidden takes."""
-
-    input: Packed
-    blocks: tuple[Block, ...]
-    policy: Callable[[Tensor], Tensor]
-    value_reduce: Packed
-    value_hidden: Packed
-    value_output: Packed
-
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes, channels last, to the numbers of the policy head [B, L] and logits of WDL [B, 3]."""
-        tower_BCHW = self.input(planes_BCHW, "relu")
-        for block in self.blocks:
-            tower_BCHW = block(tower_BCHW)
-        reduced_BX = self.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
-        wdl_B3 = self.value_output.of_rows(self.value_hidden.of_rows(reduced_BX, "relu"))
-        return self.policy(tower_BCHW), wdl_B3
-
-
 def why_not_onednn(dtype: torch.dtype) -> str:
     """Why this torch on this CPU cannot run OneDnnForward in dtype; empty if it can."""
     operators = torch.ops.mkldnn
@@ -147,18 +126,20 @@ class OneDnnForward:
         self.description = f"oneDNN fused convolutions on cpu, {dtype}"
         self.load(fold_tensors(network.state_dict()))
 
+    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """See Forward."""
+        tower_BCHW = self.input(planes_BCHW, "relu")
+        for block in self.blocks:
+            tower_BCHW = block(tower_BCHW)
+        reduced_BX = self.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
+        wdl_B3 = self.value_output.of_rows(self.value_hidden.of_rows(reduced_BX, "relu"))
+        return self.policy(tower_BCHW), wdl_B3
+
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
         """See Forward; on the CPU nothing depends on addresses, so the layers are packed again."""
-        self.layers = self.pack(folded)
-
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
-        return self.layers(planes_BCHW)
-
-    def pack(self, folded: Mapping[str, Tensor]) -> Layers:
-        """Weights by name (fold_tensors) to layers."""
-        blocks = tuple(
+        self.input = self._convolution(folded, "input.conv")
+        self.blocks = tuple(
             Block(
                 self._convolution(folded, f"blocks.{number}.first.conv"),
                 self._convolution(folded, f"blocks.{number}.second.conv"),
@@ -166,18 +147,14 @@ class OneDnnForward:
             )
             for number in range(self.config.blocks)
         )
+        self.policy = self._policy(folded)
+        self.value_reduce = self._convolution(folded, "value.reduce.conv")
         hidden_OX = folded["value.hidden.weight"]
         # Columns come as (channel, square), the picture lies as (square, channel).
         squares = self.board[0] * self.board[1]
         hidden_OX = hidden_OX.view(len(hidden_OX), -1, squares).transpose(1, 2).flatten(1)
-        return Layers(
-            input=self._convolution(folded, "input.conv"),
-            blocks=blocks,
-            policy=self._policy(folded),
-            value_reduce=self._convolution(folded, "value.reduce.conv"),
-            value_hidden=self._fully_connected(hidden_OX, folded["value.hidden.bias"]),
-            value_output=self._fully_connected(folded["value.output.weight"], folded["value.output.bias"]),
-        )
+        self.value_hidden = self._fully_connected(hidden_OX, folded["value.hidden.bias"])
+        self.value_output = self._fully_connected(folded["value.output.weight"], folded["value.output.bias"])
 
     def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         """The policy head without its gather: tower to [B, L]."""
