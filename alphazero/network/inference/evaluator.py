@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from alphazero.games.core_types import BatchEvaluation, Indices, Positions
-from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
+from alphazero.network.inference.forward import ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
-from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, why_not_onednn
+from alphazero.network.inference.onednn import Forward, OneDnnAttention, OneDnnForward, why_not_onednn
 from alphazero.network.inference.program import BatchBuffers, BatchProgram, CudaRunner, Runner, policy_places
 from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet

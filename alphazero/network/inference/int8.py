@@ -178,7 +178,7 @@ class Int8Forward(OneDnnForward):
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward. Raises WeightsError for weights that are not finite."""
+        """See ModuleForward. Raises WeightsError for weights that are not finite."""
         on_cpu = {name: tensor.cpu() for name, tensor in folded.items()}
         self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in self.range.of(on_cpu).items()}
         self.step[PLANES] = self.planes_step

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from alphazero.games.random_positions import random_positions
 from alphazero.games.registry import get_spec
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.program import cudnn_by_rule
 from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.layers import BatchNorm
@@ -148,7 +148,7 @@ def _fault(
     rows = torch.arange(batch_size) % len(packed)
     planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec)
 
-    def outputs(forward: Forward, precision: torch.dtype) -> list[Tensor]:
+    def outputs(forward: ModuleForward, precision: torch.dtype) -> list[Tensor]:
         return [output.double() for output in forward(planes_BCHW.to(precision))]
 
     exact = outputs(ModuleForward(network, device, torch.float64, compiled=False), torch.float64)

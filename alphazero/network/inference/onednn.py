@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -127,7 +127,7 @@ class OneDnnForward:
         self.load(fold_tensors(network.state_dict()))
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
+        """See ModuleForward."""
         tower_BCHW = self.input(planes_BCHW, "relu")
         for block in self.blocks:
             tower_BCHW = block(tower_BCHW)
@@ -137,7 +137,7 @@ class OneDnnForward:
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward; on the CPU nothing depends on addresses, so the layers are packed again."""
+        """See ModuleForward; on the CPU nothing depends on addresses, so the layers are packed again."""
         self.input = self._convolution(folded, "input.conv")
         self.blocks = tuple(
             Block(
@@ -214,6 +214,10 @@ class OneDnnForward:
         return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
 
 
+# What evaluates a network with BatchNorm folded, and can take new weights.
+Forward: TypeAlias = ModuleForward | OneDnnForward
+
+
 class OneDnnAttention(ModuleForward):
     """A network with an attention body on the CPU: its modules, each fully connected layer a convolution."""
 
@@ -226,7 +230,7 @@ class OneDnnAttention(ModuleForward):
                     setattr(module, name, PackedLinear(layer))
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward."""
+        """See ModuleForward."""
         super().load(folded)
         for module in self.network.modules():
             if isinstance(module, PackedLinear):

@@ -16,7 +16,7 @@ from alphazero.base.log import program_line
 from alphazero.games.core_types import Indices, Positions
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.forward import Forward
+from alphazero.network.inference.onednn import Forward
 from alphazero.network.model.heads import PROMOTION_PIECES
 from alphazero.settings.sections import NetworkConfig
 
