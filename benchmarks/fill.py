@@ -39,7 +39,7 @@ PIECES = np.array((1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0), np.float32)  # plan
 
 @dataclass(frozen=True)
 class MadeUpEvaluation:
-    """See alphazero.search.batched.EvaluatedLeaves and Pending."""
+    """See alphazero.games.core_types.BatchEvaluation and alphazero.search.batched.Pending."""
 
     legal_logits: npt.NDArray[np.float32]
     wdl: npt.NDArray[np.float32]

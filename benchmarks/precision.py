@@ -15,11 +15,10 @@ import numpy.typing as npt
 import torch
 
 from alphazero.base.text import table
-from alphazero.games.core_types import Line
+from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.games.random_positions import leaves_of
 from alphazero.games.registry import make_line
-from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
-from alphazero.network.inference.purpose import evaluator_for_positions
+from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.weights.open_network import open_network
 from alphazero.settings.flags import Parser, batch_size, count, seconds
@@ -51,13 +50,13 @@ def run(arguments: list[str]) -> dict[str, object]:
     torch.set_num_threads(1)
     device = choose_device(args.device, 0, os.environ)
     network, _ = open_network(args.weights, device)
-    exact = evaluator_for_positions(network, device, EXACT, args.batch)
+    exact = NetworkEvaluator(network, device, EXACT, args.batch)
     positions = played(exact, args.positions)
     packed, _, legal_offset = positions
     truth = exact(*positions)
     figures: dict[str, object] = {"positions": len(packed)}
     for precision in args.precisions:
-        evaluator = evaluator_for_positions(network, device, precision, args.batch)
+        evaluator = NetworkEvaluator(network, device, precision, args.batch)
         beside = compared(truth, evaluator(*positions), legal_offset) if precision != EXACT else {}
         speed = evaluations_per_s(evaluator, positions, args.seconds)
         figures[precision] = {"evaluations_per_s": speed, "how": evaluator.description, **beside}

@@ -19,7 +19,6 @@ from alphazero.games.random_positions import leaves_of, random_lines
 from alphazero.games.registry import game_names, get_spec
 from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.kernels import KERNELS, use_kernels
-from alphazero.network.inference.purpose import evaluator_for_positions
 from alphazero.network.model.precision import EVALUATION_PRECISIONS, choose_device
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.play.search_settings import self_play_settings
@@ -58,7 +57,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     if args.kernels and device.type != "cuda":
         raise ConfigError(f"--kernels {args.kernels}: the CPU has its own; expected --device cuda")
     use_kernels(args.kernels)
-    evaluator = evaluator_for_positions(network, device, args.precision, args.batch)
+    evaluator = NetworkEvaluator(network, device, args.precision, args.batch)
     lines = random_lines(args.game)
     positions = leaves_of([lines[place % len(lines)] for place in range(args.batch)])
     rounds = [one_round(evaluator, positions, args) for _ in range(args.rounds)]

@@ -383,7 +383,7 @@ def network_players(
     Raises ConfigError and WeightsError.
     """
     import alphazero._core as _core
-    from alphazero.network.inference.purpose import evaluator_for_positions
+    from alphazero.network.inference.evaluator import NetworkEvaluator
     from alphazero.network.weights.open_network import open_network
     from alphazero.play.matches.players import network_player, one_ply_player
     from alphazero.play.search_settings import search_settings
@@ -392,7 +392,7 @@ def network_players(
     network, _ = open_network(name, device)
     if network.spec.name != "connect4":
         raise ConfigError(f"{name}: plays {network.spec.name}; --solved is for connect4")
-    evaluator = evaluator_for_positions(network, device, args.precision, args.batch_size)
+    evaluator = NetworkEvaluator(network, device, args.precision, args.batch_size)
     players: dict[str, Player] = {}
     cache = _core.EvaluationCache(CACHE_BYTES)  # shared by the searches, which meet the same positions
     for title, proofs in player_names(args).items():

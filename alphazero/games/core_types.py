@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -19,26 +19,31 @@ if TYPE_CHECKING:
     import alphazero._core as _core
 
     # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
-    # packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]
-    Leaves: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]
+    Positions: TypeAlias = npt.NDArray[np.uint8]
+    Indices: TypeAlias = npt.NDArray[np.int32]
+    Floats: TypeAlias = npt.NDArray[np.float32]
+    # packed [B, N], legal_index [K], legal_offset [B + 1]
+    Leaves: TypeAlias = tuple[Positions, Indices, Indices]
     # The core has a class per game, all with the same members: in annotations those of chess stand for all.
     Line: TypeAlias = _core.ChessLine
     LineSearch: TypeAlias = _core.ChessLineSearch
     SelfPlay: TypeAlias = _core.ChessSelfPlay
     GameSearch: TypeAlias = _core.ChessGameSearch
 else:
-    Line = LineSearch = SelfPlay = GameSearch = Any
+    Positions = Indices = Floats = Leaves = Line = LineSearch = SelfPlay = GameSearch = Any
+
+
+class BatchEvaluation(NamedTuple):
+    """legal_logits [K], not normalised; wdl [B, 3], probabilities of win, draw, loss for the side to move."""
+
+    legal_logits: Floats
+    wdl: Floats
 
 
 class Pool(Protocol):
     """Searches in groups (csrc/search/search_pool.hpp): LineSearch and SelfPlay."""
 
-    def step(
-        self,
-        group: int,
-        legal_logits: npt.NDArray[np.float32] | None = None,
-        wdl: npt.NDArray[np.float32] | None = None,
-    ) -> Leaves: ...
+    def step(self, group: int, legal_logits: Floats | None = None, wdl: Floats | None = None) -> Leaves: ...
 
 
 @dataclass(frozen=True)

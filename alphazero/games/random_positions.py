@@ -5,15 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alphazero.games.core_types import Line
+from alphazero.games.core_types import Leaves, Line
 from alphazero.games.registry import make_line
-
-if TYPE_CHECKING:
-    from alphazero.games.core_types import Leaves
 
 NUM_POSITIONS = 64
 # Random games of chess are not over much earlier, those of small boards are.

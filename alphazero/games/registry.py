@@ -52,13 +52,6 @@ def policy_map(moves: Sequence[str]) -> tuple[int, ...]:
     return tuple(flat)
 
 
-def chess_policy_map() -> tuple[int, ...]:
-    """The flat index of each of the core's policy moves."""
-    import alphazero._core as _core
-
-    return policy_map(_core.chess_policy_moves())
-
-
 def attention_map(moves: Sequence[str]) -> tuple[int, ...]:
     """GameSpec.attention_map of these policy moves; see policy_map."""
     places = []
@@ -73,11 +66,11 @@ def attention_map(moves: Sequence[str]) -> tuple[int, ...]:
     return tuple(places)
 
 
-def chess_attention_map() -> tuple[int, ...]:
-    """Where the attention head has each of the core's policy moves."""
+def chess_policy_moves() -> Sequence[str]:
+    """The core's policy moves, see policy_map."""
     import alphazero._core as _core
 
-    return attention_map(_core.chess_policy_moves())
+    return _core.chess_policy_moves()
 
 
 @dataclass(frozen=True)
@@ -131,8 +124,8 @@ class Game:
 
     name: as in settings, stores and weights files, and the core's kName.
     scalar_scale: by which the network multiplies each scalar plane; empty: 1 for all.
-    policy_planes, policy_map, attention_map: see GameSpec. No policy_map: policy index a is the flat index a
-    of the planes.
+    policy_planes: see GameSpec. policy_moves: those from a square to a square, in index order, from which its
+    policy_map and attention_map follow; without them policy index a is the flat index a of the planes.
     usual_moves: legal moves of a usual position, for measurements.
     has_embedded_games: games to learn from ship with the program.
     has_solved_positions: so do positions with exact values (measure/exact_truth.py).
@@ -143,8 +136,7 @@ class Game:
     usual_moves: int
     scalar_scale: tuple[float, ...] = ()
     policy_planes: int = 1
-    policy_map: Callable[[], tuple[int, ...]] | None = None
-    attention_map: Callable[[], tuple[int, ...]] | None = None
+    policy_moves: Callable[[], Sequence[str]] | None = None
     has_embedded_games: bool = False
     has_solved_positions: bool = False
     eval_flags: str = "--data STORE"
@@ -163,8 +155,7 @@ _GAMES = (
         # other scalar plane is 0 or 1.
         scalar_scale=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0 / 99.0, 1.0, 1.0),
         policy_planes=NUM_POLICY_PLANES,
-        policy_map=chess_policy_map,
-        attention_map=chess_attention_map,
+        policy_moves=chess_policy_moves,
         has_embedded_games=True,
         eval_flags="--data examples/games.pgn.gz",
     ),
@@ -226,6 +217,7 @@ def get_spec(name: str) -> GameSpec:
     """Sizes and policy layout of the game `name`; raises ConfigError for an unknown one."""
     game = get_game(name)
     line_type = game.core.line
+    moves = game.policy_moves() if game.policy_moves else ()
     return GameSpec(
         name=name,
         board_height=line_type.BOARD_HEIGHT,
@@ -235,8 +227,8 @@ def get_spec(name: str) -> GameSpec:
         scalar_scale=game.scalar_scale or (1.0,) * line_type.NUM_SCALAR_PLANES,
         policy_size=line_type.POLICY_SIZE,
         policy_planes=game.policy_planes,
-        policy_map=game.policy_map() if game.policy_map else tuple(range(line_type.POLICY_SIZE)),
-        attention_map=game.attention_map() if game.attention_map else (),
+        policy_map=policy_map(moves) if moves else tuple(range(line_type.POLICY_SIZE)),
+        attention_map=attention_map(moves),
         max_legal_moves=line_type.MAX_LEGAL_MOVES,
         num_symmetries=line_type.NUM_SYMMETRIES,
     )

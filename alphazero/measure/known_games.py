@@ -12,7 +12,7 @@ import torch
 
 from alphazero.games.batch import Batch
 from alphazero.games.registry import GameSpec
-from alphazero.network.model.loss import SUM_NAMES, AlphaZeroLoss
+from alphazero.network.model.loss import SUM_NAMES, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes, to_device
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
@@ -215,14 +215,13 @@ def sum_over_positions(
     The caller puts `network` in eval mode; precision is fp32, bf16 or fp16. watch is called with the
     predictions of each batch.
     """
-    loss = AlphaZeroLoss(LossConfig())
     total = torch.zeros(len(SUM_NAMES), dtype=torch.float64, device=device)
     for batch in batches:
         on_device = to_device(batch, device)
-        planes_BCHW = expand_planes(on_device.packed_BN, network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(on_device.packed_BN, network.spec)
         with autocast(device, precision):
             output = network(planes_BCHW)
-        total += loss(output, on_device).sums
+        total += loss_terms(LossConfig(), output, on_device).sums
         if watch is not None:
             watch(Predictions.of(output, on_device, batch))
     return total.cpu()

@@ -45,7 +45,7 @@ class SolvedPlayer:
     def look(self, lines: Sequence[Line]) -> None:
         """Evaluate these positions and keep the predictions."""
         packed_BN = torch.as_tensor(np.stack([line.packed() for line in lines])).to(self._device)
-        planes_BCHW = expand_planes(packed_BN, self._network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(packed_BN, self._network.spec)
         with autocast(self._device, self._precision):
             output = self._network(planes_BCHW)
         policy_BA = output.policy_BA.float().cpu().numpy()

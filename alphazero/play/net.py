@@ -120,7 +120,7 @@ class Net:
     @torch.inference_mode()
     def _evaluate(self, lines: Sequence[Line], fill: str) -> list[Evaluation]:
         packed_BN = torch.as_tensor(np.stack([line.packed(history_fill(fill)) for line in lines]))
-        planes_BCHW = expand_planes(packed_BN.to(self.device), self._network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(packed_BN.to(self.device), self._network.spec)
         output = self._network(planes_BCHW)
         policy_BA = output.policy_BA.float().cpu()
         wdl_B3 = torch.softmax(output.wdl_B3.float(), dim=1).cpu().tolist()

@@ -8,30 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 import alphazero._core as _core
 from alphazero.base.errors import ConfigError
-from alphazero.games.core_types import Line, Pool
+from alphazero.games.core_types import BatchEvaluation, Floats, Indices, Line, Pool, Positions
 from alphazero.games.registry import get_game
 
 # Shapes: B positions of a batch, N bytes of a packed position, K legal moves over all B positions.
 
 
-class EvaluatedLeaves(Protocol):
-    """legal_logits f32 [K]; wdl f32 [B, 3], shares of win, draw, loss for the side to move."""
-
-    @property
-    def legal_logits(self) -> npt.NDArray[np.float32]: ...
-    @property
-    def wdl(self) -> npt.NDArray[np.float32]: ...
-
-
 class Pending(Protocol):
     """An evaluation in progress."""
 
-    def result(self) -> EvaluatedLeaves: ...
+    def result(self) -> BatchEvaluation: ...
 
 
 class Evaluator(Protocol):
@@ -39,12 +27,7 @@ class Evaluator(Protocol):
 
     @property
     def batch_size(self) -> int: ...
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> Pending:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> Pending:
         """Begin to evaluate packed u8 [B, N], legal_index i32 [K], legal_offset i32 [B + 1]."""
         ...
 
@@ -81,29 +64,27 @@ def run_pool(pool: Pool, evaluator: PoolEvaluator, after_batch: Callable[[int], 
     called with the number of positions of each batch; where it returns False, everything is left as it is.
     Returns True when all is done.
     """
-    waiting: dict[int, Pending] = {}
-    sizes: dict[int, int] = {}
+    waiting: dict[int, tuple[Pending, int]] = {}
 
-    def advance(group: int, evaluation: EvaluatedLeaves | None) -> None:
-        logits, wdl = (None, None) if evaluation is None else (evaluation.legal_logits, evaluation.wdl)
+    def advance(group: int, logits: Floats | None = None, wdl: Floats | None = None) -> None:
         packed, legal_index, legal_offset = pool.step(group, logits, wdl)
         if len(packed):
-            waiting[group] = evaluator.submit(packed, legal_index, legal_offset)
-            sizes[group] = len(packed)
+            waiting[group] = evaluator.submit(packed, legal_index, legal_offset), len(packed)
 
     groups = range(evaluator.batches_ahead)
     for group in groups:
-        advance(group, None)
+        advance(group)
     while waiting:
         for group in groups:
             if group not in waiting:
                 continue
-            evaluation = waiting.pop(group).result()
-            if not after_batch(sizes[group]):
-                for pending in waiting.values():
+            pending, size = waiting.pop(group)
+            evaluation = pending.result()
+            if not after_batch(size):
+                for pending, _ in waiting.values():
                     pending.result()  # the evaluator is free for others
                 return False
-            advance(group, evaluation)
+            advance(group, evaluation.legal_logits, evaluation.wdl)
     return True
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alphazero.games.core_types import GameSearch, Line
+import alphazero._core as _core
+from alphazero.games.core_types import GameSearch, Leaves, Line
 from alphazero.games.registry import get_game
 from alphazero.search.batched import Evaluator
-from alphazero.search.tree_search import (
-    NUM_SLOTS,
-    SearchLimits,
-    TreeSettings,
-    is_reached,
-    most_leaves,
-)
-
-if TYPE_CHECKING:
-    import alphazero._core as _core
-    from alphazero.games.core_types import Leaves
+from alphazero.search.tree_search import NUM_SLOTS, SearchLimits, TreeSettings, is_reached, most_leaves
 
 
 @dataclass
@@ -34,13 +24,13 @@ class _Growth:
     free: list[int] = field(default_factory=lambda: list(range(NUM_SLOTS)))
     waiting: deque[tuple[int, Leaves]] = field(default_factory=deque)
 
-    def gather(self, batch_size: int, in_flight: int) -> None:
+    def gather(self, settings: TreeSettings, evaluator: Evaluator) -> None:
         """Fill the free slots as TreeSearch does, so that the tree is the same one."""
+        in_flight = min(settings.in_flight, NUM_SLOTS)
         while len(self.waiting) < in_flight and not is_reached(self.tree, self.limits):
             before = self.tree.progress()
-            leaves = self.tree.gather(
-                self.free[0], most_leaves(before.nodes, batch_size), self.limits.most_nodes
-            )
+            most = most_leaves(before.nodes, settings, evaluator)
+            leaves = self.tree.gather(self.free[0], most, self.limits.most_nodes)
             if len(leaves[0]):
                 self.waiting.append((self.free.pop(0), leaves))
             elif self.waiting or self.tree.progress().playouts == before.playouts:
@@ -58,24 +48,18 @@ class GameTrees:
 
     def search(self, lines: Mapping[int, Line], limits: SearchLimits) -> list[_core.SearchView]:
         """Search the end of each game's line, to a limit in nodes; the best move of each view comes first."""
-        trees = []
         for number, line in lines.items():
             if number not in self._trees:
                 self._trees[number] = self._new_tree(self._settings.for_core())
-            tree = self._trees[number]
-            tree.set_line(line)
-            tree.begin(limits.moves)
-            trees.append(tree)
-        growing = [_Growth(tree, limits) for tree in trees]
-        batch_size = min(
-            self._settings.minibatch_size or self._evaluator.batch_size, self._evaluator.batch_size
-        )
+            self._trees[number].set_line(line)
+            self._trees[number].begin(limits.moves)
+        growing = [_Growth(self._trees[number], limits) for number in lines]
         while growing:
             for each in growing:
-                each.gather(batch_size, min(self._settings.in_flight, NUM_SLOTS))
+                each.gather(self._settings, self._evaluator)
             growing = [each for each in growing if each.waiting]
             self._evaluate_oldest(growing)
-        return [tree.view(0) for tree in trees]
+        return [self._trees[number].view(0) for number in lines]
 
     def leave(self, number: int) -> None:
         """Forget the tree of a game that is over."""

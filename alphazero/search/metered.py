@@ -6,10 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from alphazero.search.batched import EvaluatedLeaves, Pending, PoolEvaluator
+from alphazero.games.core_types import BatchEvaluation, Indices, Positions
+from alphazero.search.batched import Pending, PoolEvaluator
 
 
 @dataclass
@@ -24,25 +22,11 @@ class MeteredEvaluator:
     """An evaluator as it is, read by a meter."""
 
     def __init__(self, evaluator: PoolEvaluator, meter: Meter) -> None:
+        self.batch_size, self.batches_ahead = evaluator.batch_size, evaluator.batches_ahead
         self._evaluator = evaluator
         self._meter = meter
 
-    @property
-    def batch_size(self) -> int:
-        """That of the evaluator."""
-        return self._evaluator.batch_size
-
-    @property
-    def batches_ahead(self) -> int:
-        """That of the evaluator."""
-        return self._evaluator.batches_ahead
-
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> Pending:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> Pending:
         """As the evaluator."""
         begin = time.monotonic()
         pending = self._evaluator.submit(packed, legal_index, legal_offset)
@@ -56,7 +40,7 @@ class _MeteredBatch:
     pending: Pending
     meter: Meter
 
-    def result(self) -> EvaluatedLeaves:
+    def result(self) -> BatchEvaluation:
         begin = time.monotonic()
         evaluation = self.pending.result()
         self.meter.seconds += time.monotonic() - begin

@@ -20,22 +20,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import alphazero._core as _core
-from alphazero.games.core_types import GameSearch, Line
+from alphazero.games.core_types import BatchEvaluation, GameSearch, Leaves, Line
 from alphazero.games.registry import get_game, make_line
-from alphazero.search.batched import EvaluatedLeaves, Evaluator, Pending
+from alphazero.search.batched import Evaluator, Pending
 from alphazero.search.snapshot import MoveReport, Snapshot, snapshot_of
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from alphazero.games.core_types import Leaves
-
-    Batch: TypeAlias = tuple[int, Callable[[], EvaluatedLeaves]]
-
 __all__ = ["MoveReport", "SearchLimits", "Snapshot", "TreeSearch", "TreeSettings"]
+
+Batch: TypeAlias = tuple[int, Callable[[], BatchEvaluation]]
 
 MEGABYTE = 2**20
 MOST_NODES = 2**62
@@ -200,11 +195,6 @@ class TreeSearch:
         """End the search; what is on its way to the network is not waited for."""
         self._run.end()
 
-    @property
-    def is_searching(self) -> bool:
-        """False before the first search, and once a search is over."""
-        return not self._run.over.is_set()
-
     def snapshot(self, num_lines: int = 1) -> Snapshot:
         """The search as it stands, or how it ended; lines of play for `num_lines` moves."""
         return snapshot_of(self._core.view(num_lines), self._line, self._run.seconds)
@@ -248,7 +238,8 @@ class TreeSearch:
                     return
                 before = self._core.progress()
                 slot = free[0]
-                leaves = self._core.gather(slot, self._most_leaves(before.nodes), run.limits.most_nodes)
+                most = most_leaves(before.nodes, self.settings, self._evaluator)
+                leaves = self._core.gather(slot, most, run.limits.most_nodes)
                 if len(leaves[0]):
                     free.pop(0)
                     batches.append((slot, self._submit(leaves)))
@@ -261,7 +252,7 @@ class TreeSearch:
             elif self._core.progress().playouts == before.playouts:
                 return  # nothing is left to do, or memory is full
 
-    def _take(self, slot: int, evaluate: Callable[[], EvaluatedLeaves]) -> None:
+    def _take(self, slot: int, evaluate: Callable[[], BatchEvaluation]) -> None:
         try:
             evaluation = evaluate()
         except Exception:
@@ -277,11 +268,7 @@ class TreeSearch:
             except Exception as error:
                 run.error = run.error or error
 
-    def _most_leaves(self, visits: int) -> int:
-        asked = self.settings.minibatch_size or self._evaluator.batch_size
-        return most_leaves(visits, min(asked, self._evaluator.batch_size))
-
-    def _submit(self, leaves: Leaves) -> Callable[[], EvaluatedLeaves]:
+    def _submit(self, leaves: Leaves) -> Callable[[], BatchEvaluation]:
         submit = self._evaluator.submit
         if self.settings.in_flight == 1:
             return lambda: submit(*leaves).result()
@@ -289,9 +276,10 @@ class TreeSearch:
         return lambda: asked.result().result()
 
 
-def most_leaves(visits: int, batch_size: int) -> int:
+def most_leaves(visits: int, settings: TreeSettings, evaluator: Evaluator) -> int:
     """Of the next batch of a tree whose root has so many visits."""
-    return max(1, min(batch_size, 1 + visits // VISITS_PER_LEAF))
+    asked = settings.minibatch_size or evaluator.batch_size
+    return max(1, min(asked, evaluator.batch_size, 1 + visits // VISITS_PER_LEAF))
 
 
 def is_reached(core: GameSearch, limits: SearchLimits) -> bool:

@@ -159,7 +159,7 @@ def load_config(source: str, flags: Mapping[str, object], *, is_named: bool = Tr
 
 def _with_head_of_game(network: NetworkConfig) -> NetworkConfig:
     """A preset's policy head is for its own game: a flag may have named one that has no such head."""
-    if get_game(network.game).attention_map is None:
+    if get_game(network.game).policy_moves is None:
         return dataclasses.replace(network, policy_head="convolution")
     if network.body == "attention":
         return dataclasses.replace(network, policy_head="attention")

@@ -341,10 +341,10 @@ class Lineup:
         return GameTrees(network.spec.name, MeteredEvaluator(evaluator, self.meter), settings)
 
     def _evaluator(self, player: PlayerWords) -> MeteredEvaluator:
-        from alphazero.network.inference.purpose import evaluator_for_positions
+        from alphazero.network.inference.evaluator import NetworkEvaluator
 
         if player.given not in self._evaluators:
-            evaluator = evaluator_for_positions(
+            evaluator = NetworkEvaluator(
                 self._network(player), self._device, self._args.precision, self._batch_size
             )
             self._evaluators[player.given] = MeteredEvaluator(evaluator, self.meter)

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from alphazero.network.inference.forward import Forward, ModuleForward, check_fits, fold_tensors
+from alphazero.games.core_types import BatchEvaluation, Indices, Positions
+from alphazero.network.inference.forward import ModuleForward, check_fits, fold_tensors
 from alphazero.network.inference.int8 import Int8Forward
 from alphazero.network.inference.kernels import kernels_for, make_cuda_forward
-from alphazero.network.inference.onednn import OneDnnAttention, OneDnnForward, why_not_onednn
-from alphazero.network.inference.program import (
-    BatchBuffers,
-    BatchProgram,
-    CpuRunner,
-    CudaRunner,
-    Runner,
-    policy_places,
-)
+from alphazero.network.inference.onednn import Forward, OneDnnAttention, OneDnnForward, why_not_onednn
+from alphazero.network.inference.program import BatchBuffers, BatchProgram, CudaRunner, Runner, policy_places
 from alphazero.network.model.precision import DTYPES, INT8, require_int8
 from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
-
-
-class BatchEvaluation(NamedTuple):
-    """legal_logits f32 [K], not normalised; wdl f32 [B, 3], probabilities for the side to move."""
-
-    legal_logits: npt.NDArray[np.float32]
-    wdl: npt.NDArray[np.float32]
 
 
 class PendingBatch:
@@ -60,11 +45,12 @@ class NetworkEvaluator:
     """A network frozen for inference: BatchNorm folded, whole network in one precision, channels last.
 
     Every forward pass has `batch_size` positions, padded, on buffers made once. The network given is
-    left as it is. `description` names how this machine computes it.
+    left as it is. `description` names how this machine computes it, `batches_ahead` is how many batches it
+    pays to submit before the first one's result: one on the CPU, where submit computes.
 
     A position's evaluation is the same to the bit whatever else is in the batch, wherever it stands
     there and however many are padding; on the CPU also whatever the number of threads, see
-    onednn_layers.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
+    onednn.py (not so where `description` is "PyTorch operators on cpu"). Another batch_size,
     CPU or GPU model may round otherwise.
 
     kernels: of CUDA (kernels.py), "" for those in use; the CPU has its own: ValueError.
@@ -92,8 +78,10 @@ class NetworkEvaluator:
         self.program = BatchProgram(forward, self.places, self.spec, self.batch_size, self.device, self.dtype)
         self.max_moves = self.program.max_moves
         on_cuda = self.device.type == "cuda"
-        self.runner: Runner = CudaRunner(self.program, self.device) if on_cuda else CpuRunner(self.program)
+        self.runner = CudaRunner(self.program, self.device) if on_cuda else Runner(self.program)
+        self.description = self.runner.description
         self.buffers = [BatchBuffers(self.program, pinned=on_cuda) for _ in range(in_flight)]
+        self.batches_ahead = in_flight if on_cuda else 1
 
     def twin(self) -> NetworkEvaluator:
         """Another evaluator of the same weights, held once, whose batches another thread can compute."""
@@ -101,22 +89,7 @@ class NetworkEvaluator:
         twin._make_buffers(self.program.forward, len(self.buffers))
         return twin
 
-    @property
-    def batches_ahead(self) -> int:
-        """Batches that it pays to submit before the first one's result: on the CPU submit computes."""
-        return len(self.buffers) if self.device.type == "cuda" else 1
-
-    @property
-    def description(self) -> str:
-        """How this machine computes it, in one line."""
-        return self.runner.description
-
-    def __call__(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> BatchEvaluation:
+    def __call__(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> BatchEvaluation:
         """Evaluate packed u8 [B, N] with legal_index i32 [K] and legal_offset i32 [B + 1], any B."""
         num_positions = len(packed)
         legal_logits = np.empty(len(legal_index), np.float32)
@@ -129,12 +102,7 @@ class NetworkEvaluator:
             ).result()
         return BatchEvaluation(legal_logits, wdl)
 
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> PendingBatch:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> PendingBatch:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; legal moves as in a call.
 
         On CUDA this only enqueues; on the CPU it computes. The arrays may be reused at once. Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,25 +71,8 @@ def check_fits(network_tensors: Mapping[str, Tensor], named: Mapping[str, Tensor
 # Shapes: B positions, C channels, H x W board, L numbers of the policy head, 3 = win, draw, loss.
 
 
-class Forward(Protocol):
-    """A network with BatchNorm folded, in one precision, that can take new weights."""
-
-    @property
-    def description(self) -> str:
-        """How it computes, in words."""
-
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
-
-        program.policy_places gives the place in L of a policy index.
-        """
-
-    def load(self, folded: Mapping[str, Tensor]) -> None:
-        """Take new weights, as fold_tensors gives them."""
-
-
 class ModuleForward:
-    """The modules themselves, channels last. New weights keep the addresses of the old ones.
+    """A network's modules, channels last, in one precision; new weights keep the addresses of the old ones.
 
     compiled: through torch.compile, which then chooses its kernels by rule, not by timing, so that
     equal devices compute the same. remark: for the description.
@@ -114,7 +97,10 @@ class ModuleForward:
         self.description = f"PyTorch {how} on {device.type}, {dtype}{remark}"
 
     def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
+        """Planes, channels last, to what the policy head gives, [B, L] contiguous, and logits of WDL [B, 3].
+
+        program.policy_places gives the place in L of a policy index.
+        """
         return self._forward(planes_BCHW)
 
     def _plain(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,7 +116,7 @@ class ModuleForward:
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward."""
+        """Take new weights, as fold_tensors gives them."""
         own = dict(self.network.named_parameters())
         for name, tensor in folded.items():
             own[name].copy_(tensor)

@@ -25,16 +25,16 @@ from torch import Tensor, nn
 import alphazero._core as _core
 from alphazero.base.errors import WeightsError
 from alphazero.games.random_positions import random_positions
-from alphazero.games.registry import GameSpec
-from alphazero.network.inference.forward import ModuleForward, fold_tensors
-from alphazero.network.inference.onednn import ONES, Excitation, Packer, Squeeze
+from alphazero.network.inference.forward import ModuleForward
+from alphazero.network.inference.onednn import ONES, OneDnnForward, Packed, Squeeze
 from alphazero.network.inference.program import LARGEST_BYTE, byte_of_one
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
 from alphazero.settings.sections import NetworkConfig
 
-# Shapes: B positions, N bytes of a packed position, C channels, H x W board.
+# Shapes: B positions, N bytes of a packed position, C channels (of a convolution in, O out), H x W board,
+# L numbers of the policy head.
 
 # Bits of a range: sums of fp32 end differently in their last bits on other processors and numbers of threads.
 RANGE_BITS = 8
@@ -49,7 +49,7 @@ class ActivationRange:
     def __init__(self, network: AlphaZeroNet) -> None:
         self._forward = ModuleForward(network, torch.device("cpu"), torch.float32, compiled=False)
         packed_BN = torch.from_numpy(random_positions(network.spec.name)[0])
-        self._planes_BCHW = expand_planes(packed_BN, network.spec, torch.channels_last)
+        self._planes_BCHW = expand_planes(packed_BN, network.spec)
         self._largest: dict[str, float] = {}
         for name in rectified_modules(network.config.blocks, network.config.policy_head):
             module = self._forward.network.get_submodule(name)
@@ -60,7 +60,7 @@ class ActivationRange:
 
     @torch.inference_mode()
     def of(self, folded: Mapping[str, Tensor]) -> dict[str, float]:
-        """Of these weights (folding.fold_tensors). Raises WeightsError where they give no finite numbers."""
+        """Of these weights (fold_tensors). Raises WeightsError where they give no finite numbers."""
         self._forward.load(folded)
         self._forward(self._planes_BCHW)
         for name, largest in self._largest.items():
@@ -85,8 +85,6 @@ def rectified_modules(num_blocks: int, policy_head: str) -> Iterable[str]:
         yield "policy.hidden"
 
 
-# Shapes: B positions, C channels in, O channels out, H x W board, L numbers of the policy head.
-
 # Without VNNI, products of two neighbours are added in 16 bits: 2 * 255 * 63 fits, 2 * 255 * 127 does not.
 LEVELS, LEVELS_IN_16_BITS = 127, 63
 PLANES, FLOAT = "planes", ""
@@ -101,17 +99,14 @@ def weight_levels() -> int:
 
 
 @dataclass(frozen=True)
-class QuantisedConvolution:
-    """A convolution of bytes, its weight in oneDNN's own order for one input shape.
+class QuantisedConvolution(Packed):
+    """A convolution of bytes.
 
     A 1 of the input's bytes stands for input_step, of the output's for output_step, of the weight's for
     weight_step_O. output_dtype: uint8, or a float, whose output_step is 1.
     """
 
-    weight: Tensor
     weight_step_O: Tensor
-    bias_O: Tensor
-    padding: list[int]
     input_step: float
     output_step: float
     output_dtype: torch.dtype
@@ -119,14 +114,14 @@ class QuantisedConvolution:
     zero_O: Tensor
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """See FusedConvolution."""
+        """See Packed."""
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise(
             *self._operands(input_BCHW), *self._how(), activation, [], ""
         )
         return output_BOHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """See FusedConvolution; the sum comes in steps of sum_step and leaves in those of output_step."""
+        """See Packed; the sum comes in steps of sum_step and leaves in those of output_step."""
         added = (self.sum_step, 0, "sum", 1.0)
         output_BOHW: Tensor = torch.ops.onednn.qconv2d_pointwise.binary(
             *self._operands(input_BCHW), sum_BCHW, *self._how(), *added, "relu", [], ""
@@ -139,20 +134,19 @@ class QuantisedConvolution:
 
     def _how(self) -> tuple[Any, ...]:
         """Bias, stride, padding, dilation, groups; what a 1 of the output stands for, what is 0, its type."""
-        return self.bias_O, ONES, self.padding, ONES, 1, self.output_step, 0, self.output_dtype
+        return self.bias, ONES, self.padding, ONES, 1, self.output_step, 0, self.output_dtype
 
 
 @dataclass(frozen=True)
-class QuantisedExcitation:
+class QuantisedSqueeze(Squeeze):
     """Squeeze-excitation of a float branch, with bytes beside it."""
 
-    squeeze: Squeeze
     skip_step: float
     output_step: float
 
     def excite(self, branch_BCHW: Tensor, skip_BCHW: Tensor) -> Tensor:
-        """See Excitation."""
-        scale_BC, shift_BC = self.squeeze.scale_and_shift(branch_BCHW)
+        """See Squeeze."""
+        scale_BC, shift_BC = self.scale_and_shift(branch_BCHW)
         branch_BSC, skip_BSC = (
             picture.permute(0, 2, 3, 1).flatten(1, 2) for picture in (branch_BCHW, skip_BCHW)
         )
@@ -169,61 +163,35 @@ class QuantisedExcitation:
         return skip_BSC.view(branch_BCHW.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
-class Widened:
-    """A policy head in a float precision, on the tower's bytes."""
-
-    policy: Callable[[Tensor], Tensor]
-    dtype: torch.dtype
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]. A byte is a whole number below 256, which bf16 holds exactly."""
-        return self.policy(tower_BCHW.to(self.dtype))
-
-
-class Int8Forward:
-    """AlphaZeroNet on the CPU for batches of one size, planes as bytes (batch_program.PlaneExpander)."""
+class Int8Forward(OneDnnForward):
+    """The same with bytes: planes (program.PlaneExpander) and activations, each in steps of some size."""
 
     def __init__(self, network: AlphaZeroNet, batch_size: int) -> None:
-        self.config, self.spec, self.batch_size = network.config, network.spec, batch_size
         self.range = ActivationRange(network)
-        bits = weight_levels().bit_length() + 1
+        self.levels = weight_levels()
+        self.planes_step = 1 / byte_of_one(network.spec)
+        self.tower = ["input", *(f"blocks.{number}" for number in range(network.config.blocks))]
+        self.reads, self.writes = self._flow(network.config)
+        super().__init__(network, torch.bfloat16 if has_onednn_bf16() else torch.float32, batch_size)
+        bits = self.levels.bit_length() + 1
         self.description = f"oneDNN quantised convolutions on cpu, int8, weights of {bits} bits"
-        self.load(fold_tensors(network.state_dict()))
 
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward. Raises WeightsError for weights that are not finite."""
+        """See ModuleForward. Raises WeightsError for weights that are not finite."""
         on_cpu = {name: tensor.cpu() for name, tensor in folded.items()}
-        largest = self.range.of(on_cpu)
-        self.layers = Int8Packer(self.config, self.spec, self.batch_size, largest).pack(on_cpu)
+        self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in self.range.of(on_cpu).items()}
+        self.step[PLANES] = self.planes_step
+        super().load(on_cpu)
 
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
-        return self.layers(planes_BCHW)
-
-
-class Int8Packer(Packer):
-    """Packs folded weights for activations with their step sizes. largest: ActivationRange.of."""
-
-    def __init__(
-        self, config: NetworkConfig, spec: GameSpec, batch_size: int, largest: Mapping[str, float]
-    ) -> None:
-        super().__init__(config, spec, torch.bfloat16 if has_onednn_bf16() else torch.float32, batch_size)
-        self.levels = weight_levels()
-        self.step = {name: (value or 1.0) / LARGEST_BYTE for name, value in largest.items()}
-        self.step[PLANES] = 1 / byte_of_one(spec)
-        self.tower = ["input", *(f"blocks.{number}" for number in range(config.blocks))]
-        self.reads, self.writes = self._flow()
-
-    def _flow(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _flow(self, config: NetworkConfig) -> tuple[dict[str, str], dict[str, str]]:
         """The activations that each convolution reads and writes; FLOAT: no bytes."""
         reads, writes = {"input.conv": PLANES}, {"input.conv": "input"}
-        for number in range(self.config.blocks):
+        for number in range(config.blocks):
             block = f"blocks.{number}"
             reads[f"{block}.first.conv"], writes[f"{block}.first.conv"] = self.tower[number], f"{block}.first"
             reads[f"{block}.second.conv"] = f"{block}.first"
-            writes[f"{block}.second.conv"] = FLOAT if self.config.se_ratio else block
+            writes[f"{block}.second.conv"] = FLOAT if config.se_ratio else block
         reads["policy.hidden.conv"], writes["policy.hidden.conv"] = self.tower[-1], "policy.hidden"
         reads["policy.output"], writes["policy.output"] = "policy.hidden", FLOAT
         reads["value.reduce.conv"], writes["value.reduce.conv"] = self.tower[-1], FLOAT
@@ -251,7 +219,7 @@ class Int8Packer(Packer):
         return QuantisedConvolution(
             weight=packed,
             weight_step_O=step_O,
-            bias_O=bias_O.clone(),
+            bias=bias_O.clone(),
             padding=padding,
             input_step=input_step,
             output_step=1.0 if written == FLOAT else self.step[written],
@@ -264,15 +232,15 @@ class Int8Packer(Packer):
         """The tower's activations that a block adds to."""
         return self.tower[max(0, self.tower.index(name) - 1)]
 
-    def _excitation(self, folded: Mapping[str, Tensor], number: int) -> Excitation:
-        before, after = self.tower[number : number + 2]
-        return QuantisedExcitation(
-            self._squeeze(folded, f"blocks.{number}.se"), self.step[before], self.step[after]
-        )
+    def _squeeze(self, folded: Mapping[str, Tensor], block: str) -> Squeeze:
+        plain, before = super()._squeeze(folded, block), self._before(block)
+        return QuantisedSqueeze(**vars(plain), skip_step=self.step[before], output_step=self.step[block])
 
     def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         if self.config.policy_head == "convolution":
             return super()._policy(folded)
         step = self.step[self.tower[-1]]
         scaled = {**folded, "policy.embed.weight": folded["policy.embed.weight"] * step}
-        return Widened(super()._policy(scaled), self.dtype)
+        policy = super()._policy(scaled)
+        # A byte is a whole number below 256, which bf16 holds exactly.
+        return lambda tower_BCHW: policy(tower_BCHW.to(self.dtype))

@@ -2,6 +2,11 @@
 
 Kernels round differently, so that games differ with them: the ranks of a run choose together and keep their
 choice (planner.choose_kernels); elsewhere each process chooses for itself.
+
+The fastest are cuDNN's fused convolutions: bias, residual sum and ReLU in the same call. cuDNN computes
+max(0, convolution + alpha * addend + bias) and rounds once (cuDNN developer guide, fused operation graphs).
+PyTorch's operators write and read the whole tower three times a block more, and round each time: in their own
+precision both are as near to the exact result, and not equal to the bit.
 """
 
 from __future__ import annotations
@@ -16,13 +21,15 @@ from torch import Tensor, nn
 from alphazero.games.random_positions import random_positions
 from alphazero.games.registry import get_spec
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.cudnn import CudnnForward
-from alphazero.network.inference.forward import Forward, ModuleForward
+from alphazero.network.inference.forward import ModuleForward
 from alphazero.network.inference.program import cudnn_by_rule
+from alphazero.network.model.heads import ConvNorm
 from alphazero.network.model.layers import BatchNorm
 from alphazero.network.model.planes import expand_planes
 from alphazero.network.model.resnet import AlphaZeroNet, ResidualBlock
 from alphazero.settings.sections import NetworkConfig
+
+# Shapes: B positions, C channels, H x W board.
 
 # cuDNN's fused convolutions; torch.compile; PyTorch's operators one after the other. Fastest first.
 CUDNN, COMPILE, OPERATORS = "cudnn", "compile", "operators"
@@ -35,6 +42,9 @@ MOST_ERROR, LEAST_ERROR = 2.0, 1e-6
 PROBE_BLOCKS = 2  # all blocks have the same shapes
 # Of a probe's second convolutions: the tower's activations must not grow out of fp16's reach.
 BRANCH_SCALE = 0.3
+# Fused kernels take channels in groups of so many: 16 bytes of bf16. Planes of small games are fewer.
+CHANNEL_GROUP = 8
+UNSCALED = 1.0
 
 _chosen = ""
 
@@ -48,6 +58,48 @@ def use_kernels(kernels: str) -> None:
 def kernels_in_use() -> str:
     """What use_kernels said last."""
     return _chosen
+
+
+class CudnnForward(ModuleForward):
+    """The modules with every convolution before a ReLU fused with it."""
+
+    def __init__(self, network: AlphaZeroNet, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(network, device, dtype, compiled=False)
+        self.description = f"fused convolutions of cuDNN on {device.type}, {dtype}"
+        for module in list(self.network.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, ConvNorm) and can_be_fused(child.conv):
+                    setattr(module, name, FusedConv(child.conv))
+
+
+def can_be_fused(conv: nn.Conv2d) -> bool:
+    """Whether cuDNN has a fused kernel for its channels."""
+    return conv.in_channels % CHANNEL_GROUP == 0 and conv.out_channels % CHANNEL_GROUP == 0
+
+
+class FusedConv(nn.Module):
+    """In place of a ConvNorm after `fold`; parameters keep their names."""
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        assert not isinstance(conv.padding, str)
+        self.conv = conv
+        self.how = conv.stride, conv.padding, conv.dilation, conv.groups
+
+    def forward(self, input_BCHW: Tensor, *, rectifies: bool = False) -> Tensor:
+        """As ConvNorm's."""
+        conv = self.conv
+        if not rectifies:  # squeeze-excitation comes between
+            unrectified_BCHW: Tensor = conv(input_BCHW)
+            return unrectified_BCHW
+        return torch.cudnn_convolution_relu(input_BCHW, conv.weight, conv.bias, *self.how)
+
+    def added_to(self, skip_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
+        """As ConvNorm's."""
+        conv = self.conv
+        return torch.cudnn_convolution_add_relu(
+            input_BCHW, conv.weight, skip_BCHW, UNSCALED, conv.bias, *self.how
+        )
 
 
 def make_cuda_forward(
@@ -94,9 +146,9 @@ def _fault(
     network = _probe_network(config)
     packed, _, _ = random_positions(config.game)
     rows = torch.arange(batch_size) % len(packed)
-    planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(packed)[rows].to(device), network.spec)
 
-    def outputs(forward: Forward, precision: torch.dtype) -> list[Tensor]:
+    def outputs(forward: ModuleForward, precision: torch.dtype) -> list[Tensor]:
         return [output.double() for output in forward(planes_BCHW.to(precision))]
 
     exact = outputs(ModuleForward(network, device, torch.float64, compiled=False), torch.float64)

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from alphazero.games.registry import GameSpec
 from alphazero.network.inference.forward import ModuleForward, fold_tensors
 from alphazero.network.model.heads import logits_of_moves
 from alphazero.network.model.precision import has_onednn_bf16
 from alphazero.network.model.resnet import AlphaZeroNet
-from alphazero.settings.sections import NetworkConfig
 
 # Shapes: B positions, C channels, H x W board, P policy planes, L numbers of the policy head, O offsets of
 # promotions, U units of a squeeze, Q = H * W squares, 3 = win, draw, loss.
@@ -31,16 +29,6 @@ from alphazero.settings.sections import NetworkConfig
 ONES = [1, 1]
 # Klambauer et al. 2017, arXiv:1706.02515, equation 2; as torch.nn.functional.selu has them.
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
-
-
-class FusedConvolution(Protocol):
-    """A convolution with its bias."""
-
-    def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """Convolution, bias, activation (none, relu) in one pass."""
-
-    def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """relu(sum + convolution) in one pass; `sum` is used up."""
 
 
 @dataclass(frozen=True)
@@ -52,30 +40,22 @@ class Packed:
     padding: list[int]
 
     def __call__(self, input_BCHW: Tensor, activation: str = "none") -> Tensor:
-        """See FusedConvolution; also sigmoid and tanh."""
+        """Convolution, bias, activation (none, relu, sigmoid, tanh) in one pass."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise(
-            input_BCHW, self.weight, self.bias, self.padding, ONES, ONES, 1, activation, [], ""
+            input_BCHW, *self._convolution(), activation, [], ""
         )
         return output_BCHW
 
     def add_to(self, sum_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
-        """See FusedConvolution."""
+        """relu(sum + convolution) in one pass; `sum` is used up."""
         output_BCHW: Tensor = torch.ops.mkldnn._convolution_pointwise_.binary(
-            sum_BCHW,
-            input_BCHW,
-            self.weight,
-            self.bias,
-            self.padding,
-            ONES,
-            ONES,
-            1,
-            "add",
-            1.0,
-            "relu",
-            [],
-            "",
+            sum_BCHW, input_BCHW, *self._convolution(), "add", 1.0, "relu", [], ""
         )
         return output_BCHW
+
+    def _convolution(self) -> tuple[Any, ...]:
+        """Weight and bias, padding, stride, dilation, groups."""
+        return self.weight, self.bias, self.padding, ONES, ONES, 1
 
     def of_rows(self, rows_BC: Tensor, activation: str = "none") -> Tensor:
         """A fully connected layer: [B, C] -> [B, C'], the rows as the squares of one picture."""
@@ -108,84 +88,20 @@ class Squeeze:
         return self.scale.of_rows(units_BU, "sigmoid"), self.shift.of_rows(units_BU)
 
 
-class Excitation(Protocol):
-    """Squeeze-excitation at the end of a residual block."""
-
-    def excite(self, branch_BCHW: Tensor, skip_BCHW: Tensor) -> Tensor:
-        """relu(skip + scale * branch + shift); `skip` is used up."""
-
-
 @dataclass(frozen=True)
 class Block:
     """A residual block."""
 
-    first: FusedConvolution
-    second: FusedConvolution
-    excitation: Excitation | None
+    first: Packed
+    second: Packed
+    squeeze: Squeeze | None
 
     def __call__(self, tower_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]; the input is used up."""
         branch_BCHW = self.first(tower_BCHW, "relu")
-        if self.excitation is None:
+        if self.squeeze is None:
             return self.second.add_to(tower_BCHW, branch_BCHW)
-        return self.excitation.excite(self.second(branch_BCHW), tower_BCHW)
-
-
-@dataclass(frozen=True)
-class ConvolutionalPolicy:
-    """PolicyHead without its gather."""
-
-    hidden: FusedConvolution
-    output: FusedConvolution
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: planes, square by square."""
-        planes_BPHW = self.output(self.hidden(tower_BCHW, "relu"))
-        return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
-
-
-@dataclass(frozen=True)
-class AttentionPolicy:
-    """AttentionPolicyHead without its gather. half_embed: the embedding with half its weights and bias."""
-
-    embed: Packed
-    half_embed: Packed
-    query: Packed
-    key: Packed
-    promotion_OC: Tensor
-
-    def __call__(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, L]: as AttentionPolicyHead.all_moves."""
-        # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its sigmoid,
-        # rounds whole vectors and what is left over differently.
-        half_BCHW = self.half_embed(tower_BCHW, "tanh")
-        below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
-        embedded_BCHW = self.embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
-        query_BQC, key_BQC = (
-            layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (self.query, self.key)
-        )
-        return logits_of_moves(query_BQC, key_BQC, self.promotion_OC, tower_BCHW.shape[3])
-
-
-@dataclass(frozen=True)
-class Layers:
-    """All layers of a network. policy: tower to [B, L]. value_reduce gives what value_hidden takes."""
-
-    input: FusedConvolution
-    blocks: tuple[Block, ...]
-    policy: Callable[[Tensor], Tensor]
-    value_reduce: FusedConvolution
-    value_hidden: Packed
-    value_output: Packed
-
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes, channels last, to the numbers of the policy head [B, L] and logits of WDL [B, 3]."""
-        tower_BCHW = self.input(planes_BCHW, "relu")
-        for block in self.blocks:
-            tower_BCHW = block(tower_BCHW)
-        reduced_BX = self.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
-        wdl_B3 = self.value_output.of_rows(self.value_hidden.of_rows(reduced_BX, "relu"))
-        return self.policy(tower_BCHW), wdl_B3
+        return self.squeeze.excite(self.second(branch_BCHW), tower_BCHW)
 
 
 def why_not_onednn(dtype: torch.dtype) -> str:
@@ -204,18 +120,102 @@ class OneDnnForward:
     """AlphaZeroNet on the CPU for batches of one size. See the head of this file."""
 
     def __init__(self, network: AlphaZeroNet, dtype: torch.dtype, batch_size: int) -> None:
-        self.packer = Packer(network.config, network.spec, dtype, batch_size)
+        self.config = network.config
+        self.board = (network.spec.board_height, network.spec.board_width)
+        self.dtype, self.batch_size = dtype, batch_size
         self.description = f"oneDNN fused convolutions on cpu, {dtype}"
         self.load(fold_tensors(network.state_dict()))
 
+    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """See ModuleForward."""
+        tower_BCHW = self.input(planes_BCHW, "relu")
+        for block in self.blocks:
+            tower_BCHW = block(tower_BCHW)
+        reduced_BX = self.value_reduce(tower_BCHW, "relu").permute(0, 2, 3, 1).flatten(1)
+        wdl_B3 = self.value_output.of_rows(self.value_hidden.of_rows(reduced_BX, "relu"))
+        return self.policy(tower_BCHW), wdl_B3
+
     @torch.no_grad()
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward; on the CPU nothing depends on addresses, so the layers are packed again."""
-        self.layers = self.packer.pack(folded)
+        """See ModuleForward; on the CPU nothing depends on addresses, so the layers are packed again."""
+        self.input = self._convolution(folded, "input.conv")
+        self.blocks = tuple(
+            Block(
+                self._convolution(folded, f"blocks.{number}.first.conv"),
+                self._convolution(folded, f"blocks.{number}.second.conv"),
+                self._squeeze(folded, f"blocks.{number}") if self.config.se_ratio else None,
+            )
+            for number in range(self.config.blocks)
+        )
+        self.policy = self._policy(folded)
+        self.value_reduce = self._convolution(folded, "value.reduce.conv")
+        hidden_OX = folded["value.hidden.weight"]
+        # Columns come as (channel, square), the picture lies as (square, channel).
+        squares = self.board[0] * self.board[1]
+        hidden_OX = hidden_OX.view(len(hidden_OX), -1, squares).transpose(1, 2).flatten(1)
+        self.value_hidden = self._fully_connected(hidden_OX, folded["value.hidden.bias"])
+        self.value_output = self._fully_connected(folded["value.output.weight"], folded["value.output.bias"])
 
-    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """See Forward."""
-        return self.layers(planes_BCHW)
+    def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """The policy head without its gather: tower to [B, L]."""
+        if self.config.policy_head == "attention":
+            return self._attention_policy(folded)
+        hidden = self._convolution(folded, "policy.hidden.conv")
+        output = self._convolution(folded, "policy.output")
+
+        def planes(tower_BCHW: Tensor) -> Tensor:
+            planes_BPHW = output(hidden(tower_BCHW, "relu"))
+            return planes_BPHW.permute(0, 2, 3, 1).flatten(1).contiguous()
+
+        return planes
+
+    def _attention_policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        weight_CC, bias_C = folded["policy.embed.weight"], folded["policy.embed.bias"]
+        embed, half_embed = self._at_squares(weight_CC, bias_C), self._at_squares(weight_CC / 2, bias_C / 2)
+        query = self._at_squares(folded["policy.query.weight"], folded["policy.query.bias"])
+        key = self._at_squares(folded["policy.key.weight"], folded["policy.key.bias"])
+        promotion_OC = folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True)
+
+        def all_moves(tower_BCHW: Tensor) -> Tensor:
+            # SELU by oneDNN's tanh, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2): torch's exp, as its
+            # sigmoid, rounds whole vectors and what is left over differently.
+            half_BCHW = half_embed(tower_BCHW, "tanh")
+            below_BCHW = (2 * half_BCHW / (1 - half_BCHW)).clamp_(max=0).mul_(SELU_SCALE * SELU_ALPHA)
+            embedded_BCHW = embed(tower_BCHW, "relu").mul_(SELU_SCALE).add_(below_BCHW)
+            query_BQC, key_BQC = (
+                layer(embedded_BCHW).permute(0, 2, 3, 1).flatten(1, 2) for layer in (query, key)
+            )
+            return logits_of_moves(query_BQC, key_BQC, promotion_OC, tower_BCHW.shape[3])
+
+        return all_moves
+
+    def _squeeze(self, folded: Mapping[str, Tensor], block: str) -> Squeeze:
+        scale_CU, shift_CU = folded[f"{block}.se.excite.weight"].chunk(2)
+        scale_bias_C, shift_bias_C = folded[f"{block}.se.excite.bias"].chunk(2)
+        return Squeeze(
+            self._fully_connected(folded[f"{block}.se.squeeze.weight"], folded[f"{block}.se.squeeze.bias"]),
+            self._fully_connected(scale_CU, scale_bias_C),
+            self._fully_connected(shift_CU, shift_bias_C),
+            self.board,
+        )
+
+    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> Packed:
+        weight = folded[f"{name}.weight"]
+        input_shape = [self.batch_size, weight.shape[1], *self.board]
+        return pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape, self.dtype)
+
+    def _at_squares(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
+        """A fully connected layer for each square: a convolution of one square."""
+        input_shape = [self.batch_size, weight_OC.shape[1], *self.board]
+        return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
+
+    def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
+        input_shape = [1, weight_OC.shape[1], self.batch_size, 1]
+        return pack(weight_OC[:, :, None, None], bias_O, 0, input_shape, self.dtype)
+
+
+# What evaluates a network with BatchNorm folded, and can take new weights.
+Forward: TypeAlias = ModuleForward | OneDnnForward
 
 
 class OneDnnAttention(ModuleForward):
@@ -230,7 +230,7 @@ class OneDnnAttention(ModuleForward):
                     setattr(module, name, PackedLinear(layer))
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Forward."""
+        """See ModuleForward."""
         super().load(folded)
         for module in self.network.modules():
             if isinstance(module, PackedLinear):
@@ -253,84 +253,6 @@ class PackedLinear(nn.Module):
             bias_O = torch.zeros(len(self.weight)) if self.bias is None else self.bias
             self.packed = pack(self.weight[:, :, None, None], bias_O, 0, shape, input.dtype)
         return self.packed.of_rows(rows_RC).view(*input.shape[:-1], -1)
-
-
-class Packer:
-    """Packs folded weights into oneDNN's order, for one network shape and batch size."""
-
-    def __init__(self, config: NetworkConfig, spec: GameSpec, dtype: torch.dtype, batch_size: int) -> None:
-        self.config = config
-        self.board = (spec.board_height, spec.board_width)
-        self.dtype = dtype
-        self.batch_size = batch_size
-
-    def pack(self, folded: Mapping[str, Tensor]) -> Layers:
-        """Weights by name (folding.fold_tensors) to layers."""
-        blocks = tuple(
-            Block(
-                self._convolution(folded, f"blocks.{number}.first.conv"),
-                self._convolution(folded, f"blocks.{number}.second.conv"),
-                self._excitation(folded, number) if self.config.se_ratio else None,
-            )
-            for number in range(self.config.blocks)
-        )
-        hidden_OX = folded["value.hidden.weight"]
-        # Columns come as (channel, square), the picture lies as (square, channel).
-        squares = self.board[0] * self.board[1]
-        hidden_OX = hidden_OX.view(len(hidden_OX), -1, squares).transpose(1, 2).flatten(1)
-        return Layers(
-            input=self._convolution(folded, "input.conv"),
-            blocks=blocks,
-            policy=self._policy(folded),
-            value_reduce=self._convolution(folded, "value.reduce.conv"),
-            value_hidden=self._fully_connected(hidden_OX, folded["value.hidden.bias"]),
-            value_output=self._fully_connected(folded["value.output.weight"], folded["value.output.bias"]),
-        )
-
-    def _policy(self, folded: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
-        if self.config.policy_head == "convolution":
-            return ConvolutionalPolicy(
-                self._convolution(folded, "policy.hidden.conv"), self._convolution(folded, "policy.output")
-            )
-        weight_CC, bias_C = folded["policy.embed.weight"], folded["policy.embed.bias"]
-        return AttentionPolicy(
-            embed=self._at_squares(weight_CC, bias_C),
-            half_embed=self._at_squares(weight_CC / 2, bias_C / 2),
-            query=self._at_squares(folded["policy.query.weight"], folded["policy.query.bias"]),
-            key=self._at_squares(folded["policy.key.weight"], folded["policy.key.bias"]),
-            promotion_OC=folded["policy.promotion.weight"].to("cpu", self.dtype, copy=True),
-        )
-
-    def _excitation(self, folded: Mapping[str, Tensor], number: int) -> Excitation:
-        """Of block `number`."""
-        return self._squeeze(folded, f"blocks.{number}.se")
-
-    def _squeeze(self, folded: Mapping[str, Tensor], name: str) -> Squeeze:
-        scale_CU, shift_CU = folded[f"{name}.excite.weight"].chunk(2)
-        scale_bias_C, shift_bias_C = folded[f"{name}.excite.bias"].chunk(2)
-        return Squeeze(
-            self._fully_connected(folded[f"{name}.squeeze.weight"], folded[f"{name}.squeeze.bias"]),
-            self._fully_connected(scale_CU, scale_bias_C),
-            self._fully_connected(shift_CU, shift_bias_C),
-            self.board,
-        )
-
-    def _convolution(self, folded: Mapping[str, Tensor], name: str) -> FusedConvolution:
-        weight = folded[f"{name}.weight"]
-        input_shape = [self.batch_size, weight.shape[1], *self.board]
-        return self._pack(weight, folded[f"{name}.bias"], weight.shape[2] // 2, input_shape)
-
-    def _at_squares(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
-        """A fully connected layer for each square: a convolution of one square."""
-        input_shape = [self.batch_size, weight_OC.shape[1], *self.board]
-        return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
-
-    def _fully_connected(self, weight_OC: Tensor, bias_O: Tensor) -> Packed:
-        input_shape = [1, weight_OC.shape[1], self.batch_size, 1]
-        return self._pack(weight_OC[:, :, None, None], bias_O, 0, input_shape)
-
-    def _pack(self, weight: Tensor, bias: Tensor, pad: int, input_shape: list[int]) -> Packed:
-        return pack(weight, bias, pad, input_shape, self.dtype)
 
 
 def pack(weight: Tensor, bias: Tensor, pad: int, input_shape: list[int], dtype: torch.dtype) -> Packed:

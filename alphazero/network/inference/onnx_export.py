@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from alphazero.base.errors import WeightsError
-from alphazero.base.files import replacing
 from alphazero.network.inference.forward import fold_batch_norm
 from alphazero.network.model.resnet import AlphaZeroNet
+from alphazero.network.weights.weights import write_whole
 
 PACKAGES = ("onnx", "onnxscript")
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
@@ -77,11 +77,7 @@ def write_onnx(path: Path, network: AlphaZeroNet) -> None:
             verbose=False,
         )
     assert program is not None
-    try:
-        with replacing(path) as file:
-            file.write(program.model_proto.SerializeToString())
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_whole(path, program.model_proto.SerializeToString())
 
 
 @contextlib.contextmanager

@@ -8,39 +8,29 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from alphazero.base.log import program_line
+from alphazero.games.core_types import Indices, Positions
 from alphazero.games.registry import GameSpec
 from alphazero.machine.memory import memory_error
-from alphazero.network.inference.forward import Forward
+from alphazero.network.inference.onednn import Forward
 from alphazero.network.model.heads import PROMOTION_PIECES
 from alphazero.settings.sections import NetworkConfig
 
 
-@dataclass(frozen=True)
-class PolicyPlaces:
-    """size: numbers of a position. place: of each policy index, among them."""
+def policy_places(config: NetworkConfig, spec: GameSpec) -> tuple[int, tuple[int, ...]]:
+    """How many numbers the policy head gives for a position, and the place of each policy index among them.
 
-    size: int
-    place: tuple[int, ...]
-
-
-def policy_places(config: NetworkConfig, spec: GameSpec) -> PolicyPlaces:
-    """Planes lie square by square there; spec.policy_map counts them plane by plane."""
+    Planes lie square by square there; spec.policy_map counts them plane by plane.
+    """
     squares = spec.board_height * spec.board_width
     if config.policy_head == "attention":
-        return PolicyPlaces(squares**2 + spec.board_width**2 * PROMOTION_PIECES, spec.attention_map)
+        return squares**2 + spec.board_width**2 * PROMOTION_PIECES, spec.attention_map
     planes = spec.policy_planes
-    return PolicyPlaces(
-        squares * planes, tuple(at % squares * planes + at // squares for at in spec.policy_map)
-    )
+    return squares * planes, tuple(at % squares * planes + at // squares for at in spec.policy_map)
 
 
 # Shapes: B positions (the batch size, padding included), N bytes of a packed position, C planes,
@@ -133,7 +123,7 @@ class BatchProgram:
     def __init__(
         self,
         forward: Forward,
-        places: PolicyPlaces,
+        places: tuple[int, tuple[int, ...]],
         spec: GameSpec,
         batch_size: int,
         device: torch.device,
@@ -142,8 +132,8 @@ class BatchProgram:
         self.forward = forward
         self.max_moves = batch_size * spec.max_legal_moves
         self.expand = PlaneExpander(spec, batch_size, device, dtype)
-        self.policy_size = places.size
-        self.place_A = torch.tensor(places.place, dtype=torch.int64, device=device)
+        self.policy_size, place_of_index = places
+        self.place_A = torch.tensor(place_of_index, dtype=torch.int64, device=device)
         self.number_M = torch.arange(self.max_moves, dtype=torch.int32, device=device)
         self.last_row = batch_size - 1
         self.packed_BN = torch.zeros((batch_size, spec.packed_bytes), dtype=torch.uint8, device=device)
@@ -163,8 +153,6 @@ class BatchProgram:
         place_K += self.place_A.index_select(0, self.index_M[:num_moves])
         self.logits_M[:num_moves].copy_(policy_BL.view(-1).index_select(0, place_K))
 
-
-# Shapes: as in batch_program.py.
 
 WARM_UP_RUNS = 3  # before a capture, as torch.cuda.make_graphed_callables does
 # In torch's own "global" mode a capture fails when any thread of the process allocates or copies, as the
@@ -189,12 +177,7 @@ class BatchBuffers:
         self.num_positions = 0
         self.num_moves = 0
 
-    def fill(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> None:
+    def fill(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> None:
         """Take a batch: legal_offset begins with 0. The arrays are free afterwards."""
         self.num_positions, self.num_moves = len(packed), len(legal_index)
         self.packed_BN.numpy()[: self.num_positions] = packed
@@ -239,22 +222,8 @@ def cudnn_by_rule() -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = before
 
 
-class Runner(Protocol):
-    """Runs batches of a program one after the other."""
-
-    @property
-    def description(self) -> str:
-        """How it runs, in words."""
-
-    def enqueue(self, buffers: BatchBuffers) -> None:
-        """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""
-
-    def load(self, folded: Mapping[str, Tensor]) -> None:
-        """New weights, for batches enqueued from now on."""
-
-
-class CpuRunner:
-    """Computes at once."""
+class Runner:
+    """Runs batches of a program one after the other, each at once. description: how, in words."""
 
     def __init__(self, program: BatchProgram) -> None:
         self.program = program
@@ -262,24 +231,24 @@ class CpuRunner:
 
     @torch.inference_mode()
     def enqueue(self, buffers: BatchBuffers) -> None:
-        """See Runner."""
+        """Begin the evaluation of the batch in `buffers`; `buffers.wait()` ends it."""
         buffers.send()
         self.program.run(buffers.num_moves)
         buffers.fetch()
 
     def load(self, folded: Mapping[str, Tensor]) -> None:
-        """See Runner."""
+        """New weights, for batches enqueued from now on."""
         self.program.forward.load(folded)
 
 
-class CudaRunner:
+class CudaRunner(Runner):
     """Enqueues on a separate stream; the program is a graph where it can be captured.
 
     All batches share the device's buffers: the stream keeps them apart.
     """
 
     def __init__(self, program: BatchProgram, device: torch.device) -> None:
-        self.program = program
+        super().__init__(program)
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         # Buffers and weights were made on the stream of the caller.
         self.stream.wait_stream(torch.cuda.current_stream(device))
@@ -299,7 +268,7 @@ class CudaRunner:
                     raise memory from error
                 how = f"without CUDA graph: {str(error).strip().splitlines()[0]}"
                 print(program_line(f"evaluations on {device} {how}"), file=sys.stderr, flush=True)
-        self.description = f"{program.forward.description}, {how}"
+        self.description += f", {how}"
 
     def enqueue(self, buffers: BatchBuffers) -> None:
         """See Runner."""

@@ -1,9 +1,9 @@
-"""The evaluator of a network for a purpose: self-play, the tree of one game, or a batch of positions.
+"""The evaluator of a network for a purpose: self-play, or the tree of one game.
 
-Batches have fixed sizes. Self-play and a tree have an evaluator for each of several sizes, because padding a
-few positions to a large batch costs as much as the large batch. A tree on the CPU has several batches
-evaluated at a time, each on separate threads: threads that share a batch wait for each other after every
-layer, on a busy machine for the slowest.
+Batches have fixed sizes: a NetworkEvaluator has one, and rounds alike for every position. Self-play and a
+tree have an evaluator for each of several sizes, because padding a few positions to a large batch costs as
+much as the large batch. A tree on the CPU has several batches evaluated at a time, each on separate threads:
+threads that share a batch wait for each other after every layer, on a busy machine for the slowest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from alphazero.games.core_types import BatchEvaluation, Indices, Positions
 from alphazero.games.random_positions import random_positions
-from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator, PendingBatch
+from alphazero.network.inference.evaluator import NetworkEvaluator, PendingBatch
 from alphazero.network.model.resnet import AlphaZeroNet
 
 # Shapes: B positions, N bytes of a packed position, K legal moves over all B positions.
@@ -53,13 +53,6 @@ def largest_tree_batch(device: torch.device) -> int:
     return CUDA_BATCH_SIZE if device.type == "cuda" else CPU_BATCH_SIZE
 
 
-def evaluator_for_positions(
-    network: AlphaZeroNet, device: torch.device, precision: str, batch_size: int
-) -> NetworkEvaluator:
-    """For players of matches and for exact truth: batches of one size, rounded alike for every position."""
-    return NetworkEvaluator(network, device, precision, batch_size)
-
-
 def batch_sizes(largest: int) -> list[int]:
     """1, 4, 16, ... and the largest, ascending."""
     sizes = [1]
@@ -84,16 +77,8 @@ class EvaluatorLadder:
             for size in batch_sizes(batch_size)
             if size >= min(smallest, batch_size)
         ]
-
-    @property
-    def batches_ahead(self) -> int:
-        """See NetworkEvaluator."""
-        return self._evaluators[-1].batches_ahead
-
-    @property
-    def description(self) -> str:
-        """How this machine computes it, in one line."""
-        return self._evaluators[-1].description
+        self.batches_ahead = self._evaluators[-1].batches_ahead
+        self.description = self._evaluators[-1].description
 
     def twin(self) -> EvaluatorLadder:
         """Another with the same weights, stored once, for another thread."""
@@ -101,12 +86,7 @@ class EvaluatorLadder:
         twin._evaluators = [one.twin() for one in self._evaluators]
         return twin
 
-    def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> PendingBatch:
+    def submit(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> PendingBatch:
         """As NetworkEvaluator.submit, which refuses more than batch_size."""
         fits = (one for one in self._evaluators if len(packed) <= one.batch_size)
         return next(fits, self._evaluators[-1]).submit(packed, legal_index, legal_offset)
@@ -164,10 +144,7 @@ class SideBySide:
         )
 
     def submit(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
+        self, packed: Positions, legal_index: Indices, legal_offset: Indices
     ) -> Future[BatchEvaluation]:
         """Begin to evaluate packed u8 [B, N], B at most batch_size; arrays must stay as they are meanwhile.
 
@@ -175,12 +152,7 @@ class SideBySide:
         """
         return self._threads.submit(self._evaluate, packed, legal_index, legal_offset)
 
-    def _evaluate(
-        self,
-        packed: npt.NDArray[np.uint8],
-        legal_index: npt.NDArray[np.int32],
-        legal_offset: npt.NDArray[np.int32],
-    ) -> BatchEvaluation:
+    def _evaluate(self, packed: Positions, legal_index: Indices, legal_offset: Indices) -> BatchEvaluation:
         ladder = self._free.get()
         try:
             return ladder.submit(packed, legal_index, legal_offset).result()

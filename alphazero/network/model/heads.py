@@ -13,7 +13,7 @@ from alphazero.games.registry import GameSpec
 from alphazero.network.model.layers import BatchNorm, Convolution
 from alphazero.settings.sections import NetworkConfig
 
-# Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices.
+# Shapes: B positions, C channels, H x W board, Q = H * W squares, A policy indices, 3 = win, draw, loss.
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -47,9 +47,7 @@ class AttentionPolicyHead(nn.Module):
         self.promotion = nn.Linear(keys, NUM_OFFSETS, bias=False)
         self.activation = ACTIVATIONS[config.activation if config.body == "attention" else "selu"]
         self.width = spec.board_width
-        # See PolicyHead.
-        policy_map_A = torch.tensor(spec.attention_map, dtype=torch.int64, device="cpu")
-        self.register_buffer("policy_map_A", policy_map_A, persistent=False)
+        register_policy_map(self, spec.attention_map)
 
     def forward(self, body: Tensor) -> Tensor:
         """[B, filters, H, W], or tokens [B, Q, filters] -> logits [B, A]."""
@@ -78,9 +76,6 @@ def logits_of_moves(query_BQC: Tensor, key_BQC: Tensor, promotion_OC: Tensor, wi
     return torch.cat([plain_BQQ.flatten(1), promoted_BWW3.flatten(1)], dim=1)
 
 
-# Shapes: B positions, C channels, H x W board, A policy indices, 3 = win, draw, loss of the mover.
-
-
 class ConvNorm(nn.Module):
     """Convolution without bias, then BatchNorm; `fold` makes one biased convolution of an evaluated pair."""
 
@@ -96,6 +91,11 @@ class ConvNorm(nn.Module):
             normed_BCHW: Tensor = self.norm(convolved_BCHW, rectifies=rectifies)
             return normed_BCHW
         return functional.relu(convolved_BCHW) if rectifies else convolved_BCHW
+
+    def added_to(self, skip_BCHW: Tensor, input_BCHW: Tensor) -> Tensor:
+        """relu(skip + what the module makes of the input), [B, out_channels, H, W]."""
+        # In place: it saves an activation a block, and nothing else reads the sum.
+        return torch.relu_(skip_BCHW + self(input_BCHW))
 
     def fold(self) -> None:
         """Put the running statistics into the convolution, for good; only for inference."""
@@ -117,10 +117,7 @@ class PolicyHead(nn.Module):
         super().__init__()
         self.hidden = ConvNorm(config.filters, config.filters, 3)
         self.output = nn.Conv2d(config.filters, spec.policy_planes, 3, padding=1)
-        # With its values even inside `torch.device("meta")`: it is a constant of the game, in no weights
-        # file. Where the weights go, AlphaZeroNet.adopt takes it.
-        policy_map_A = torch.tensor(spec.policy_map, dtype=torch.int64, device="cpu")
-        self.register_buffer("policy_map_A", policy_map_A, persistent=False)
+        register_policy_map(self, spec.policy_map)
 
     def forward(self, tower_BCHW: Tensor) -> Tensor:
         """[B, filters, H, W] -> logits [B, A]."""
@@ -138,9 +135,7 @@ class TokenPolicyHead(nn.Module):
         self.hidden = nn.Linear(config.filters, policy_widths(config)[0])
         self.output = nn.Linear(self.hidden.out_features, spec.policy_planes)
         self.activation = ACTIVATIONS[config.activation]
-        # See PolicyHead.
-        policy_map_A = torch.tensor(spec.policy_map, dtype=torch.int64, device="cpu")
-        self.register_buffer("policy_map_A", policy_map_A, persistent=False)
+        register_policy_map(self, spec.policy_map)
 
     def forward(self, tokens_BQC: Tensor) -> Tensor:
         """[B, Q, filters] -> logits [B, A]."""
@@ -152,21 +147,42 @@ class TokenPolicyHead(nn.Module):
         return planes_BQP
 
 
-class TokenHead(nn.Module):
-    """lc0's value and moves-left heads on tokens: a layer per square, then two for the position."""
+def register_policy_map(head: nn.Module, policy_map: tuple[int, ...]) -> None:
+    """Give a head its policy_map_A, with its values even inside `torch.device("meta")`.
 
-    def __init__(self, config: NetworkConfig, squares: int, channels: int, hidden: int, outputs: int) -> None:
+    It is a constant of the game, in no weights file. Where the weights go, AlphaZeroNet.adopt takes it.
+    """
+    policy_map_A = torch.tensor(policy_map, dtype=torch.int64, device="cpu")
+    head.register_buffer("policy_map_A", policy_map_A, persistent=False)
+
+
+class PositionHead(nn.Module):
+    """lc0's value and moves-left heads: a layer per square (1x1 conv + BN on a tower), then two in all."""
+
+    def __init__(
+        self, config: NetworkConfig, spec: GameSpec, channels: int, hidden: int, outputs: int
+    ) -> None:
         super().__init__()
-        self.reduce = nn.Linear(config.filters, channels)
-        self.hidden = nn.Linear(channels * squares, hidden)
+        self.is_on_tower = config.body == "residual"
+        self.reduce: nn.Module = (
+            ConvNorm(config.filters, channels, 1) if self.is_on_tower else nn.Linear(config.filters, channels)
+        )
+        self.hidden = nn.Linear(channels * spec.board_height * spec.board_width, hidden)
         self.output = nn.Linear(hidden, outputs)
         self.gives_plies = outputs == 1
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS["relu" if self.is_on_tower else config.activation]
 
-    def forward(self, tokens_BQC: Tensor) -> Tensor:
-        """[B, Q, filters] -> [B, outputs]; a single output is a number of plies, never negative."""
-        reduced_BX = self.activation(self.reduce(tokens_BQC)).flatten(1)
-        output_BX: Tensor = self.output(self.activation(self.hidden(reduced_BX)))
+    def forward(self, body: Tensor) -> Tensor:
+        """[B, filters, H, W], or tokens [B, Q, filters] -> [B, outputs].
+
+        Three outputs are logits of win, draw, loss for the side to move, one is plies to the end of the game,
+        never negative.
+        """
+        if self.is_on_tower:
+            reduced = self.reduce(body, rectifies=True)
+        else:
+            reduced = self.activation(self.reduce(body))
+        output_BX: Tensor = self.output(self.activation(self.hidden(reduced.flatten(1))))
         return functional.relu(output_BX) if self.gives_plies else output_BX
 
 
@@ -196,54 +212,3 @@ def make_policy_head(
             f"policy_head convolution: expected attention for an attention body that plays {spec.name}"
         )
     return TokenPolicyHead(config, spec)
-
-
-def make_value_head(config: NetworkConfig, spec: GameSpec) -> nn.Module:
-    """The head for win, draw, loss."""
-    if config.body == "residual":
-        return ValueHead(config, spec)
-    squares = spec.board_height * spec.board_width
-    return TokenHead(config, squares, config.value_channels, config.value_hidden, 3)
-
-
-def make_moves_left_head(config: NetworkConfig, spec: GameSpec) -> nn.Module | None:
-    """The head for the plies that are left, where the settings ask for one."""
-    if not config.moves_left:
-        return None
-    if config.body == "residual":
-        return MovesLeftHead(config, spec)
-    squares = spec.board_height * spec.board_width
-    return TokenHead(config, squares, config.moves_left_channels, config.moves_left_hidden, 1)
-
-
-class ValueHead(nn.Module):
-    """lc0's WDL value head: 1x1 conv + BN + ReLU, fully connected + ReLU, fully connected to three logits."""
-
-    def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
-        super().__init__()
-        squares = spec.board_height * spec.board_width
-        self.reduce = ConvNorm(config.filters, config.value_channels, 1)
-        self.hidden = nn.Linear(config.value_channels * squares, config.value_hidden)
-        self.output = nn.Linear(config.value_hidden, 3)
-
-    def forward(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, filters, H, W] -> logits [B, 3] of win, draw, loss for the side to move."""
-        reduced_BCHW = self.reduce(tower_BCHW, rectifies=True)
-        wdl_B3: Tensor = self.output(functional.relu(self.hidden(reduced_BCHW.flatten(1))))
-        return wdl_B3
-
-
-class MovesLeftHead(nn.Module):
-    """lc0's moves-left head: as the value head, one output through a ReLU, in plies."""
-
-    def __init__(self, config: NetworkConfig, spec: GameSpec) -> None:
-        super().__init__()
-        squares = spec.board_height * spec.board_width
-        self.reduce = ConvNorm(config.filters, config.moves_left_channels, 1)
-        self.hidden = nn.Linear(config.moves_left_channels * squares, config.moves_left_hidden)
-        self.output = nn.Linear(config.moves_left_hidden, 1)
-
-    def forward(self, tower_BCHW: Tensor) -> Tensor:
-        """[B, filters, H, W] -> plies to the end of the game [B, 1], never negative."""
-        reduced_BCHW = self.reduce(tower_BCHW, rectifies=True)
-        return functional.relu(self.output(functional.relu(self.hidden(reduced_BCHW.flatten(1)))))

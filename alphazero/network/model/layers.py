@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import alphazero._core as _core
 
-# Shapes: B positions, C channels, H x W board, S = H * W squares.
+# Shapes: B positions, C channels (of convolutions I in, O out), H x W board, S = H * W squares.
 
 Bits: TypeAlias = npt.NDArray[np.uint16]
 
@@ -47,17 +47,10 @@ def bits_of(tensor_BCHW: Tensor) -> Bits:
     return boards_BHWC.reshape(len(boards_BHWC), -1, boards_BHWC.shape[3])
 
 
-def gradient_boards(gradient_BCHW: Tensor) -> Bits:
-    """u16 [B, H, W, C] of a gradient, which may come in any order and precision."""
-    return boards_of(gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last))
+def narrowed(gradient_BCHW: Tensor) -> Tensor:
+    """bf16 in channels-last memory of a gradient, which may come in any order and precision."""
+    return gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
 
-
-def gradient_bits(gradient_BCHW: Tensor) -> Bits:
-    """The same as u16 [B, S, C]."""
-    return bits_of(gradient_BCHW.to(torch.bfloat16).contiguous(memory_format=torch.channels_last))
-
-
-# Shapes: B positions, C channels, H x W board.
 
 # lc0 folds BatchNorm with this epsilon (lc0 src/neural/network_legacy.cc); another one could not be exported.
 BATCH_NORM_EPS = 1e-5
@@ -99,14 +92,14 @@ class _BatchNorm(torch.autograd.Function):
         rectifies: bool,
     ) -> Tensor:
         output_BCHW = torch.empty_like(input_BCHW)
-        rows = _rows(bits_of(input_BCHW))
+        rows = _rows(input_BCHW)
         mean_C, variance_C = _core.batch_norm(
             rows,
             weight_C.detach().numpy(),
             bias_C.detach().numpy(),
             norm.eps,
             rectifies,
-            _rows(bits_of(output_BCHW)),
+            _rows(output_BCHW),
         )
         unbiased = np.float32(len(rows) / max(1, len(rows) - 1))
         norm.move_statistics(mean_C, variance_C * unbiased)
@@ -120,15 +113,15 @@ class _BatchNorm(torch.autograd.Function):
         input_gradient_BCHW = torch.empty_like(input_BCHW)
         mean_C, variance_C = ctx.statistics
         weight_gradient_C, bias_gradient_C = _core.batch_norm_backward(
-            _rows(bits_of(input_BCHW)),
-            _rows(bits_of(output_BCHW)),
-            _rows(gradient_bits(gradient_BCHW)),
+            _rows(input_BCHW),
+            _rows(output_BCHW),
+            _rows(narrowed(gradient_BCHW)),
             weight_C.detach().numpy(),
             mean_C,
             variance_C,
             ctx.eps,
             ctx.rectifies,
-            _rows(bits_of(input_gradient_BCHW)),
+            _rows(input_gradient_BCHW),
         )
         return (
             input_gradient_BCHW,
@@ -139,14 +132,13 @@ class _BatchNorm(torch.autograd.Function):
         )
 
 
-def _rows(bits_BSC: Bits) -> Bits:
-    return bits_BSC.reshape(-1, bits_BSC.shape[2])
+def _rows(tensor_BCHW: Tensor) -> Bits:
+    return boards_of(tensor_BCHW).reshape(-1, tensor_BCHW.shape[1])
 
 
-# Shapes: B positions, I and O channels, H x W board.
-
-NOT_TRANSPOSED, OUTPUT_PADDING, GROUPS = False, [0, 0], 1
-SAME = [1, 1]  # stride, padding and dilation of a 3x3 convolution that keeps the board's size
+SAME = [1, 1]  # padding of a 3x3 convolution that keeps the board's size
+# Its stride, padding and dilation; not transposed, padding of that output, groups.
+CONVOLUTION = (SAME, SAME, SAME, False, [0, 0], 1)
 
 
 class Convolution(nn.Conv2d):
@@ -189,29 +181,16 @@ class _Convolution(torch.autograd.Function):
         input_gradient_BIHW = weight_gradient_OI33 = None
         if wants_input:
             input_gradient_BIHW, _, _ = torch.ops.aten.convolution_backward(
-                gradient_BOHW,
-                input_BIHW,
-                weight_OI33,
-                None,
-                SAME,
-                SAME,
-                SAME,
-                NOT_TRANSPOSED,
-                OUTPUT_PADDING,
-                GROUPS,
-                [True, False, False],
+                gradient_BOHW, input_BIHW, weight_OI33, None, *CONVOLUTION, [True, False, False]
             )
         if wants_weight:
             outputs, inputs = weight_OI33.shape[:2]
             gradient_O33I = torch.empty(outputs, 3, 3, inputs)
             _core.weight_gradient(
-                boards_of(input_BIHW), gradient_boards(gradient_BOHW), gradient_O33I.numpy()
+                boards_of(input_BIHW), boards_of(narrowed(gradient_BOHW)), gradient_O33I.numpy()
             )
             weight_gradient_OI33 = gradient_O33I.permute(0, 3, 1, 2)
         return input_gradient_BIHW, weight_gradient_OI33
-
-
-# Shapes: B positions, C channels, H x W board.
 
 
 class SqueezeExcitation(nn.Module):
@@ -295,7 +274,7 @@ class _Excite(torch.autograd.Function):
         _core.excite_backward(
             bits_of(branch_BCHW),
             bits_of(output_BCHW),
-            gradient_bits(gradient_BCHW),
+            bits_of(narrowed(gradient_BCHW)),
             scale_BC.numpy(),
             bits_of(skip_gradient_BCHW),
             bits_of(branch_gradient_BCHW),

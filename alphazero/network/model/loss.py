@@ -29,40 +29,27 @@ SUM_NAMES = ("policy", "value", "moves_left", "top1", "top5", "value_squared_err
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Loss of a micro-batch; all tensors fp32 on the device of the network's output.
+    """Loss of a micro-batch, on the device of the network's output.
 
-    total: the weighted sum of the terms, 0-d, the only one that carries gradients.
-    policy, value: cross-entropy in nats; moves_left: Huber loss (0 without the head). 0-d, detached;
-        like total, means over the positions of the micro-batch.
+    total: the weighted sum of the terms' means, fp32, 0-d, the only one that carries gradients.
     sums: [7] float64, detached, named by SUM_NAMES: summed over micro-batches and ranks, then divided
-        by the last, they are the means. top1 and top5 count positions whose most probable target move
+        by the last, they are the means. policy and value are cross-entropies in nats, moves_left is the
+        Huber loss (0 without the head); top1 and top5 count positions whose most probable target move
         is the first, or among the first five, of the network's (a tie counts against the network);
         value_squared_error is ((W - L) - (target W - L))^2, at most 4 (lc0 prints a quarter of it).
     """
 
     total: Tensor
-    policy: Tensor
-    value: Tensor
-    moves_left: Tensor
     sums: Tensor
 
 
-class AlphaZeroLoss:
-    """The loss of AlphaZero with lc0's heads.
+def loss_terms(config: LossConfig, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
+    """Compare the network's output for B positions with their targets; fp32 inside.
 
     Policy: cross-entropy of the target over the legal moves. Value: cross-entropy of win, draw, loss. Both as
     lczero-training tf/tfprocess.py (policy_loss, value_loss); moves left as its moves_left_loss.
     """
-
-    def __init__(self, config: LossConfig) -> None:
-        self.config = config
-
-    def __call__(self, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
-        """Compare the network's output for B positions with their targets; fp32 inside."""
-        with torch.autocast(output.policy_BA.device.type, enabled=False):
-            return self._terms(output, batch)
-
-    def _terms(self, output: NetworkOutput, batch: DeviceBatch) -> LossTerms:
+    with torch.autocast(output.policy_BA.device.type, enabled=False):
         policy_size = output.policy_BA.shape[1]
         logits_BA = output.policy_BA.float()
         mask_BA = legal_mask(batch, policy_size)
@@ -73,9 +60,7 @@ class AlphaZeroLoss:
         value_B = -(batch.wdl_B3 * functional.log_softmax(wdl_B3, dim=1)).sum(1)
         moves_left_B = moves_left_loss(output.moves_left_B1, batch.moves_left_B)
         total = (
-            policy_B.mean()
-            + self.config.value_weight * value_B.mean()
-            + MOVES_LEFT_WEIGHT * moves_left_B.mean()
+            policy_B.mean() + config.value_weight * value_B.mean() + MOVES_LEFT_WEIGHT * moves_left_B.mean()
         )
         with torch.no_grad():
             rank_B = rank_of_target(masked_BA, target_BA)
@@ -89,9 +74,7 @@ class AlphaZeroLoss:
                 torch.ones_like(policy_B),
             )
             sums = torch.stack([row.double().sum() for row in rows])
-        return LossTerms(
-            total, policy_B.detach().mean(), value_B.detach().mean(), moves_left_B.detach().mean(), sums
-        )
+        return LossTerms(total, sums)
 
 
 def moves_left_loss(predicted_B1: Tensor | None, target_B: Tensor) -> Tensor:

@@ -51,13 +51,11 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     )
 
 
-def expand_planes(
-    packed_BN: Tensor, spec: GameSpec, memory_format: torch.memory_format = torch.contiguous_format
-) -> Tensor:
+def expand_planes(packed_BN: Tensor, spec: GameSpec) -> Tensor:
     """Packed positions [B, packed_bytes] uint8 to input planes [B, num_planes, H, W] float32.
 
-    Bit planes become 0 and 1, scalar plane i byte * scalar_scale[i] on every square. The planes lie in
-    memory as `memory_format` (contiguous_format or channels_last), on the device of packed_BN.
+    Bit planes become 0 and 1, scalar plane i byte * scalar_scale[i] on every square. The planes lie
+    channels last, on the device of packed_BN.
     """
     num_positions = packed_BN.shape[0]
     height, width = spec.board_height, spec.board_width
@@ -68,19 +66,13 @@ def expand_planes(
     # Byte i of a little-endian u64 holds bits 8i to 8i + 7.
     bytes_BP8 = packed_BN[:, :bit_bytes].reshape(num_positions, spec.num_bit_planes, 8)
     scalars_BS = packed_BN[:, bit_bytes:].to(torch.float32) * scale_S
-    if memory_format == torch.channels_last:
-        planes_BQC = torch.empty((num_positions, squares, spec.num_planes), device=device)
-        # Transpose while a square is still a bit: 32 times less to move.
-        bits_B8bP = bytes_BP8.transpose(1, 2).contiguous()[:, :, None, :] & bit_of_byte[:, None]
-        bits_BQP = bits_B8bP.reshape(num_positions, 64, spec.num_bit_planes)[:, :squares]
-        planes_BQC[:, :, : spec.num_bit_planes] = bits_BQP != 0
-        planes_BQC[:, :, spec.num_bit_planes :] = scalars_BS[:, None, :]
-        return planes_BQC.view(num_positions, height, width, spec.num_planes).permute(0, 3, 1, 2)
-    planes_BCQ = torch.empty((num_positions, spec.num_planes, squares), device=device)
-    bits_BPQ = (bytes_BP8[:, :, :, None] & bit_of_byte).reshape(num_positions, spec.num_bit_planes, 64)
-    planes_BCQ[:, : spec.num_bit_planes] = bits_BPQ[:, :, :squares] != 0
-    planes_BCQ[:, spec.num_bit_planes :] = scalars_BS[:, :, None]
-    return planes_BCQ.view(num_positions, spec.num_planes, height, width)
+    planes_BQC = torch.empty((num_positions, squares, spec.num_planes), device=device)
+    # Transpose while a square is still a bit: 32 times less to move.
+    bits_B8bP = bytes_BP8.transpose(1, 2).contiguous()[:, :, None, :] & bit_of_byte[:, None]
+    bits_BQP = bits_B8bP.reshape(num_positions, 64, spec.num_bit_planes)[:, :squares]
+    planes_BQC[:, :, : spec.num_bit_planes] = bits_BQP != 0
+    planes_BQC[:, :, spec.num_bit_planes :] = scalars_BS[:, None, :]
+    return planes_BQC.view(num_positions, height, width, spec.num_planes).permute(0, 3, 1, 2)
 
 
 @functools.lru_cache(maxsize=64)

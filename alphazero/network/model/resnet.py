@@ -11,12 +11,7 @@ from torch import Tensor, nn
 from alphazero.base.errors import ConfigError
 from alphazero.games.registry import GameSpec
 from alphazero.network.model.attention import AttentionBody, OtherHeads, initialise_body
-from alphazero.network.model.heads import (
-    ConvNorm,
-    make_moves_left_head,
-    make_policy_head,
-    make_value_head,
-)
+from alphazero.network.model.heads import ConvNorm, PositionHead, make_policy_head
 from alphazero.network.model.layers import SqueezeExcitation
 from alphazero.settings.sections import NetworkConfig
 
@@ -47,11 +42,10 @@ class ResidualBlock(nn.Module):
 
     def forward(self, input_BCHW: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H, W]."""
-        branch_BCHW = self.second(self.first(input_BCHW, rectifies=True))
+        branch_BCHW = self.first(input_BCHW, rectifies=True)
         if self.se is not None:
-            return self.se.added_to(input_BCHW, branch_BCHW)
-        # In place: it saves an activation a block, and nothing else reads the sum.
-        return torch.relu_(input_BCHW + branch_BCHW)
+            return self.se.added_to(input_BCHW, self.second(branch_BCHW))
+        return self.second.added_to(input_BCHW, branch_BCHW)
 
 
 class AlphaZeroNet(nn.Module):
@@ -76,8 +70,11 @@ class AlphaZeroNet(nn.Module):
                 *(ResidualBlock(config.filters, se_units) for _ in range(config.blocks))
             )
         self.policy = make_policy_head(config, spec)
-        self.value = make_value_head(config, spec)
-        self.moves_left = make_moves_left_head(config, spec)
+        self.value = PositionHead(config, spec, config.value_channels, config.value_hidden, 3)
+        self.moves_left: PositionHead | None = None
+        if config.moves_left:
+            channels, hidden = config.moves_left_channels, config.moves_left_hidden
+            self.moves_left = PositionHead(config, spec, channels, hidden, 1)
         if config.other_heads:
             self.other_heads = OtherHeads(config.other_heads)
         initialise(self, generator)

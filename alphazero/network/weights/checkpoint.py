@@ -25,12 +25,7 @@ from safetensors.torch import load_file, save_file
 from alphazero.base.errors import CheckpointError
 from alphazero.base.files import fsync_directory, fsync_file, replacing, write_json
 from alphazero.base.text import reason
-from alphazero.network.weights.checks import (
-    one_line,
-    safetensors_header_fault,
-    shown,
-    values_fault,
-)
+from alphazero.network.weights.checks import one_line, safetensors_header_fault, shown, values_fault
 from alphazero.run.checkpoint_files import (
     CHAMPION,
     EMA,
@@ -107,16 +102,15 @@ def save(directory: Path, checkpoint: Checkpoint) -> Path:
     """Write `checkpoint` below `directory`; a crash at any moment leaves it whole or absent."""
     final = directory / f"{PREFIX}{checkpoint.state.step:08d}"
     temporary = directory / f".{final.name}.tmp"
-    tensors = {WEIGHTS: checkpoint.weights, OPTIMIZER: checkpoint.optimizer}
-    if checkpoint.ema is not None:
-        tensors[EMA] = checkpoint.ema
-    if checkpoint.champion is not None:
-        tensors[CHAMPION] = checkpoint.champion
+    files = {WEIGHTS: checkpoint.weights, OPTIMIZER: checkpoint.optimizer}
+    optional = {EMA: checkpoint.ema, CHAMPION: checkpoint.champion}
+    tensors = files | {name: content for name, content in optional.items() if content is not None}
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for name, content in tensors.items():
-            save_file(_plain(content), temporary / name)
+            plain = {key: tensor.detach().to("cpu").contiguous() for key, tensor in content.items()}
+            save_file(plain, temporary / name)
         names = [*tensors, STATE]
         if checkpoint.lanes is not None:
             names.append(LANES)
@@ -163,9 +157,7 @@ def load(path: Path) -> Checkpoint:
     verify(path)
     state = read_state(path)
     names = read_manifest(path).keys()
-    tensors = {}
-    for name in names - {STATE, LANES}:
-        tensors[name] = _load_tensors(path / name)
+    tensors = {name: _load_tensors(path / name) for name in names - {STATE, LANES}}
     lanes = (path / LANES).read_bytes() if LANES in names else None
     return Checkpoint(
         state, tensors[WEIGHTS], tensors[OPTIMIZER], tensors.get(EMA), lanes, tensors.get(CHAMPION)
@@ -213,7 +205,3 @@ def read_state(path: Path) -> TrainingState:
         return TrainingState(**values)
     except TypeError as error:
         raise CheckpointError(f"{path / STATE}: {reason(error)}") from error
-
-
-def _plain(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}

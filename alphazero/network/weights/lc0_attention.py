@@ -1,4 +1,4 @@
-"""Attention bodies in lc0's network files: their shape, and where each of their tensors lies.
+"""Attention bodies in lc0's network files, their shape and where their tensors lie; the heads of either body.
 
 lc0 src/neural/network_legacy.cc has the meaning of the layers, src/neural/loader.cc (FixOlderWeightsFile)
 what older files mean. Files have one policy and one value head, or several by name, of which `vanilla` and
@@ -13,7 +13,7 @@ from alphazero.base.errors import WeightsError
 from alphazero.games.registry import GameSpec
 from alphazero.network.model.attention import PIECE_PLANES, sizes_of
 from alphazero.network.model.heads import NUM_OFFSETS, policy_widths
-from alphazero.network.weights.lc0_layers import LinearPlace, layer_size, message_at, quotient
+from alphazero.network.weights.lc0_layers import LayerPlace, conv_norm, layer_size, message_at, quotient
 from alphazero.network.weights.lc0_schema import (
     ATTENTION_BODY,
     EMBEDDING_DENSE,
@@ -179,27 +179,31 @@ def other_heads(weights: Any) -> str:  # noqa: ANN401
     return " ".join(found)
 
 
-def attention_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -> list[LinearPlace]:
+def attention_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -> list[LayerPlace]:
     """Every layer of an attention body and its heads, and where lc0's file has it."""
     places = [*embedding_layout(config, spec)]
     for index in range(config.blocks):
         places += encoder_layout(config, index)
     if config.smolgen_channels:
-        places.append(LinearPlace("body.scores", (), ("smolgen_w",), (SQUARES**2, config.smolgen_size)))
-    return [*places, *heads_layout(config, heads)]
+        places.append(LayerPlace("body.scores", (), ("smolgen_w",), (SQUARES**2, config.smolgen_size)))
+    others = []
+    for name, size in sizes_of(config.other_heads).items():
+        *place, field = name.split("/")
+        others.append(LayerPlace("other_heads", tuple(place), (field,), (size,), (name,)))
+    return [*places, *attention_policy(config, heads), *position_heads(config, heads), *others]
 
 
-def layers(prefix: str, place: Place, name: str, shape: tuple[int, ...]) -> LinearPlace:
+def layers(prefix: str, place: Place, name: str, shape: tuple[int, ...]) -> LayerPlace:
     """A layer with a bias, by lc0's names of both fields."""
-    return LinearPlace(prefix, place, (f"{name}_w", f"{name}_b"), shape)
+    return LayerPlace(prefix, place, (f"{name}_w", f"{name}_b"), shape)
 
 
-def norm(prefix: str, place: Place, name: str, channels: int) -> LinearPlace:
+def norm(prefix: str, place: Place, name: str, channels: int) -> LayerPlace:
     """A LayerNorm."""
-    return LinearPlace(prefix, place, (f"{name}_gammas", f"{name}_betas"), (channels,))
+    return LayerPlace(prefix, place, (f"{name}_gammas", f"{name}_betas"), (channels,))
 
 
-def feed_forward(prefix: str, place: Place, channels: int, width: int) -> list[LinearPlace]:
+def feed_forward(prefix: str, place: Place, channels: int, width: int) -> list[LayerPlace]:
     """The two layers of a FeedForward."""
     return [
         layers(f"{prefix}.first", place, "dense1", (width, channels)),
@@ -207,7 +211,7 @@ def feed_forward(prefix: str, place: Place, channels: int, width: int) -> list[L
     ]
 
 
-def embedding_layout(config: NetworkConfig, spec: GameSpec) -> list[LinearPlace]:
+def embedding_layout(config: NetworkConfig, spec: GameSpec) -> list[LayerPlace]:
     """The layers before the encoders."""
     prefix, filters, extra = "body.embedding", config.filters, SQUARES
     places = []
@@ -223,11 +227,11 @@ def embedding_layout(config: NetworkConfig, spec: GameSpec) -> list[LinearPlace]
         ]
     if config.gates:
         for field, name in (("ip_mult_gate", "factor_CQ"), ("ip_add_gate", "term_CQ")):
-            places.append(LinearPlace(f"{prefix}.gate", (), (field,), (filters, SQUARES), (name,)))
+            places.append(LayerPlace(f"{prefix}.gate", (), (field,), (filters, SQUARES), (name,)))
     return [layers(EMBEDDING, (), "ip_emb", (filters, spec.num_planes + extra)), *places]
 
 
-def encoder_layout(config: NetworkConfig, index: int) -> list[LinearPlace]:
+def encoder_layout(config: NetworkConfig, index: int) -> list[LayerPlace]:
     """The layers of one encoder."""
     prefix, place = f"body.encoders.{index}", ("encoder", index)
     filters, width = config.filters, config.attention_width or config.filters
@@ -245,7 +249,7 @@ def encoder_layout(config: NetworkConfig, index: int) -> list[LinearPlace]:
         channels, hidden = config.smolgen_channels, config.smolgen_hidden
         generated, smolgen = config.heads * config.smolgen_size, (*mha, "smolgen")
         places += [
-            LinearPlace(f"{prefix}.smolgen.compress", smolgen, ("compress",), (channels, filters)),
+            LayerPlace(f"{prefix}.smolgen.compress", smolgen, ("compress",), (channels, filters)),
             layers(f"{prefix}.smolgen.first", smolgen, "dense1", (hidden, SQUARES * channels)),
             norm(f"{prefix}.smolgen.ln1", smolgen, "ln1", hidden),
             layers(f"{prefix}.smolgen.second", smolgen, "dense2", (generated, hidden)),
@@ -254,31 +258,29 @@ def encoder_layout(config: NetworkConfig, index: int) -> list[LinearPlace]:
     return places
 
 
-def heads_layout(config: NetworkConfig, heads: HeadPlaces) -> list[LinearPlace]:
-    """The layers of the heads."""
+def attention_policy(config: NetworkConfig, heads: HeadPlaces) -> list[LayerPlace]:
+    """The layers of an attention policy head, on either body."""
     filters, (embedded, keys) = config.filters, policy_widths(config)
-    places = [
+    return [
         layers("policy.embed", heads.embedding, "ip_pol", (embedded, filters)),
         layers("policy.query", heads.policy, "ip2_pol", (keys, embedded)),
         layers("policy.key", heads.policy, "ip3_pol", (keys, embedded)),
-        LinearPlace("policy.promotion", heads.policy, ("ip4_pol_w",), (NUM_OFFSETS, keys)),
-        *token_head("value", heads.value, "val", config.value_channels, config.value_hidden, 3, filters),
+        LayerPlace("policy.promotion", heads.policy, ("ip4_pol_w",), (NUM_OFFSETS, keys)),
     ]
+
+
+def position_heads(config: NetworkConfig, heads: HeadPlaces) -> list[LayerPlace]:
+    """The layers of the value head and of any moves-left head, on either body."""
+    found = [("value", heads.value, "val", config.value_channels, config.value_hidden, 3)]
     if config.moves_left:
-        channels, hidden = config.moves_left_channels, config.moves_left_hidden
-        places += token_head("moves_left", (), "mov", channels, hidden, 1, filters)
-    for name, size in sizes_of(config.other_heads).items():
-        *place, field = name.split("/")
-        places.append(LinearPlace("other_heads", tuple(place), (field,), (size,), (name,)))
+        found.append(("moves_left", (), "mov", config.moves_left_channels, config.moves_left_hidden, 1))
+    places: list[LayerPlace] = []
+    for prefix, place, name, channels, hidden, outputs in found:
+        if config.body == "residual":
+            shape = (channels, config.filters, 1, 1)
+            places.append(conv_norm(f"{prefix}.reduce", (prefix,), shape))
+        else:
+            places.append(layers(f"{prefix}.reduce", place, f"ip_{name}", (channels, config.filters)))
+        places.append(layers(f"{prefix}.hidden", place, f"ip1_{name}", (hidden, channels * SQUARES)))
+        places.append(layers(f"{prefix}.output", place, f"ip2_{name}", (outputs, hidden)))
     return places
-
-
-def token_head(
-    prefix: str, place: Place, name: str, channels: int, hidden: int, outputs: int, filters: int
-) -> list[LinearPlace]:
-    """The layers of a TokenHead."""
-    return [
-        layers(f"{prefix}.reduce", place, f"ip_{name}", (channels, filters)),
-        layers(f"{prefix}.hidden", place, f"ip1_{name}", (hidden, channels * SQUARES)),
-        layers(f"{prefix}.output", place, f"ip2_{name}", (outputs, hidden)),
-    ]

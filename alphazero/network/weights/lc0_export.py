@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor
 
 from alphazero.base.errors import WeightsError
-from alphazero.base.files import replacing
 from alphazero.games.registry import get_spec
 from alphazero.network.weights.lc0_attention import (
     ACTIVATION_NUMBERS,
@@ -23,7 +22,7 @@ from alphazero.network.weights.lc0_attention import (
     NAMED,
     places_to_write,
 )
-from alphazero.network.weights.lc0_layers import ConvNormPlace, FloatArray, LinearPlace, message_at
+from alphazero.network.weights.lc0_layers import FloatArray, LayerPlace, message_at
 from alphazero.network.weights.lc0_schema import (
     ATTENTION_BODY,
     ATTENTION_BODY_WITH_HEADS,
@@ -47,6 +46,7 @@ from alphazero.network.weights.lc0_weights import (
     first_layer,
     tensor_layout,
 )
+from alphazero.network.weights.weights import write_whole
 from alphazero.settings.sections import NetworkConfig
 
 # Sizes that lc0's backends take for granted (src/neural/onnx/converter.cc).
@@ -66,11 +66,7 @@ def write_lc0(
     data = to_lc0(config, state_dict, training_steps, text)
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)  # the same network, the same bytes
-    try:
-        with replacing(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_whole(path, data)
 
 
 def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps: int, text: str) -> bytes:
@@ -100,11 +96,7 @@ def to_lc0(config: NetworkConfig, state_dict: dict[str, Tensor], training_steps:
     weight[:, RULE50_PLANE] /= RULE50_SCALE  # lc0 feeds the count of plies, we a share of 99
     state_dict = {**state_dict, first_layer(config): weight}
     for place in tensor_layout(config, get_spec(config.game), places_to_write(config)):
-        message = message_at(net.weights, place.path)
-        if isinstance(place, ConvNormPlace):
-            _write_conv_norm(message, place, state_dict)
-        else:
-            _write_linear(message, place, state_dict)
+        _write_place(message_at(net.weights, place.path), place, state_dict)
     if net.ByteSize() > MAX_FILE_BYTES:
         raise WeightsError(f"{net.ByteSize():,} bytes: expected at most {MAX_FILE_BYTES:,}, protobuf's limit")
     return bytes(net.SerializeToString(deterministic=True))
@@ -139,21 +131,9 @@ def check_exportable(config: NetworkConfig) -> None:
             raise WeightsError(f"network {name} = {getattr(config, name)}: expected {size}, as lc0 has it")
 
 
-def _write_conv_norm(block: Any, place: ConvNormPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """A convolution and its BatchNorm. bn_stddivs holds variances despite its name."""
-    _write_layer(block.weights, _array(state_dict[f"{place.prefix}.conv.weight"]))
-    for field, key in (
-        ("bn_means", "running_mean"),
-        ("bn_stddivs", "running_var"),
-        ("bn_gammas", "weight"),
-        ("bn_betas", "bias"),
-    ):
-        _write_layer(getattr(block, field), _array(state_dict[f"{place.prefix}.norm.{key}"]))
-
-
-def _write_linear(message: Any, place: LinearPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
-    """Weight and any bias; the policy's planes are filled up with zeros to the number that lc0 expects."""
-    arrays = [_array(state_dict[key]) for key in place.keys]
+def _write_place(message: Any, place: LayerPlace, state_dict: dict[str, Tensor]) -> None:  # noqa: ANN401
+    """All tensors; the policy's planes are filled up with zeros to the number that lc0 expects."""
+    arrays = [state_dict[key].detach().numpy() for key in place.keys]
     if place.prefix == "policy.output":
         missing = POLICY_PLANES - len(arrays[1])
         arrays = [np.concatenate([a, np.zeros((missing, *a.shape[1:]), np.float32)]) for a in arrays]
@@ -169,8 +149,3 @@ def _write_layer(layer: Any, values: FloatArray) -> None:  # noqa: ANN401
     if high > low:
         steps = (values.reshape(-1).astype(np.float64) - low) * (STEPS / (high - low))
     layer.params = np.rint(steps).astype("<u2").tobytes()
-
-
-def _array(tensor: Tensor) -> FloatArray:
-    array: FloatArray = tensor.detach().numpy()
-    return array

@@ -21,18 +21,17 @@ ENCODING_DTYPES = {LINEAR16: "<u2", FLOAT16: "<f2", BFLOAT16: "<u2", FLOAT32: "<
 REPEATED = ("residual", "encoder")  # fields that stand many times
 
 
-@dataclass(frozen=True)
-class ConvNormPlace:
-    """A ConvNorm of ours and the ConvBlock that holds it: `path` of field names, and indices if repeated."""
-
-    prefix: str
-    path: tuple[str | int, ...]
-    shape: tuple[int, int, int, int]
+# A ConvNorm's tensors in lc0's ConvBlock; bn_stddivs holds variances despite its name.
+CONV_NORM_FIELDS = ("weights", "bn_gammas", "bn_betas", "bn_means", "bn_stddivs")
+CONV_NORM_NAMES = ("conv.weight", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var")
 
 
 @dataclass(frozen=True)
-class LinearPlace:
-    """A layer of ours: the message at `path` has its weight in one field and its bias, if any, in another."""
+class LayerPlace:
+    """A layer of ours and the message that has each of its tensors in one of `fields`.
+
+    path: to the message, names of fields and indices into those that are repeated. shape: of the weight.
+    """
 
     prefix: str
     path: tuple[str | int, ...]
@@ -45,6 +44,16 @@ class LinearPlace:
         """The state-dict key of each field."""
         return tuple(f"{self.prefix}.{name}" for name in self.names[: len(self.fields)])
 
+    @property
+    def is_conv_norm(self) -> bool:
+        """Whether it is made by conv_norm."""
+        return self.fields == CONV_NORM_FIELDS
+
+
+def conv_norm(prefix: str, path: tuple[str | int, ...], shape: tuple[int, ...]) -> LayerPlace:
+    """The place of a ConvNorm."""
+    return LayerPlace(prefix, path, CONV_NORM_FIELDS, shape, CONV_NORM_NAMES)
+
 
 def message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - protobuf's own classes
     """The message at a path of field names, and of indices into those that are repeated."""
@@ -54,17 +63,14 @@ def message_at(weights: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN40
     return message
 
 
-def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str, FloatArray]:
+def read_place(weights: Message, place: LayerPlace) -> dict[str, FloatArray]:
     """The arrays of one layer by state-dict key. Raises WeightsError."""
     message: Any = weights
     for step in place.path:
-        if isinstance(step, int):
-            message = message[step]  # the shape of the network says how many there are
-        elif step not in REPEATED and not message.HasField(step):
+        if isinstance(step, str) and step not in REPEATED and not message.HasField(step):
             raise WeightsError(f"{place.prefix}: layer missing from the file")
-        else:
-            message = getattr(message, step)
-    if isinstance(place, ConvNormPlace):
+        message = message_at(message, (step,))  # the shape of the network says how many are repeated
+    if place.is_conv_norm:
         return read_conv_norm(message, place)
     arrays = [layer_values(message, field, place.prefix) for field in place.fields]
     shapes = (place.shape, place.shape[:1])
@@ -80,7 +86,7 @@ def read_place(weights: Message, place: ConvNormPlace | LinearPlace) -> dict[str
     }
 
 
-def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray]:
+def read_conv_norm(block: Message, place: LayerPlace) -> dict[str, FloatArray]:
     """The arrays of a ConvBlock. Raises WeightsError.
 
     Old files have a bias in place of beta and no gamma: norm(x + bias) is the norm with the mean less
@@ -97,17 +103,17 @@ def read_conv_norm(block: Message, place: ConvNormPlace) -> dict[str, FloatArray
     for field in ("bn_means", "bn_stddivs"):
         if not block.HasField(field):
             raise WeightsError(f"{prefix}: no {field}, expected BatchNorm after the convolution")
-    # Named for deviations, but it holds variances.
     variance = read("bn_stddivs", 1.0)
     if variance.min() <= 0:
         raise WeightsError(f"{prefix}.bn_stddivs: {variance.min()}: expected variances above 0")
-    return {
-        f"{prefix}.conv.weight": shaped(weight, place.shape, f"{prefix}.conv"),
-        f"{prefix}.norm.weight": read("bn_gammas", 1.0),
-        f"{prefix}.norm.bias": read("bn_betas", 0.0),
-        f"{prefix}.norm.running_mean": read("bn_means", 0.0) - read("biases", 0.0),
-        f"{prefix}.norm.running_var": variance,
-    }
+    arrays = (
+        shaped(weight, place.shape, f"{prefix}.conv"),
+        read("bn_gammas", 1.0),
+        read("bn_betas", 0.0),
+        read("bn_means", 0.0) - read("biases", 0.0),
+        variance,
+    )
+    return dict(zip(place.keys, arrays, strict=True))
 
 
 def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
@@ -122,26 +128,22 @@ def shaped(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
 def layer_size(message: Message, field: str) -> int:
     """How many numbers the Layer in `field` of a message holds. Raises WeightsError."""
     layer = getattr(message, field)
-    return len(layer.params) // layer_dtype(layer, field).itemsize
+    return len(layer.params) // np.dtype(ENCODING_DTYPES[layer_encoding(layer, field)]).itemsize
 
 
-def layer_encoding(layer: Message) -> int:
-    """The number of the encoding of a Layer."""
-    return int(layer.encoding) if layer.HasField("encoding") else LINEAR16
-
-
-def layer_dtype(layer: Message, name: str) -> np.dtype[Any]:
+def layer_encoding(layer: Message, name: str) -> int:
     """How the numbers of a Layer are stored. Raises WeightsError."""
-    encoding = layer_encoding(layer)
+    encoding = int(layer.encoding) if layer.HasField("encoding") else LINEAR16
     if encoding not in ENCODING_DTYPES:
         raise WeightsError(f"{name}: encoding {encoding}: expected one of {list(ENCODING_DTYPES)}")
-    return np.dtype(ENCODING_DTYPES[encoding])
+    return encoding
 
 
 def layer_values(message: Message, field: str, name: str) -> FloatArray:
     """The numbers of the Layer in `field` of a message, flat float32. Raises WeightsError."""
     layer = getattr(message, field)
-    params, dtype, encoding = layer.params, layer_dtype(layer, name), layer_encoding(layer)
+    params, encoding = layer.params, layer_encoding(layer, name)
+    dtype = np.dtype(ENCODING_DTYPES[encoding])
     if len(params) % dtype.itemsize:
         raise WeightsError(f"{name}: {len(params)} bytes, expected a multiple of {dtype.itemsize}")
     raw = np.frombuffer(params, dtype)

@@ -40,6 +40,11 @@ def _layers(names: tuple[str, ...]) -> tuple[Field, ...]:
     return tuple(Field(number, name, "Layer") for number, name in enumerate(names, start=1))
 
 
+def _weight_and_bias(number: int, name: str) -> tuple[Field, Field]:
+    """The fields of a layer's weight and of its bias."""
+    return Field(number, f"{name}_w", "Layer"), Field(number + 1, f"{name}_b", "Layer")
+
+
 MESSAGES: dict[str, tuple[Field, ...]] = {
     "Net": (
         Field(1, "magic", FIXED32),
@@ -71,28 +76,19 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(11, "policy1", "ConvBlock"),
         Field(3, "policy", "ConvBlock"),
         # Of the attention policy head: embedding, query, key and promotions.
-        Field(4, "ip_pol_w", "Layer"),
-        Field(5, "ip_pol_b", "Layer"),
-        Field(17, "ip2_pol_w", "Layer"),
-        Field(18, "ip2_pol_b", "Layer"),
-        Field(19, "ip3_pol_w", "Layer"),
-        Field(20, "ip3_pol_b", "Layer"),
+        *_weight_and_bias(4, "ip_pol"),
+        *_weight_and_bias(17, "ip2_pol"),
+        *_weight_and_bias(19, "ip3_pol"),
         Field(22, "ip4_pol_w", "Layer"),
         Field(6, "value", "ConvBlock"),
-        Field(7, "ip1_val_w", "Layer"),
-        Field(8, "ip1_val_b", "Layer"),
-        Field(9, "ip2_val_w", "Layer"),
-        Field(10, "ip2_val_b", "Layer"),
+        *_weight_and_bias(7, "ip1_val"),
+        *_weight_and_bias(9, "ip2_val"),
         Field(12, "moves_left", "ConvBlock"),
-        Field(13, "ip1_mov_w", "Layer"),
-        Field(14, "ip1_mov_b", "Layer"),
-        Field(15, "ip2_mov_w", "Layer"),
-        Field(16, "ip2_mov_b", "Layer"),
+        *_weight_and_bias(13, "ip1_mov"),
+        *_weight_and_bias(15, "ip2_mov"),
         # Of attention bodies.
-        Field(37, "ip_emb_preproc_w", "Layer"),
-        Field(38, "ip_emb_preproc_b", "Layer"),
-        Field(25, "ip_emb_w", "Layer"),
-        Field(26, "ip_emb_b", "Layer"),
+        *_weight_and_bias(37, "ip_emb_preproc"),
+        *_weight_and_bias(25, "ip_emb"),
         Field(39, "ip_emb_ln_gammas", "Layer"),
         Field(40, "ip_emb_ln_betas", "Layer"),
         Field(33, "ip_mult_gate", "Layer"),
@@ -103,10 +99,8 @@ MESSAGES: dict[str, tuple[Field, ...]] = {
         Field(27, "encoder", "Encoder", repeated=True),
         Field(28, "headcount", INTEGER),
         Field(35, "smolgen_w", "Layer"),
-        Field(29, "ip_val_w", "Layer"),
-        Field(30, "ip_val_b", "Layer"),
-        Field(31, "ip_mov_w", "Layer"),
-        Field(32, "ip_mov_b", "Layer"),
+        *_weight_and_bias(29, "ip_val"),
+        *_weight_and_bias(31, "ip_mov"),
         Field(44, "value_heads", "ValueHeads"),
         Field(45, "policy_heads", "PolicyHeads"),
         # Only networks that cannot be read have these; that they are there is all we ask.

@@ -8,30 +8,28 @@ and for writing.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from google.protobuf.message import DecodeError, Message
 
 from alphazero.base.errors import WeightsError
 from alphazero.games.registry import GameSpec, get_spec
-from alphazero.network.model.heads import NUM_OFFSETS
 from alphazero.network.weights.lc0_attention import (
     EMBEDDING,
+    FLAT,
+    SQUARES,
     HeadPlaces,
     attention_config,
     attention_layout,
+    attention_policy,
     places_of_heads,
+    position_heads,
 )
-from alphazero.network.weights.lc0_layers import (
-    ConvNormPlace,
-    LinearPlace,
-    layer_size,
-    quotient,
-    read_place,
-)
+from alphazero.network.weights.lc0_layers import LayerPlace, conv_norm, layer_size, quotient, read_place
 from alphazero.network.weights.lc0_schema import (
+    MOVES_LEFT_V1,
     POLICY_HEADS,
     check_format,
     check_wire,
@@ -95,67 +93,51 @@ def parse_lc0(data: bytes) -> WeightsFile:
     except DecodeError as error:
         raise WeightsError(f"not a protobuf message: {error}") from None
     check_format(net)
-    weights = net.weights
-    layout = net.format.network_format
-    if is_attention_body(net):
-        config = config_of_table(attention_config(net))
-    else:
-        config = network_config(weights, POLICY_HEADS[layout.policy], layout.moves_left == 1)
-    spec = get_spec("chess")
+    config = config_of_table(attention_config(net) if is_attention_body(net) else tower_config(net))
     state_dict: dict[str, torch.Tensor] = {}
-    for place in tensor_layout(config, spec, places_of_heads(weights)):
-        for key, values in read_place(weights, place).items():
+    for place in tensor_layout(config, get_spec("chess"), places_of_heads(net.weights)):
+        for key, values in read_place(net.weights, place).items():
             state_dict[key] = torch.from_numpy(values)
-        if isinstance(place, ConvNormPlace):
+        if place.is_conv_norm:
             state_dict[f"{place.prefix}.norm.num_batches_tracked"] = torch.tensor(0)
     state_dict[first_layer(config)][:, RULE50_PLANE] *= RULE50_SCALE
     return WeightsFile(config, state_dict, describe(net))
 
 
-def network_config(weights: Message, policy_head: str, moves_left: bool) -> NetworkConfig:
-    """The shape of the network, from the sizes of its layers. Raises WeightsError."""
-    spec = get_spec("chess")
-    squares = spec.board_height * spec.board_width
+def tower_config(net: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf's own classes
+    """The fields of NetworkConfig, from the sizes of the layers, not all checked. Raises WeightsError."""
+    weights, layout = net.weights, net.format.network_format
     blocks = weights.residual
     if not 1 <= len(blocks) <= _most("blocks"):
         raise WeightsError(f"{len(blocks)} residual blocks: expected 1 to {_most('blocks')}")
-    filters = quotient(
-        layer_size(weights.input, "weights"), 9 * spec.num_planes, "filters of the input convolution"
-    )
+    planes = get_spec("chess").num_planes
+    filters = quotient(layer_size(weights.input, "weights"), 9 * planes, "filters of the input convolution")
     if filters > _most("filters"):
         raise WeightsError(f"{filters} filters: expected 1 to {_most('filters')}")
     with_se = {block.HasField("se") for block in blocks}
     if len(with_se) != 1:
         raise WeightsError("squeeze-excitation in some blocks only: expected in all or none")
-    se_ratio = 0
+    config: dict[str, Any] = {
+        "game": "chess",
+        "blocks": len(blocks),
+        "filters": filters,
+        "policy_head": POLICY_HEADS[layout.policy],
+        "moves_left": layout.moves_left == MOVES_LEFT_V1,
+    }
     if with_se == {True}:
         units = layer_size(blocks[0].se, "b1")
         if units == 0 or filters % units:
             raise WeightsError(f"{units} squeeze units: expected a divisor of the {filters} filters")
-        se_ratio = filters // units
-    if policy_head == "attention":
+        config["se_ratio"] = filters // units
+    if config["policy_head"] == "attention":
         check_attention(weights, filters)
-    value_hidden = layer_size(weights, "ip1_val_b")
-    moves_left_hidden = layer_size(weights, "ip1_mov_b") if moves_left else 1
-    value_inputs = layer_size(weights, "ip1_val_w")
-    moves_left_inputs = layer_size(weights, "ip1_mov_w")
-    default = NetworkConfig()
-    return NetworkConfig(
-        game="chess",
-        blocks=len(blocks),
-        filters=filters,
-        se_ratio=se_ratio,
-        policy_head=policy_head,
-        value_channels=quotient(value_inputs, squares * value_hidden, "channels of the value head"),
-        value_hidden=value_hidden,
-        moves_left=moves_left,
-        moves_left_channels=quotient(
-            moves_left_inputs, squares * moves_left_hidden, "channels of the moves-left head"
-        )
-        if moves_left
-        else default.moves_left_channels,
-        moves_left_hidden=moves_left_hidden if moves_left else default.moves_left_hidden,
-    )
+    for head, name in (("value", "val"), ("moves_left", "mov")):
+        if head == "value" or config["moves_left"]:
+            hidden, inputs = layer_size(weights, f"ip1_{name}_b"), layer_size(weights, f"ip1_{name}_w")
+            config[f"{head}_hidden"] = hidden
+            what = f"channels of the {head.replace('_', '-')} head"
+            config[f"{head}_channels"] = quotient(inputs, SQUARES * hidden, what)
+    return config
 
 
 def check_attention(weights: Message, filters: int) -> None:
@@ -179,57 +161,28 @@ def first_layer(config: NetworkConfig) -> str:
     return f"{EMBEDDING}.weight" if config.body == "attention" else "input.conv.weight"
 
 
-def tensor_layout(
-    config: NetworkConfig, spec: GameSpec, heads: HeadPlaces
-) -> Sequence[ConvNormPlace | LinearPlace]:
+def tensor_layout(config: NetworkConfig, spec: GameSpec, heads: HeadPlaces) -> list[LayerPlace]:
     """Every layer of AlphaZeroNet and where lc0's file has it. heads: of an attention body."""
     if config.body == "attention":
         return attention_layout(config, spec, heads)
-    squares = spec.board_height * spec.board_width
     filters = config.filters
-    places: list[ConvNormPlace | LinearPlace] = [
-        ConvNormPlace("input", ("input",), (filters, spec.num_planes, 3, 3))
-    ]
+    places = [conv_norm("input", ("input",), (filters, spec.num_planes, 3, 3))]
     for index in range(config.blocks):
         block: tuple[str | int, ...] = ("residual", index)
         for name, field in (("first", "conv1"), ("second", "conv2")):
             prefix = f"blocks.{index}.{name}"
-            places.append(ConvNormPlace(prefix, (*block, field), (filters, filters, 3, 3)))
+            places.append(conv_norm(prefix, (*block, field), (filters, filters, 3, 3)))
         if config.se_ratio:
             units, prefix, se = filters // config.se_ratio, f"blocks.{index}.se", (*block, "se")
-            places.append(LinearPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
-            places.append(LinearPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
-    places += policy_layout(config, spec)
-    channels, hidden = config.value_channels, config.value_hidden
-    places.append(ConvNormPlace("value.reduce", ("value",), (channels, filters, 1, 1)))
-    places.append(LinearPlace("value.hidden", (), ("ip1_val_w", "ip1_val_b"), (hidden, channels * squares)))
-    places.append(LinearPlace("value.output", (), ("ip2_val_w", "ip2_val_b"), (3, hidden)))
-    if config.moves_left:
-        channels, hidden = config.moves_left_channels, config.moves_left_hidden
-        places.append(ConvNormPlace("moves_left.reduce", ("moves_left",), (channels, filters, 1, 1)))
-        places.append(
-            LinearPlace("moves_left.hidden", (), ("ip1_mov_w", "ip1_mov_b"), (hidden, channels * squares))
-        )
-        places.append(LinearPlace("moves_left.output", (), ("ip2_mov_w", "ip2_mov_b"), (1, hidden)))
-    return places
-
-
-def policy_layout(config: NetworkConfig, spec: GameSpec) -> list[ConvNormPlace | LinearPlace]:
-    """The layers of the policy head."""
-    filters = config.filters
-    if config.policy_head == "convolution":
-        output_shape = (spec.policy_planes, filters, 3, 3)
-        return [
-            ConvNormPlace("policy.hidden", ("policy1",), (filters, filters, 3, 3)),
-            LinearPlace("policy.output", ("policy",), ("weights", "biases"), output_shape),
-        ]
-    square = (filters, filters)
-    return [
-        LinearPlace("policy.embed", (), ("ip_pol_w", "ip_pol_b"), square),
-        LinearPlace("policy.query", (), ("ip2_pol_w", "ip2_pol_b"), square),
-        LinearPlace("policy.key", (), ("ip3_pol_w", "ip3_pol_b"), square),
-        LinearPlace("policy.promotion", (), ("ip4_pol_w",), (NUM_OFFSETS, filters)),
-    ]
+            places.append(LayerPlace(f"{prefix}.squeeze", se, ("w1", "b1"), (units, filters)))
+            places.append(LayerPlace(f"{prefix}.excite", se, ("w2", "b2"), (2 * filters, units)))
+    if config.policy_head == "attention":
+        places += attention_policy(config, FLAT)
+    else:
+        shape = (spec.policy_planes, filters, 3, 3)
+        places.append(conv_norm("policy.hidden", ("policy1",), (filters, filters, 3, 3)))
+        places.append(LayerPlace("policy.output", ("policy",), ("weights", "biases"), shape))
+    return [*places, *position_heads(config, FLAT)]
 
 
 def describe(net: Message) -> Metadata:

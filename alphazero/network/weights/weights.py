@@ -8,11 +8,12 @@ Both of ours hold the network's shape, its tensors (fp32) and metadata. A .pt is
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -79,49 +80,23 @@ def write_weights(path: Path, weights: WeightsFile) -> None:
     header = {"magic": MAGIC, "version": VERSION, "network": dataclasses.asdict(weights.config)}
     if path.suffix not in (".pt", ".safetensors"):
         raise WeightsError(f"{path}: weights are written to .pt or .safetensors")
+    if path.suffix == ".pt":
+        # By way of memory, as below: torch does not say what fault a disk has.
+        buffer = io.BytesIO()
+        torch.save({**header, "state_dict": state_dict, "metadata": weights.metadata}, buffer)
+        write_whole(path, buffer.getbuffer())
+    else:
+        text = json.dumps({**header, "metadata": weights.metadata})
+        write_whole(path, safetensors.torch.save(state_dict, {"alphazero": text}))
+
+
+def write_whole(path: Path, data: bytes | memoryview) -> None:
+    """Write a file, whole or not at all. Raises WeightsError."""
     try:
         with replacing(path) as file:
-            if path.suffix == ".pt":
-                content = {**header, "state_dict": state_dict, "metadata": weights.metadata}
-                _save_with_torch(content, file)
-            else:
-                text = json.dumps({**header, "metadata": weights.metadata})
-                file.write(safetensors.torch.save(state_dict, {"alphazero": text}))
+            file.write(data)
     except OSError as error:
-        raise WeightsError(f"{path}: cannot be written: {error.strerror or one_line(error)}") from None
-    except RuntimeError as error:
-        raise WeightsError(f"{path}: cannot be written: {one_line(error)}") from None
-
-
-class _RememberingFile:
-    """A file to write that keeps the first fault of the disk: torch raises another error for it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.fault: OSError | None = None
-
-    def write(self, data: bytes) -> int:
-        """As of the file."""
-        try:
-            return self._file.write(data)
-        except OSError as error:
-            self.fault = self.fault or error
-            raise
-
-    def flush(self) -> None:
-        """As of the file."""
-        self._file.flush()
-
-
-def _save_with_torch(content: dict[str, Any], file: IO[bytes]) -> None:
-    """torch.save. Raises OSError for a fault of the disk."""
-    remembering = _RememberingFile(file)
-    try:
-        torch.save(content, cast(IO[bytes], remembering))
-    except RuntimeError:
-        if remembering.fault is None:
-            raise
-        raise remembering.fault from None
+        raise WeightsError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def plain_copy(tensor: Tensor) -> Tensor:

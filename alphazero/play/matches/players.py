@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import alphazero._core as _core
-from alphazero.games.core_types import Line
+from alphazero.games.core_types import BatchEvaluation, Line
 from alphazero.play.matches.limits import Limit
 from alphazero.search.batched import PoolEvaluator, search_lines
 from alphazero.search.game_trees import GameTrees
@@ -19,7 +19,7 @@ from alphazero.search.snapshot import mate_moves
 from alphazero.search.tree_search import SearchLimits
 
 if TYPE_CHECKING:  # the command line reads players' names without torch
-    from alphazero.network.inference.evaluator import BatchEvaluation, NetworkEvaluator
+    from alphazero.network.inference.evaluator import NetworkEvaluator
 
 SOLVED_GAME = "connect4"
 # With fewer stones on the board exact scores take minutes; who wins is known in seconds.

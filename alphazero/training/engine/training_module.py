@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from alphazero.network.model.loss import AlphaZeroLoss, LossTerms
+from alphazero.network.model.loss import LossTerms, loss_terms
 from alphazero.network.model.planes import DeviceBatch, expand_planes
 from alphazero.network.model.precision import autocast
 from alphazero.network.model.resnet import AlphaZeroNet, NetworkOutput
@@ -27,7 +27,7 @@ class TrainingModule(nn.Module):
     def __init__(self, network: AlphaZeroNet, loss: LossConfig, config: TrainingConfig) -> None:
         super().__init__()
         self.network = network
-        self._loss = AlphaZeroLoss(loss)
+        self._loss = loss
         self._precision = config.precision
         # A function, not the module: validation keeps the plain network, names stay as they are.
         self._run = torch.compile(self._run_network) if config.compile else self._run_network
@@ -41,7 +41,7 @@ class TrainingModule(nn.Module):
     def forward(self, batch: DeviceBatch) -> torch.Tensor:
         """Mean loss of the micro-batch, 0-d; the network in its precision, the loss in fp32."""
         run = self._graphed or self._pass
-        terms = self._loss(run(batch.packed_BN), batch)
+        terms = loss_terms(self._loss, run(batch.packed_BN), batch)
         # Without the graph: what is kept here would hold the activations of a pass that failed.
         self._last_terms = dataclasses.replace(terms, total=terms.total.detach())
         return terms.total
@@ -58,7 +58,7 @@ class TrainingModule(nn.Module):
         return self._graphed is not None and self._graphed.was_replayed
 
     def _pass(self, packed_BN: torch.Tensor) -> NetworkOutput:
-        planes_BCHW = expand_planes(packed_BN, self.network.spec, torch.channels_last)
+        planes_BCHW = expand_planes(packed_BN, self.network.spec)
         with autocast(planes_BCHW.device, self._precision, keep_casts=self._graphed is None):
             return self._run(planes_BCHW)
 

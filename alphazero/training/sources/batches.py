@@ -111,7 +111,7 @@ def dense(batch: Batch, spec: GameSpec) -> TrainingBatch[torch.Tensor]:
     policy_BA[rows, batch.legal_index] = batch.policy
     legal_BA[rows, batch.legal_index] = True
     return TrainingBatch(
-        planes=expand_planes(torch.as_tensor(batch.packed), spec),
+        planes=expand_planes(torch.as_tensor(batch.packed), spec).contiguous(),
         policy=torch.from_numpy(policy_BA),
         legal=torch.from_numpy(legal_BA),
         wdl=torch.as_tensor(batch.wdl),

@@ -25,7 +25,7 @@ def opening_text(network: AlphaZeroNet, game: str, device: torch.device, precisi
     line = get_game(game).core.line()
     packed_BN = torch.as_tensor(line.packed()[None]).to(device)
     with autocast(device, precision):
-        output = network(expand_planes(packed_BN, network.spec, torch.channels_last))
+        output = network(expand_planes(packed_BN, network.spec))
     win, draw_share, loss = output.wdl_B3.float().softmax(1)[0].tolist()
     legal = line.legal_indices()
     shares = output.policy_BA.float()[0].cpu()[torch.as_tensor(legal).long()].softmax(0)

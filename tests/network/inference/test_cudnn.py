@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from alphazero.network.inference import kernels
-from alphazero.network.inference.cudnn import CudnnForward
 from alphazero.network.inference.forward import ModuleForward, fold_tensors
-from alphazero.network.inference.kernels import COMPILE, CUDNN, OPERATORS, kernels_for, why_not
+from alphazero.network.inference.kernels import COMPILE, CUDNN, OPERATORS, CudnnForward, kernels_for, why_not
 from alphazero.network.model.planes import expand_planes
 from alphazero.settings.sections import NetworkConfig
 from tests.support.network.evaluator_nets import calibrate, positions, trained_like
@@ -98,7 +97,7 @@ def nothing_is_remembered() -> Iterator[None]:
 
 def planes_of(network, count: int = 5) -> Tensor:
     packed = torch.from_numpy(positions(network.config.game, count)[0])
-    return expand_planes(packed, network.spec, torch.channels_last)
+    return expand_planes(packed, network.spec)
 
 
 @pytest.mark.parametrize(

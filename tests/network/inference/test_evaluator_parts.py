@@ -14,9 +14,9 @@ from alphazero.network.inference.program import (
     WARM_UP_RUNS,
     BatchBuffers,
     BatchProgram,
-    CpuRunner,
     CudaRunner,
     PlaneExpander,
+    Runner,
     cudnn_by_rule,
     policy_places,
 )
@@ -47,16 +47,16 @@ def test_the_fused_forward_pass_equals_the_modules(game, policy_head, se_ratio):
     network = trained_like(game, se_ratio=se_ratio, value_hidden=24, policy_head=policy_head)
     packed = positions(game, 6)[0]
     calibrate(network, packed)
-    planes_BCHW = expand_planes(torch.from_numpy(packed), network.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(packed), network.spec)
     with torch.inference_mode():
         fused = OneDnnForward(network, torch.float32, 6)(planes_BCHW)
         modules = ModuleForward(network, CPU, torch.float32, compiled=False)(planes_BCHW)
         whole = network.eval()(planes_BCHW)
     for one, other in zip(fused, modules, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    places = policy_places(network.config, network.spec)
-    assert fused[0].shape == (6, places.size)
-    torch.testing.assert_close(modules[0][:, list(places.place)], whole.policy_BA, rtol=1e-4, atol=1e-4)
+    size, places = policy_places(network.config, network.spec)
+    assert fused[0].shape == (6, size)
+    torch.testing.assert_close(modules[0][:, list(places)], whole.policy_BA, rtol=1e-4, atol=1e-4)
 
 
 def test_folding_leaves_no_batch_norm():
@@ -90,7 +90,7 @@ def test_new_weights_of_the_modules_stay_where_the_old_ones_were():
 @pytest.mark.slow
 def test_compiled_modules_take_new_weights_without_compiling_again():
     old, new = trained_like("connect4", seed=1), trained_like("connect4", seed=2)
-    planes_BCHW = expand_planes(torch.from_numpy(positions("connect4", 6)[0]), old.spec, torch.channels_last)
+    planes_BCHW = expand_planes(torch.from_numpy(positions("connect4", 6)[0]), old.spec)
     compiled = ModuleForward(old, CPU, torch.float32, compiled=True)
     plain = ModuleForward(old, CPU, torch.float32, compiled=False)
     with torch.inference_mode():
@@ -116,7 +116,7 @@ def test_moves_beyond_the_last_do_not_touch_those_before():
     program = make_program()
     buffers = BatchBuffers(program, pinned=False)
     buffers.fill(*positions("connect4", 3))
-    CpuRunner(program).enqueue(buffers)
+    Runner(program).enqueue(buffers)
     logits_M, wdl_B3 = buffers.logits_M.clone(), buffers.wdl_B3.clone()
     program.run(program.max_moves)
     buffers.fetch()
@@ -196,7 +196,7 @@ def test_the_cuda_runner_captures_once_and_then_replays(cuda_log):
         assert log == ["replay", whole]
         other = BatchBuffers(make_program(), pinned=False)
         other.fill(*positions("connect4", 3, seed))
-        CpuRunner(other.program).enqueue(other)
+        Runner(other.program).enqueue(other)
         assert torch.equal(buffers.logits_M[: buffers.num_moves], other.logits_M[: buffers.num_moves])
         assert torch.equal(buffers.wdl_B3[:3], other.wdl_B3[:3])
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from alphazero.network.inference.evaluator import NetworkEvaluator
 from alphazero.network.inference.forward import fold_tensors
 from alphazero.network.inference.int8 import (
     ActivationRange,
-    Int8Packer,
+    Int8Forward,
     rectified_modules,
     rounded_up,
     weight_levels,
@@ -87,7 +88,10 @@ def test_a_quantised_convolution_sums_integers():
     network = trained_like("connect4", blocks=1, filters=16, se_ratio=0)
     folded = fold_tensors(network.state_dict())
     largest = {"input": 2.0, "blocks.0.first": 3.0, "blocks.0": 5.0, "policy.hidden": 1.0}
-    block = Int8Packer(network.config, network.spec, 4, largest).pack(folded).blocks[0]
+    forward = Int8Forward(network, 4)
+    forward.range = SimpleNamespace(of=lambda folded: largest)
+    forward.load(folded)
+    (block,) = forward.blocks
     generator = torch.Generator().manual_seed(1)
     tower_BCHW = torch.randint(0, 256, (4, 16, 6, 7), dtype=torch.uint8, generator=generator)
     tower_BCHW = tower_BCHW.contiguous(memory_format=torch.channels_last)
@@ -264,8 +268,9 @@ def test_new_weights_give_what_a_new_evaluator_gives_and_bad_ones_change_nothing
 
 OLD_INSTRUCTIONS = """
 import json, torch
+from types import SimpleNamespace
 from alphazero.network.inference.forward import fold_tensors
-from alphazero.network.inference.int8 import Int8Packer, weight_levels
+from alphazero.network.inference.int8 import Int8Forward, weight_levels
 from alphazero.games.random_positions import MOST_PLIES, NUM_POSITIONS, random_lines
 from tests.support.network.evaluator_nets import trained_like
 network = trained_like("connect4", blocks=1, filters=32, se_ratio=0)
@@ -273,7 +278,10 @@ folded = fold_tensors(network.state_dict())
 folded["blocks.0.first.conv.weight"] = torch.ones(32, 32, 3, 3)
 folded["blocks.0.first.conv.bias"] = torch.zeros(32)
 largest = {"input": 1.0, "blocks.0.first": 288.0, "blocks.0": 1.0, "policy.hidden": 1.0}
-first = Int8Packer(network.config, network.spec, 1, largest).pack(folded).blocks[0].first
+forward = Int8Forward(network, 1)
+forward.range = SimpleNamespace(of=lambda folded: largest)
+forward.load(folded)
+first = forward.blocks[0].first
 ones_BCHW = torch.full((1, 32, 6, 7), 255, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
 sums_HW = first(ones_BCHW, "relu")[0, 0]
 print(json.dumps([weight_levels(), sums_HW[2, 3].item(), sums_HW[0, 0].item()]))

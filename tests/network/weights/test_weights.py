@@ -1,9 +1,9 @@
 """Weights files: what is saved comes back, readable without this program; every fault is one line."""
 
 import json
+import os
 import pickle
 from pathlib import Path
-from typing import IO
 
 import pytest
 import safetensors.torch
@@ -93,11 +93,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     path = tmp_path / "w.pt"
     save_weights(path, network(), {"step": 1})
 
-    def full_disk(content: object, file: IO[bytes]) -> None:
-        file.write(b"half of it")
+    def full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(torch, "save", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(WeightsError, match="No space left on device"):
         save_weights(path, network(), {"step": 2})
     monkeypatch.undo()

@@ -28,7 +28,7 @@ def calibrate(network: AlphaZeroNet, packed: np.ndarray) -> None:
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = 1.0
-    network.train()(expand_planes(torch.from_numpy(packed), network.spec))
+    network.train()(expand_planes(torch.from_numpy(packed), network.spec).contiguous())
 
 
 def positions(game: str, count: int, seed: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
