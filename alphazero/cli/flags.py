@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,11 @@ from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.cluster.plan.launch_plan import SshOptions
 from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
 from alphazero.settings.flags import whole
+from alphazero.settings.load import preset_names
 
 if TYPE_CHECKING:
+    import torch
+
     import alphazero._core as _core
 
 WEIGHTS_HELP = (
@@ -22,10 +26,19 @@ WEIGHTS_HELP = (
 
 def add_device_flag(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    help_text: str = "device to use (default: auto)",
+    what: str = "device to use",
+    default: str = "auto",
 ) -> None:
-    """--device."""
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help=help_text)
+    """--device. what: for the help."""
+    text = f"{what} (default: {default})"
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default=default, help=text)
+
+
+def device_of(asked: str) -> torch.device:
+    """The device that --device means in this process. Raises LaunchError."""
+    from alphazero.network.model.precision import choose_device
+
+    return choose_device(asked, 0, os.environ)
 
 
 def add_network_flags(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +70,12 @@ def process_count(text: str) -> int:
     if number == 0:
         raise argparse.ArgumentTypeError("'0': expected a whole number from 1, or -1 for all GPUs")
     return number
+
+
+def add_config_flag(parser: argparse.ArgumentParser | argparse._ArgumentGroup, more: str = "") -> None:
+    """--config. more: for the help."""
+    text = f"preset ({', '.join(preset_names())}) or TOML file{more}"
+    parser.add_argument("--config", default="", metavar="NAME|FILE", help=text)
 
 
 def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:

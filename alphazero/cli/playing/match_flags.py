@@ -8,14 +8,13 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
-from alphazero.cli.flags import WEIGHTS_HELP, add_gpus_flag, add_network_flags
+from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags
 from alphazero.cli.playing.players import ENGINE, RULES, key_values
 from alphazero.games.registry import get_game
+from alphazero.play.matches import openings
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
-from alphazero.play.matches.openings import Opening, in_order, random_openings
 from alphazero.settings.flags import count, number, seed, whole
-from alphazero.settings.load import preset_names
 from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
 BALANCED = "balanced"
@@ -179,9 +178,7 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
         help="how networks search to a number of nodes: as `alphazero uci` (default), or as self-play, "
         "with the settings of [search]",
     )
-    parser.add_argument(
-        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
-    )
+    add_config_flag(parser)
     add_network_flags(parser)
     add_gpus_flag(parser)
     parser.add_argument(
@@ -240,8 +237,8 @@ def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, i
     return numbers_of
 
 
-def openings_of(args: argparse.Namespace, game: str, count: int) -> list[Opening]:
-    """`count` openings: of the book, or random moves. Raises ConfigError and DataError."""
+def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:
+    """One for each pair of games: of the book, or random moves. Raises ConfigError and DataError."""
     if args.openings is not None and args.opening_plies is not None:
         raise ConfigError("--openings and --opening-plies: expected one of the two")
     has_book = get_game(game).name == "chess"
@@ -251,14 +248,13 @@ def openings_of(args: argparse.Namespace, game: str, count: int) -> list[Opening
         )
     if args.opening_plies is not None or not has_book:
         plies = RANDOM_PLIES if args.opening_plies is None else args.opening_plies
-        return random_openings(game, count, plies, args.seed)
-    return book_of(args, count)
+        return openings.random_openings(game, args.games // 2, plies, args.seed)
+    return book_of(args)
 
 
-def book_of(args: argparse.Namespace, count: int) -> list[Opening]:
-    """`count` openings of chess from the book of --openings. Raises DataError."""
-    from alphazero.play.matches import openings as books
-
-    path = books.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
-    book = books.read_book(path, args.plies)
-    return in_order(book, count, args.order == "random", args.seed)
+def book_of(args: argparse.Namespace) -> list[openings.Opening]:
+    """As many openings of chess from the book of --openings. Raises DataError."""
+    path = openings.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
+    return openings.in_order(
+        openings.read_book(path, args.plies), args.games // 2, args.order == "random", args.seed
+    )

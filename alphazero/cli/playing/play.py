@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.cli.flags import add_weights_flag
+from alphazero.cli.flags import add_device_flag, add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
@@ -46,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
-    parser.add_argument(
-        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to use (default: auto)"
-    )
+    add_device_flag(parser)
     add_screen_flags(parser)
 
 
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if settings.pgn is not None:
         require_chess(net.game, "--pgn")
     print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
-    session = PlaySession(net, settings, style_of(args), read_line, _write)
+    session = PlaySession(net, settings, style_of(args), read_line, partial(print, flush=True))
     try:
         session.run()
     except KeyboardInterrupt:
@@ -99,7 +98,3 @@ def read_line(prompt: str) -> str | None:
         return None
     except UnicodeDecodeError:
         return "?"
-
-
-def _write(text: str) -> None:
-    print(text, flush=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shlex
 import shutil
 import sys
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
+from alphazero.base.section import flag_of
 from alphazero.base.text import one_of, quoted, shortened
+from alphazero.cli.flags import device_of, make_solver
 from alphazero.play.matches.game import CHESS
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
@@ -203,12 +204,14 @@ class Lineup:
         """
         search = {entry.name for entry in fields(SearchConfig)}
         flags = {name: value for name, value in vars(args).items() if name in search}
-        if other := sorted(flags.keys() & OF_SELF_PLAY):
-            flag = "--" + other[0].replace("_", "-")
-            raise ConfigError(f"{flag}: only for games of self-play; players of a match search without noise")
-        if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
-            flag = "--" + other[0].replace("_", "-")
-            raise ConfigError(f"{flag}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it")
+        for name in sorted(flags.keys() & OF_SELF_PLAY):
+            raise ConfigError(
+                f"{flag_of(name)}: only for games of self-play; players of a match search without noise"
+            )
+        for name in sorted(flags.keys() - {"simulations"}) if args.rules == ENGINE else ():
+            raise ConfigError(
+                f"{flag_of(name)}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
+            )
         if limit.nodes is not None and "simulations" in flags:
             raise ConfigError(
                 f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
@@ -227,9 +230,11 @@ class Lineup:
         """The game of all players. Raises ConfigError where they play different ones."""
         found: dict[str, PlayerWords] = {}
         for player in players:
-            game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
-            if player.kind == "weights":
-                game = CHESS if self._is_engine(player) else self._network(player).spec.name
+            game = SOLVED_GAME if player.kind == SOLVER else ""
+            if self.is_program(player):
+                game = CHESS
+            elif player.kind == "weights":
+                game = self._network(player).spec.name
             if game:
                 found.setdefault(game, player)
         if len(found) > 1:
@@ -240,22 +245,17 @@ class Lineup:
     def contestant(self, player: PlayerWords) -> Contestant:
         """The player, ready to play. Raises ConfigError."""
         limit = self.limit(player)
-        if player.kind == "engine":
+        if self.is_program(player):
+            command = player.command or self._uci_command(player)
             return EnginePlayer(
-                player.name, player.command, limit, player.directory, player.options, player.random_share
+                player.name, command, limit, player.directory, player.options, player.random_share
             )
         if player.kind == RANDOM:
             # The match draws all its moves, a function of seed, game and ply.
             return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
         if player.kind == SOLVER:
-            from alphazero.cli.flags import make_solver
-
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)
-        if self._is_engine(player):
-            return EnginePlayer(
-                player.name, self._engine_command(player), limit, random_share=player.random_share
-            )
         assert limit.nodes is not None
         if (player.rules or self._args.rules) == SELF_PLAY:
             think = self._search(player, limit.nodes)
@@ -273,7 +273,7 @@ class Lineup:
                 f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
                 "or --nodes, --tc or --movetime for all"
             )
-        if player.kind == "engine" or (player.kind == "weights" and self._is_engine(player)):
+        if self.is_program(player):
             return given
         return Limit(
             nodes=given.nodes or self._config.search.simulations if player.kind == "weights" else None
@@ -302,22 +302,15 @@ class Lineup:
             return sha256_of(Path(program)) if Path(program).is_file() else ""
         return ""
 
-    def _is_engine(self, player: PlayerWords) -> bool:
-        """Whether a network plays by a clock or to a depth, as the UCI engine does."""
+    def is_program(self, player: PlayerWords) -> bool:
+        """Whether processes play: an engine, or `alphazero uci` for a network by a clock or to a depth."""
         limit = player.limit or self._limit
-        return limit.is_timed or limit.depth is not None
+        by_clock = limit.is_timed or limit.depth is not None
+        return player.kind == "engine" or (player.kind == "weights" and by_clock)
 
-    def _engine_command(self, player: PlayerWords) -> tuple[str, ...]:
-        """The command of `alphazero uci` with the network."""
-        flags = (
-            "--weights",
-            player.given,
-            "--device",
-            self._args.device,
-            "--precision",
-            self._args.precision,
-        )
-        return (sys.executable, "-m", "alphazero", "uci", *flags)
+    def _uci_command(self, player: PlayerWords) -> tuple[str, ...]:
+        network = ("--device", self._args.device, "--precision", self._args.precision)
+        return (sys.executable, "-m", "alphazero", "uci", "--weights", player.given, *network)
 
     def _search(self, player: PlayerWords, simulations: int) -> Thinker:
         import torch
@@ -360,6 +353,4 @@ class Lineup:
 
     @cached_property
     def _device(self) -> torch.device:
-        from alphazero.network.model.precision import choose_device
-
-        return choose_device("cpu" if self._on_cpu else self._args.device, 0, os.environ)
+        return device_of("cpu" if self._on_cpu else self._args.device)

@@ -6,27 +6,32 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP
+from alphazero.cli.playing.match import check_concurrency, ends_at_sigterm, serve, stage_of
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
-from alphazero.cli.playing.players import SELF_PLAY
+from alphazero.cli.playing.players import SELF_PLAY, Lineup
+from alphazero.cluster.workers import Worker, find_places
+from alphazero.measure.match import Scoreboard
+from alphazero.play.matches.conduct import Conditions
+from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.players import PlayerWords
+from alphazero.play.matches.stage import MatchShare, Stage
+from alphazero.run.checkpoint_files import checkpoints_in, step_of
+from alphazero.run.directory import RunDirectory
+from alphazero.search.metered import Speed
 from alphazero.settings.flags import count, number, whole
 from alphazero.settings.self_play import MOST_GAMES
 
 if TYPE_CHECKING:
-    from alphazero.cli.playing.players import Lineup
-    from alphazero.cluster.workers import Worker
     from alphazero.measure.elo import MatchScore
     from alphazero.measure.rating import LadderRating, Rung
-    from alphazero.play.matches.openings import Opening
-    from alphazero.play.matches.stage import Stage
-    from alphazero.search.metered import Speed
 
 VERSION = 1
 MAX_PLIES = 400
@@ -84,8 +89,6 @@ def run(args: argparse.Namespace) -> int:
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
-    from alphazero.cli.playing.match import check_concurrency, ends_at_sigterm, stage_of
-    from alphazero.cluster.workers import find_places
     from alphazero.measure.rating import find_rungs, keep_rating, mark_best_rated, read_ladder
 
     candidates, places = list(candidates_of(args)), find_places(args.gpus, args.device)
@@ -104,11 +107,9 @@ def run(args: argparse.Namespace) -> int:
                 found.append(rater.rate(candidate, start))
                 if candidate.run is not None:
                     keep_rating(candidate.run, found[-1])
-    except (KeyboardInterrupt, AlphaZeroError, SystemExit):
+    finally:  # those that were rated before an error or a signal as well
         if found:
-            print(output(found, args), flush=True)
-        raise
-    print(output(found, args))
+            print(json.dumps(found) if args.json else "\n".join(table_of(found)), flush=True)
     print(rater.speed, file=sys.stderr)
     for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
         if (best := mark_best_rated(run)) is not None:
@@ -118,25 +119,14 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    from alphazero.play.matches.stage import OwnStage, play_tasks
-
-    lineup = lineup_of(args)
-    with OwnStage(lineup.contestant, lineup.meter) as stage:
-        play_tasks(worker, stage)
+    serve(worker, lineup_of(args))
 
 
 def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     """What makes the players, the same in each process. on_cpu: of the parent of workers."""
-    from alphazero.cli.playing.players import Lineup
     from alphazero.measure.rating import PAIRS_AT_ONCE
-    from alphazero.play.matches.limits import Limit
 
     return Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE), on_cpu=on_cpu)
-
-
-def output(found: list[dict[str, Any]], args: argparse.Namespace) -> str:
-    """The ratings as printed."""
-    return json.dumps(found) if args.json else "\n".join(table_of(found))
 
 
 @dataclass(frozen=True)
@@ -153,9 +143,6 @@ def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
     if args.checkpoints is None:
         yield from (RatedNetwork(weights) for weights in args.weights)
         return
-    from alphazero.run.checkpoint_files import checkpoints_in, step_of
-    from alphazero.run.directory import RunDirectory
-
     for name in args.weights:
         directory = RunDirectory(Path(name)).checkpoints
         found = checkpoints_in(directory) if directory.is_dir() else []
@@ -173,14 +160,12 @@ class Rater:
         self._lineup = lineup
         self._ladder = ladder
         self._stage = stage
-        self._openings = book_of(args, args.games // 2)
+        self._openings = book_of(args)
         self._games = 0
 
     @property
     def speed(self) -> Speed:
         """Of all games so far."""
-        from alphazero.search.metered import Speed
-
         return Speed.of(self._games, self._stage.efforts)
 
     def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
@@ -219,17 +204,8 @@ class Rater:
 
     def _play(self, players: tuple[PlayerWords, ...], other: int, first: int, pairs: int) -> MatchScore:
         """The score of the first player against another one, by pairs of openings from `first` on."""
-        from alphazero.measure.match import Scoreboard
-        from alphazero.play.matches.conduct import Conditions
-        from alphazero.play.matches.game import Adjudication, FinishedGame, Pairing
-        from alphazero.play.matches.stage import MatchShare
-
-        openings: list[Opening] = self._openings[first : first + pairs]
-        pairings = [
-            Pairing(2 * (first + number) + second + 1, number, *sides, opening)
-            for number, opening in enumerate(openings)
-            for second, sides in enumerate(((0, other), (other, 0)))
-        ]
+        games = games_of([(0, other)], self._openings[first : first + pairs])
+        pairings = [replace(game, number=2 * first + game.number) for game in games]
         board = Scoreboard()
 
         def on_game(game: FinishedGame) -> bool:
@@ -247,20 +223,15 @@ class Rater:
 
 def opponent(rung: Rung) -> PlayerWords:
     """A rung as a player, by the rules with which the ladder was rated."""
-    from alphazero.play.matches.limits import Limit
-
-    limit = Limit(nodes=rung.nodes or None)
-    if rung.kind == "stockfish":
-        options = {"Threads": "1", "Hash": "16"}
-        return PlayerWords(
-            rung.name, "engine", rung.name, "", (rung.path,), "", options, limit, rung.random_share
-        )
+    is_engine = rung.kind == "stockfish"
     return PlayerWords(
-        rung.path,
-        rung.kind,
+        rung.name,
+        "engine" if is_engine else rung.kind,
         rung.name,
         rung.path,
-        limit=limit,
+        command=(rung.path,) if is_engine else (),
+        options={"Threads": "1", "Hash": "16"} if is_engine else {},
+        limit=Limit(nodes=rung.nodes or None),
         random_share=rung.random_share,
         rules=SELF_PLAY,
     )

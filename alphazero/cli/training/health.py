@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
     )
-    add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone (default: auto)")
+    add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
     )

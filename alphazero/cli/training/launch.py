@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, {"cluster": ClusterConfig})
     group = parser.add_argument_group("this start")
-    add_device_flag(group, "auto: GPUs where there are some (default)")
+    add_device_flag(group, "auto: GPUs where there are some")
     group.add_argument(
         "--node-rank",
         type=_node_rank,

@@ -16,7 +16,7 @@ from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, Launch
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import HiddenHelp, add_flags
-from alphazero.cli.flags import add_device_flag
+from alphazero.cli.flags import add_config_flag, add_device_flag
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, names_loopback
 from alphazero.run.checkpoint_files import STATE, read_json
@@ -30,7 +30,6 @@ from alphazero.settings.load import (
     Config,
     load_config,
     merge,
-    preset_names,
     shipped_deepspeed_config,
     with_named_rate,
 )
@@ -50,13 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.shorten_help()
         hidden = parser.hidden
     start = parser.add_argument_group("this start")
-    start.add_argument(
-        "--config",
-        default="",
-        metavar="NAME|FILE",
-        help=f"preset ({', '.join(preset_names())}) or TOML file; "
-        f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
-    )
+    no_gpu = f"{CPU_PRESET} where there is no NVIDIA device"
+    add_config_flag(start, f" (default: {GPU_PRESET}, or {no_gpu})")
     start.add_argument(
         "--resume",
         nargs="?",
@@ -92,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the same as --deepspeed-config; without a file it changes nothing",
     )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
-    add_device_flag(processes, "device to train on (default: auto)")
+    add_device_flag(processes, "device to train on")
     processes.add_argument(
         "--backend",
         choices=("nccl", "gloo"),
