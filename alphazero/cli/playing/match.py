@@ -132,12 +132,8 @@ def stage_of(
     command: str, args: argparse.Namespace, lineup: Lineup, places: Sequence[Place]
 ) -> Iterator[Stage]:
     """Where the games of this command are played: by workers at these places, here where there are none."""
-    if places:
-        with Workers(command, args, places) as workers:
-            yield DealtStage(workers)
-    else:
-        with OwnStage(lineup.contestant, lineup.meter) as stage:
-            yield stage
+    with Workers(command, args, places) as workers, OwnStage(lineup.contestant, lineup.meter) as own:
+        yield DealtStage(workers) if places else own
 
 
 def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup) -> dict[str, str]:

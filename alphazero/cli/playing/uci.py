@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError, WeightsError
-from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
-from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork
+from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags, device_of
+from alphazero.machine.environment import version_of
+from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork, UciEngine
 
 WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
 RUNS = Path("runs")
@@ -34,9 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until `quit` or the end of stdin."""
-    from alphazero.machine.environment import version_of
-    from alphazero.play.uci import UciEngine
-
     given = {}
     for text in args.option:
         name, equals, value = text.partition("=")
@@ -44,16 +43,9 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--option {text}: expected NAME=VALUE")
         given[name] = value
     weights = args.weights or given.get("WeightsFile") or os.environ.get(WEIGHTS_VARIABLE) or only_run(RUNS)
-    engine = UciEngine(
-        f"alphazero {version_of('alphazero')}", weights, opener(args.device, args.precision), write, given
-    )
-    return engine.run(sys.stdin.buffer)
-
-
-def write(text: str) -> None:
-    """Write to the GUI and flush."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    name = f"alphazero {version_of('alphazero')}"
+    write = partial(print, end="", flush=True)
+    return UciEngine(name, weights, opener(args.device, args.precision), write, given).run(sys.stdin.buffer)
 
 
 def only_run(runs: Path) -> str:
@@ -74,10 +66,9 @@ def opener(asked_device: str, precision: str) -> OpenNetwork:
 
     def open_it(request: NetworkRequest) -> LoadedNetwork:
         from alphazero.network.inference.purpose import evaluator_for_tree
-        from alphazero.network.model.precision import choose_device
         from alphazero.network.weights.open_network import open_network
 
-        device = choose_device(asked_device, 0, os.environ)
+        device = device_of(asked_device)
         network, _ = open_network(request.weights, device)
         if network.spec.name != "chess":
             raise WeightsError(f"--weights {request.weights}: plays {network.spec.name}; expected chess")
