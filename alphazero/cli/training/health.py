@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
+from alphazero.machine.findings import load_thresholds
+from alphazero.machine.health import check_this_host, to_json, to_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +35,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, print, judge."""
-    from alphazero.machine.findings import load_thresholds
-    from alphazero.machine.health import check_this_host, to_json, to_table
-
     report = check_this_host(
         load_thresholds(args.thresholds),
         args.runs_dir,

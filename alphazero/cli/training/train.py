@@ -16,11 +16,16 @@ from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, Launch
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import HiddenHelp, add_flags
+from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag
 from alphazero.cluster.plan.outer import TaskRank, read_task
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, names_loopback
+from alphazero.cluster.plan.role import refuse_loopback
+from alphazero.machine import machine as machines
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
+from alphazero.machine.nvml import device_files_present
+from alphazero.run import rank as rank_side
 from alphazero.run.checkpoint_files import STATE, read_json
-from alphazero.run.directory import RESTART_VARIABLE, choose_run_directory
+from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
@@ -34,7 +39,9 @@ from alphazero.settings.load import (
     with_named_rate,
 )
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
+from alphazero.show.console import Console, ConsoleStyle
 from alphazero.show.weights_and_biases import require_package
+from alphazero.training.ranks.meeting import MeetingPlace, Participant, lone_process_environment, meet
 
 MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
@@ -164,8 +171,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
 
     The batch is left to those who know the number of ranks, and what is damaged to those who read it all.
     """
-    name = config.run.run_name or config.preset or "run"
-    run = choose_run_directory(config.run.runs_dir, name, fresh_start=False)
+    run = run_directory(config)
     if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
         return
     state = read_json(path / STATE)
@@ -174,6 +180,12 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
         require_same_run(run.path, step, saved, others)
+
+
+def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
+    """Where a run of these settings lives (see choose_run_directory)."""
+    name = config.run.run_name or config.preset or "run"
+    return choose_run_directory(config.run.runs_dir, name, fresh_start=fresh_start, reserve=reserve)
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:
@@ -188,8 +200,6 @@ def deepspeed_config_file(args: argparse.Namespace) -> str:
 
 def _launch_here(world_size: int) -> int:
     """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    from alphazero.cli.command_table import build_parser, run_command
-
     # Typed as `alphazero train ...` or as `train_distributed.py ...`.
     typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
     os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
@@ -203,10 +213,6 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     meets = args.rank is not None or task is not None  # nothing above the ranks brings them together
     if meets:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
-    from alphazero.machine.nvml import device_files_present
-    from alphazero.run import rank as rank_side
-    from alphazero.training.ranks.meeting import lone_process_environment
-
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
         write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
@@ -262,16 +268,10 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
 @contextlib.contextmanager
 def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
     """Report imports that take long, where no launcher does so."""
-    from alphazero.run.rank import OUTPUT_VARIABLE
-    from alphazero.show.console import Console, ConsoleStyle
-
-    speaks = environment["RANK"] == "0" and OUTPUT_VARIABLE not in environment
+    speaks = environment["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in environment
     console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
-    try:
-        with console.working("loading PyTorch and DeepSpeed"):
-            yield
-    finally:
-        console.close()
+    with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
+        yield
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
@@ -296,9 +296,6 @@ def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
 
 def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
     """Rendezvous variables of a task of srun or mpirun; LaunchError where the master is not known."""
-    from alphazero.cluster.plan.role import refuse_loopback
-    from alphazero.machine.machine import addresses_of, look_at_this_machine
-
     address = args.master_addr or environment.get("MASTER_ADDR") or task.master_addr
     port = args.master_port or _number(environment, "MASTER_PORT") or task.master_port or DEFAULT_PORT
     if not address:
@@ -307,15 +304,15 @@ def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str,
             "MASTER_ADDR), the address of the machine of rank 0"
         )
     if task.local_world_size < task.world_size and task.rank == 0:
-        refuse_loopback(address, look_at_this_machine(device="cpu"), addresses_of)
+        refuse_loopback(address, machines.look_at_this_machine(device="cpu"), machines.addresses_of)
     return {**_interfaces(address, environment), **task.variables(address, port)}
 
 
 def _interfaces(master_addr: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What gloo and NCCL talk over: the interface on the route to the master."""
-    from alphazero.machine.machine import interface_towards, list_addresses
-
-    interface = "lo" if names_loopback(master_addr) else interface_towards(master_addr, list_addresses())
+    interface = "lo"
+    if not machines.names_loopback(master_addr):
+        interface = machines.interface_towards(master_addr, machines.list_addresses())
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
     return {name: environment.get(name, interface) for name in names if interface}
 
@@ -347,9 +344,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 def _meet(environment: Mapping[str, str]) -> None:
     """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
-    from alphazero.machine.machine import listen_on
-    from alphazero.training.ranks.meeting import MeetingPlace, Participant, meet
-
     rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
     if count == 1 or rank >= count:
         return
@@ -357,7 +351,7 @@ def _meet(environment: Mapping[str, str]) -> None:
     interface = environment.get("GLOO_SOCKET_IFNAME", "")
     place = MeetingPlace(address, port, "rank", one_machine=True, interface=interface)
     own = Participant(rank, count, socket.gethostname())
-    with listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
+    with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
         meet(own, place, MEETING_LIMIT_S, _say, listener)
 
 
