@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         pairings = [pairing for pairing in pairings if pairing.number not in played]
     share = MatchShare(tuple(players), conditions, () if report.is_decided else tuple(pairings))
     try:
-        with ends_at_sigterm(), stage_of("match", args, lineup, places if share.pairings else ()) as stage:
+        with stage_of("match", args, lineup, places if share.pairings else ()) as stage:
             report.stage = stage
             conduct(stage, share, entrants, report, saved, args)
     except (KeyboardInterrupt, AlphaZeroError, SystemExit):
@@ -131,8 +131,15 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
 def stage_of(
     command: str, args: argparse.Namespace, lineup: Lineup, places: Sequence[Place]
 ) -> Iterator[Stage]:
-    """Where the games of this command are played: by workers at these places, here where there are none."""
-    with Workers(command, args, places) as workers, OwnStage(lineup.contestant, lineup.meter) as own:
+    """Where the games of this command are played: by workers at these places, here where there are none.
+
+    SIGTERM ends the block by SystemExit, so that engines and workers end with it.
+    """
+    with (
+        ends_at_sigterm(),
+        Workers(command, args, places) as workers,
+        OwnStage(lineup.contestant, lineup.meter) as own,
+    ):
         yield DealtStage(workers) if places else own
 
 
@@ -202,7 +209,7 @@ def conduct(
 
 @contextlib.contextmanager
 def ends_at_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block by SystemExit, so that engines end with it."""
+    """SIGTERM ends the block by SystemExit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

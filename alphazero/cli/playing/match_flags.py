@@ -47,7 +47,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         help="print the score every N pairs of games (default: 10)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser, "openings, their order, and random moves")
+    add_search_flags(parser)
 
 
 def _add_players(parser: argparse.ArgumentParser) -> None:
@@ -169,8 +169,8 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plies", type=whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
 
 
-def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
-    """How networks search in this process. seeded: what --seed is the seed of."""
+def add_search_flags(parser: argparse.ArgumentParser) -> None:
+    """How networks search in this process, and the seed."""
     parser.add_argument(
         "--rules",
         choices=RULES,
@@ -188,7 +188,8 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
         help="positions per evaluation of the network (default: by the number of games at a time, at most "
         f"{MOST_BATCH})",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)")
+    seeded = "seed of openings, their order, and random moves (default: 0)"
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help=seeded)
     add_flags(parser, {"search": SearchConfig})
 
 

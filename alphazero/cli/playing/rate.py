@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP
-from alphazero.cli.playing.match import check_concurrency, ends_at_sigterm, serve, stage_of
+from alphazero.cli.playing.match import check_concurrency, serve, stage_of
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
 from alphazero.cluster.workers import Worker, find_places
@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser, "openings and random moves")
+    add_search_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     lineup = lineup_of(args, on_cpu=bool(places))
     found: list[dict[str, Any]] = []
     try:
-        with ends_at_sigterm(), stage_of("rate", args, lineup, places) as stage:
+        with stage_of("rate", args, lineup, places) as stage:
             rater = Rater(args, lineup, ladder, stage)
             for candidate in candidates:
                 start = found[-1]["elo"] if found and candidate.run else None
@@ -185,7 +185,11 @@ class Rater:
             most_games=self._args.games,
             width=self._args.width,
             start=start,
-            report=lambda found: print_estimate(candidate.weights, found),
+            report=lambda found: print(
+                f"{candidate.weights}: {counted(found.games, 'game')}, {found.elo:.0f} "
+                f"({found.low:.0f} to {found.high:.0f})",
+                file=sys.stderr,
+            ),
         )
         return {
             "version": VERSION,
@@ -234,14 +238,6 @@ def opponent(rung: Rung) -> PlayerWords:
         limit=Limit(nodes=rung.nodes or None),
         random_share=rung.random_share,
         rules=SELF_PLAY,
-    )
-
-
-def print_estimate(name: str, found: LadderRating) -> None:
-    """The rating so far, on stderr."""
-    print(
-        f"{name}: {counted(found.games, 'game')}, {found.elo:.0f} ({found.low:.0f} to {found.high:.0f})",
-        file=sys.stderr,
     )
 
 

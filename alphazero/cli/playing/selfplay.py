@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from alphazero.base.log import Work
     from alphazero.network.model.resnet import AlphaZeroNet
 
-# Flags that are no settings: `--precision` may be int8, which training has not.
-OWN_FLAGS = ("games", "seconds", "json", "precision", "gpus")
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
-# Settings of training on the games; --precision is that of the evaluations.
+# Settings of training on the games.
 UNUSED = (
     "mode",
     "generations",
@@ -96,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The settings of the games. Raises ConfigError."""
-    flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
+    flags = dict(vars(args))
+    del flags["precision"]  # of the evaluations, not of training, which has no int8
     config = load_config(args.config, flags)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
     return replace(config, self_play=own)

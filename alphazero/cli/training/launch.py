@@ -140,10 +140,10 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatc
 
 def check_batches(
     plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, *, fresh_start: bool
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """Batch arithmetic: a mistake is one line here, not one per rank.
 
-    Lines about idle ranks, and lines that the banner of the run will have.
+    Lines of a dry run: about idle ranks, and those that the banner of the run will have.
     """
     named = config.training.micro_batch_size
     config, saved = _as_resumed(config, fresh_start=fresh_start)
@@ -151,10 +151,7 @@ def check_batches(
     shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
     shown += decided(config, settings)
     if not all(plan.ranks):  # known when the hosts have counted their devices
-        return [], [
-            f"batch {config.training.batch_size} over as many ranks as the hosts have devices",
-            *shown,
-        ]
+        return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
     config, _ = fix_batch(config, len(weights), saved, places(settings))
@@ -167,7 +164,7 @@ def check_batches(
         equal_passes=training.zero_stage >= 2,
     )
     notice = idle_notice(batches, device, max(named, 0))
-    return [notice] if notice else [], [f"batch {batches}", *shown]
+    return [*([notice] if notice else []), f"batch {batches}", *shown]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -198,21 +195,20 @@ def run(args: argparse.Namespace) -> int:
         config, settings = train.read_settings(trainer, train.GPU_PRESET)
     if plan.node_rank == 0:
         train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
-    idle, settled = check_batches(plan, config, settings, fresh_start=fresh_start)
+    settled = check_batches(plan, config, settings, fresh_start=fresh_start)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_package(config.run)
+    notices = [*unread_variables(os.environ), *_commands_of_others(args, plan)]
     if args.dry_run:
-        words = (*settled, *_port_notices(plan), *_commands_of_others(args, plan))
-        # The trainer itself reports idle ranks.
-        for notice in (*plan.notices, *idle, *unread_variables(os.environ), *words):
-            say(notice)
+        for line in (*plan.notices, *notices, *settled, *_port_notices(plan)):
+            say(line)
         for line in dry_run_lines(plan, os.environ, sys.executable, _program(), arguments):
             print(line)
         return 0
-    for line in (*unread_variables(os.environ), *_commands_of_others(args, plan)):
+    for line in notices:
         say_of_job(line)
     return _start(args, plan, arguments, trainer, config)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
-from alphazero.base.section import HiddenHelp, add_flags
+from alphazero.base.section import add_flags
 from alphazero.cli.command_table import build_parser, run_command
 from alphazero.cli.flags import add_config_flag, add_device_flag
 from alphazero.cluster.plan.outer import TaskRank, read_task
@@ -49,12 +49,9 @@ MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """All settings as flags, and what concerns this start only."""
-    hidden = HiddenHelp()
-    if isinstance(parser, Parser):
-        parser.shorten_help()
-        hidden = parser.hidden
+    parser.shorten_help()
     start = parser.add_argument_group("this start")
     no_gpu = f"{CPU_PRESET} where there is no NVIDIA device"
     add_config_flag(start, f" (default: {GPU_PRESET}, or {no_gpu})")
@@ -127,7 +124,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="port of rank 0 (with --rank; default: 12355)",
     )
-    add_flags(parser, SECTIONS, hidden)
+    add_flags(parser, SECTIONS, parser.hidden)
 
 
 def run(args: argparse.Namespace) -> int:
