@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
@@ -52,6 +51,7 @@ from alphazero.training.ranks.batch import (
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
+PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {
@@ -169,7 +169,8 @@ def check_batches(
 
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
-    request = _request(args)
+    values = values_of_flags(ClusterConfig, vars(args))
+    request = LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
     ssh = ssh_options(args)
     arguments, trainer = _trainer_arguments(args)
     config, settings = train.read_settings(trainer, train.CPU_PRESET)
@@ -201,11 +202,13 @@ def run(args: argparse.Namespace) -> int:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
     if plan.node_rank == 0:
         require_package(config.run)
-    notices = [*unread_variables(os.environ), *_commands_of_others(args, plan)]
+    notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
     if args.dry_run:
-        for line in (*plan.notices, *notices, *settled, *_port_notices(plan)):
+        for line in (*plan.notices, *notices, *settled):
             say(line)
-        for line in dry_run_lines(plan, os.environ, sys.executable, _program(), arguments):
+        if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
+            say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")
+        for line in dry_run_lines(plan, os.environ, sys.executable, PROGRAM, arguments):
             print(line)
         return 0
     for line in notices:
@@ -213,36 +216,24 @@ def run(args: argparse.Namespace) -> int:
     return _start(args, plan, arguments, trainer, config)
 
 
-def unread_variables(environment: Mapping[str, str]) -> list[str]:
+def _unread_variables() -> list[str]:
     """A line about each variable of the environment that has no effect on a job of this program."""
     return [
-        f"{name}={environment[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
+        f"{name}={os.environ[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
         "may stand still"
         for name in UNREAD_VARIABLES
-        if name in environment
+        if name in os.environ
     ]
 
 
-def _port_notices(plan: LaunchPlan) -> list[str]:
-    """Of a dry run, where a start would find its port in use."""
-    if plan.is_head or plan.node_rank != 0 or machines.port_is_free(plan.master_port):
-        return []
-    return [f"port {plan.master_port} is in use here now: a start would refuse it, or take another one"]
-
-
-def _commands_of_others(args: argparse.Namespace, plan: LaunchPlan) -> list[str]:
+def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:
     """Lines with what to type on the other nodes, where only node 0 knows its address."""
     if not plan.chose_address:
         return []
-    trainer = build_parser("train").with_dashes(args.passed_on)
+    trainer = build_parser("train").with_dashes(passed_on)
     place = (plan.num_nodes, plan.master_addr, plan.master_port)
-    commands = other_node_commands(_request(args), *place, trainer)
+    commands = other_node_commands(request, *place, trainer)
     return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
-
-
-def _request(args: argparse.Namespace) -> LaunchRequest:
-    values = values_of_flags(ClusterConfig, vars(args))
-    return LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
 
 
 def _start(
@@ -253,19 +244,25 @@ def _start(
     config: Config,
 ) -> int:
     """Start the job and see it to its end. arguments, trainer: what goes to the trainer, and parsed."""
-    _require_modules()
+    missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LaunchError(
+            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
+        )
     if plan.is_by_hand and not plan.interface:
         assert plan.own.machine is not None
         # An error where the name does not resolve.
         machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
+    # Files of settings that the trainer reads on every host; shipped ones are the checkout's.
+    named = (trainer.config, train.deepspeed_config_file(trainer))
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
-        trainer=_program(),
+        trainer=PROGRAM,
         choose_run=lambda device: _choose_run(arguments, trainer, device, plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,
-        compared=_config_files(trainer),
+        compared=tuple(name for name in named if name and Path(name).is_file()),
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         quiet=config.run.quiet,
@@ -279,10 +276,6 @@ def _start(
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
         say_of_job(f"continue with: {continuing(command, run.name)}")
     return status
-
-
-def _program() -> tuple[str, ...]:
-    return (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
 
 
 def _choose_run(
@@ -321,17 +314,3 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], argparse.Na
     if getattr(parsed, "log_format", TEXT) == JSON:
         write_json_lines("alphazero")
     return arguments, parsed
-
-
-def _config_files(trainer: argparse.Namespace) -> tuple[str, ...]:
-    """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
-    named = (trainer.config, train.deepspeed_config_file(trainer))
-    return tuple(name for name in named if name and Path(name).is_file())
-
-
-def _require_modules() -> None:
-    missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise LaunchError(
-            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
-        )

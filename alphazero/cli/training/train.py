@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
@@ -47,6 +47,10 @@ MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
+NO_GPU_NOTICES = (
+    f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
+    f"the full network is --config {GPU_PRESET}",
+)
 
 
 def configure(parser: Parser) -> None:
@@ -231,18 +235,16 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         raise
     if os.environ["RANK"] == "0":
         require_package(config.run)
-    notices = []
-    if on_cpu and not args.config:
-        notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
-        notices.append(f"the full network is --config {GPU_PRESET}")
-
     if config.run.log_format == JSON:
         write_json_lines(f"rank {os.environ['RANK']}")
+    # Where no launcher reports what takes long, the first rank does.
+    speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
     if meets:
         _meet(os.environ)
-    elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
+    elif speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
-    with _loading(config, os.environ):
+    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
         from alphazero.training.ranks.runtime import read_runtime
         from alphazero.training.start.run_start import Request
         from alphazero.training.start.train import train
@@ -257,18 +259,9 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         check=not args.no_preflight,
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
-        notices=tuple(notices),
+        notices=NO_GPU_NOTICES if on_cpu and not args.config else (),
     )
     return train(config, settings, runtime, request)
-
-
-@contextlib.contextmanager
-def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
-    """Report imports that take long, where no launcher does so."""
-    speaks = environment["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in environment
-    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
-    with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
-        yield
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
