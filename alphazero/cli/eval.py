@@ -20,7 +20,7 @@ from alphazero.base.files import given_path
 from alphazero.base.text import table
 from alphazero.cli import eval_solved
 from alphazero.cli.eval_solved import MORE, RESULT, results_of
-from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_flag, device_of
+from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_number, add_weights_flag, device_of
 from alphazero.cluster.workers import Worker, Workers, find_places
 from alphazero.data.open import open_or_import
 from alphazero.data.sampling.loader import WindowEncoder, batches_of
@@ -58,33 +58,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="leave out positions that occur in these, such as the training data",
     )
-    parser.add_argument(
-        "--positions",
-        type=count,
-        metavar="N",
-        help=f"most positions to use (default: {MOST_POSITIONS})",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help="draw the positions at random with this seed (default: evenly spread)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=batch_size,
-        default=256,
-        metavar="N",
-        help="positions per forward pass (default: 256)",
-    )
+    add_number(parser, "--positions", count, f"most positions to use (default: {MOST_POSITIONS})")
+    add_number(parser, "--seed", seed, "draw the positions at random with this seed (default: evenly spread)")
+    add_number(parser, "--batch-size", batch_size, "positions per forward pass", 256)
     add_network_flags(parser)
     add_gpus_flag(parser)
-    parser.add_argument(
-        "--num-workers",
-        type=threads,
-        metavar="N",
-        help="threads that encode positions (default: 1)",
-    )
+    add_number(parser, "--num-workers", threads, "threads that encode positions (default: 1)")
     parser.add_argument(
         "--cache-dir",
         type=Path,

@@ -19,7 +19,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.log import Work
 from alphazero.base.section import flag_of
 from alphazero.base.text import table
-from alphazero.cli.flags import add_config_flag, device_of
+from alphazero.cli.flags import add_config_flag, add_number, device_of
 from alphazero.cluster.workers import Place, Reply, Worker, Workers
 from alphazero.games.core_types import Line
 from alphazero.measure.elo import paired_errors
@@ -183,11 +183,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="files of lines 'moves score', directories of Test_L*_R*, own (the project's 600), early (the "
         "project's early positions, to tune on) (default: own)",
     )
-    group.add_argument(
+    add_number(
+        group,
         "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help="also count the errors of a search of N simulations (default: no search)",
+        whole(1, MOST_SIMULATIONS),
+        "also count the errors of a search of N simulations (default: no search)",
     )
     group.add_argument(
         "--one-ply",

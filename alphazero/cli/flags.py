@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,23 @@ WEIGHTS_HELP = (
 )
 
 
+def add_number(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    kind: Callable[[str], float],
+    text: str,
+    default: float | None = None,
+    *,
+    metavar: str = "N",
+) -> None:
+    """A flag with a number; its help names the default, unless `text` says what it stands for."""
+    if default is not None and "default:" not in text:
+        text = f"{text} (default: {default:g})"
+    parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
+
+
 def add_device_flag(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    what: str = "device to use",
-    default: str = "auto",
+    parser: argparse._ActionsContainer, what: str = "device to use", default: str = "auto"
 ) -> None:
     """--device. what: for the help."""
     text = f"{what} (default: {default})"
@@ -54,13 +68,13 @@ def add_network_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_gpus_flag(parser: argparse.ArgumentParser) -> None:
     """--gpus: of the commands whose work several processes share."""
-    parser.add_argument(
+    add_number(
+        parser,
         "--gpus",
-        type=process_count,
-        default=1,
-        metavar="N",
-        help="processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
-        "they share the cores (default: 1)",
+        process_count,
+        "processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
+        "they share the cores",
+        1,
     )
 
 
@@ -72,7 +86,7 @@ def process_count(text: str) -> int:
     return number
 
 
-def add_config_flag(parser: argparse.ArgumentParser | argparse._ArgumentGroup, more: str = "") -> None:
+def add_config_flag(parser: argparse._ActionsContainer, more: str = "") -> None:
     """--config. more: for the help."""
     text = f"preset ({', '.join(preset_names())}) or TOML file{more}"
     parser.add_argument("--config", default="", metavar="NAME|FILE", help=text)
@@ -89,11 +103,9 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
     )
 
 
-def add_ssh_flags(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_ssh_flags(parser: argparse._ActionsContainer) -> None:
     """--ssh-port and --ssh-config."""
-    parser.add_argument(
-        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
-    )
+    add_number(parser, "--ssh-port", whole(1, PORT_MAX), "port of sshd on all hosts", metavar="PORT")
     parser.add_argument(
         "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import table
-from alphazero.cli.flags import add_device_flag, add_weights_flag
+from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
 from alphazero.games.core_types import Line
 from alphazero.games.drawing import Style, draw
 from alphazero.games.notation import move_text, play_moves
@@ -47,19 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="moves from there, as SAN or UCI in chess: e4 e7e5 Nf3 ...",
     )
-    parser.add_argument(
-        "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help="search with N simulations (default: no search)",
+    add_number(
+        parser, "--simulations", whole(1, MOST_SIMULATIONS), "search with N simulations (default: no search)"
     )
     parser.add_argument("--seconds", type=seconds(0.01), metavar="S", help="search for S seconds")
-    parser.add_argument(
-        "--lines",
-        type=count,
-        metavar="N",
-        help=f"moves of a search to show (default: {LINES})",
-    )
+    add_number(parser, "--lines", count, f"moves of a search to show (default: {LINES})")
     parser.add_argument("--json", action="store_true", help="print JSON: policy, wdl, value, and the search")
     parser.add_argument(
         "--history-fill",

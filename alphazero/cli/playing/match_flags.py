@@ -8,7 +8,7 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
-from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags
+from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags, add_number
 from alphazero.cli.playing.players import ENGINE, RULES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches import openings
@@ -39,13 +39,7 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the state of the match to FILE after each game, and continue from FILE where it exists",
     )
-    parser.add_argument(
-        "--rating-interval",
-        type=count,
-        default=10,
-        metavar="N",
-        help="print the score every N pairs of games (default: 10)",
-    )
+    add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_search_flags(parser)
 
@@ -74,13 +68,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--games",
-        type=whole(2, MOST_GAMES),
-        default=100,
-        metavar="N",
-        help="games of each two players, an even number (default: 100)",
-    )
+    add_number(parser, "--games", whole(2, MOST_GAMES), "games of each two players, an even number", 100)
     parser.add_argument(
         "--sprt",
         type=float,
@@ -99,34 +87,35 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
-    group.add_argument(
+    add_number(
+        group,
         "--nodes",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help="nodes per move (default: those of --simulations for networks)",
+        whole(1, MOST_SIMULATIONS),
+        "nodes per move (default: those of --simulations for networks)",
     )
     group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
     group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
-    group.add_argument(
+    add_number(
+        group,
         "--timemargin",
-        type=whole(0, 10**6),
-        default=round(1000 * MARGIN_S),
+        whole(0, 10**6),
+        "milliseconds that a move may be late",
+        round(1000 * MARGIN_S),
         metavar="MS",
-        help=f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})",
     )
-    group.add_argument(
+    add_number(
+        group,
         "--opening-plies",
-        type=whole(0, MOST_PLIES),
-        metavar="N",
-        help=f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
+        whole(0, MOST_PLIES),
+        f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
         "other than chess)",
     )
-    group.add_argument(
+    add_number(
+        group,
         "--concurrency",
-        type=whole(1, MOST_CONCURRENCY),
-        default=1,
-        metavar="N",
-        help="games with engines side by side (default: 1); all games of networks share batches",
+        whole(1, MOST_CONCURRENCY),
+        "games with engines side by side; all games of networks share batches",
+        1,
     )
     group.add_argument(
         "--draw",
@@ -137,19 +126,16 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score= [twosided=true]"
     )
-    group.add_argument(
-        "--maxmoves",
-        type=whole(1, MOST_PLIES),
-        default=256,
-        metavar="N",
-        help="end games as drawn after N moves of both sides (default: 256)",
+    add_number(
+        group, "--maxmoves", whole(1, MOST_PLIES), "end games as drawn after N moves of both sides", 256
     )
-    group.add_argument(
+    add_number(
+        group,
         "--engine-timeout",
-        type=number(0.1, MOST_CLOCK_S),
-        default=120.0,
+        number(0.1, MOST_CLOCK_S),
+        "seconds after which an engine without a clock forfeits",
+        120.0,
         metavar="S",
-        help="seconds after which an engine without a clock forfeits (default: 120)",
     )
 
 
@@ -181,15 +167,14 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
     add_network_flags(parser)
     add_gpus_flag(parser)
-    parser.add_argument(
+    add_number(
+        parser,
         "--batch-size",
-        type=whole(1, MOST_UNITS),
-        metavar="N",
-        help="positions per evaluation of the network (default: by the number of games at a time, at most "
+        whole(1, MOST_UNITS),
+        "positions per evaluation of the network (default: by the number of games at a time, at most "
         f"{MOST_BATCH})",
     )
-    seeded = "seed of openings, their order, and random moves (default: 0)"
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help=seeded)
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
     add_flags(parser, {"search": SearchConfig})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.cli.flags import add_device_flag, add_weights_flag
+from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
@@ -32,15 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="your side: first (white, x), second (black, o) or random (default: first)",
     )
     strength = parser.add_mutually_exclusive_group()
-    strength.add_argument(
+    add_number(
+        strength,
         "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help=f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
+        whole(1, MOST_SIMULATIONS),
+        f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
     )
-    strength.add_argument(
-        "--seconds", type=seconds(0.01), metavar="S", help="seconds of the network for a move instead"
-    )
+    add_number(strength, "--seconds", seconds(0.01), "seconds of the network for a move instead", metavar="S")
     parser.add_argument("--fen", help="start position (default: the start of the game)")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"

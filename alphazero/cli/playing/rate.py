@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import WEIGHTS_HELP
+from alphazero.cli.flags import WEIGHTS_HELP, add_number
 from alphazero.cli.playing.match import check_concurrency, serve, stage_of
 from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
@@ -31,7 +31,7 @@ from alphazero.settings.self_play import MOST_GAMES
 
 if TYPE_CHECKING:
     from alphazero.measure.elo import MatchScore
-    from alphazero.measure.rating import LadderRating, Rung
+    from alphazero.measure.rating import Rung
 
 VERSION = 1
 MAX_PLIES = 400
@@ -50,19 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="rate every N-th checkpoint of each run W (every one where N is not given), keep the ratings in "
         "its ratings.jsonl, and mark the strongest best-elo",
     )
-    parser.add_argument(
-        "--games",
-        type=whole(2, MOST_GAMES),
-        default=200,
-        metavar="N",
-        help="most games of each network, an even number (default: 200)",
-    )
-    parser.add_argument(
+    add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
+    add_number(
+        parser,
         "--width",
-        type=number(1, 10_000),
-        default=100.0,
+        number(1, 10_000),
+        "stop when the 95 %% interval is at most this wide",
+        100.0,
         metavar="ELO",
-        help="stop when the 95 %% interval is at most this wide (default: 100)",
     )
     parser.add_argument(
         "--ladder",
@@ -70,13 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz",
     )
-    parser.add_argument(
-        "--concurrency",
-        type=whole(1, 1024),
-        default=8,
-        metavar="N",
-        help="games with Stockfish side by side (default: 8)",
-    )
+    add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_search_flags(parser)
@@ -198,7 +187,20 @@ class Rater:
             "limit": str(self._lineup.limit(words)),
             "rules": self._args.rules,
             "seed": self._args.seed,
-            **json_of(rating),
+            "elo": rating.elo,
+            "elo_95": [rating.low, rating.high],
+            "beyond": rating.beyond or None,
+            "games": rating.games,
+            "opponents": [
+                {
+                    "name": rung.name,
+                    "rating": rung.rating,
+                    "wins": score.wins,
+                    "draws": score.draws,
+                    "losses": score.losses,
+                }
+                for rung, score in rating.met
+            ],
         }
 
     def _is_same(self, weights: str, rung: Rung) -> bool:
@@ -239,26 +241,6 @@ def opponent(rung: Rung) -> PlayerWords:
         random_share=rung.random_share,
         rules=SELF_PLAY,
     )
-
-
-def json_of(found: LadderRating) -> dict[str, Any]:
-    """Rating and games for programs."""
-    return {
-        "elo": found.elo,
-        "elo_95": [found.low, found.high],
-        "beyond": found.beyond or None,
-        "games": found.games,
-        "opponents": [
-            {
-                "name": rung.name,
-                "rating": rung.rating,
-                "wins": score.wins,
-                "draws": score.draws,
-                "losses": score.losses,
-            }
-            for rung, score in found.met
-        ],
-    }
 
 
 def table_of(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from alphazero.cli.flags import (
     add_config_flag,
     add_gpus_flag,
     add_network_flags,
+    add_number,
     add_weights_flag,
     device_of,
 )
@@ -62,18 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of search and self-play."""
     add_weights_flag(parser)
     parser.add_argument("--out", type=Path, required=True, help="game store to create or append to")
-    parser.add_argument(
-        "--games",
-        type=count,
-        default=1000,
-        metavar="N",
-        help="games to play, the same ones for any --lanes and --gpus (default: 1000)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=seconds(0.1),
-        default=math.inf,
-        help="play at most this long (default: no limit)",
+    add_number(parser, "--games", count, "games to play, the same ones for any --lanes and --gpus", 1000)
+    add_number(
+        parser, "--seconds", seconds(0.1), "play at most this long (default: no limit)", math.inf, metavar="S"
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_config_flag(parser)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError, GameInputError
-from alphazero.cli.flags import make_solver
+from alphazero.cli.flags import add_number, make_solver
 from alphazero.settings.flags import MOST_COUNT, whole
 from alphazero.show.console import showing
 
@@ -49,13 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--moves", dest="each", action="store_true", help="print the score of each move as well"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--table-mib",
-        type=whole(1, MOST_COUNT),
-        default=512,
-        metavar="MIB",
-        help="memory of the solver (default: 512 MiB)",
-    )
+    add_number(parser, "--table-mib", whole(1, MOST_COUNT), "memory of the solver", 512, metavar="MIB")
     for flag in MOVED:
         parser.add_argument(flag, action=MovedFlag, nargs="?", help=argparse.SUPPRESS)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.text import table
+from alphazero.cli.flags import add_number
 from alphazero.machine.lock import DirectoryLock
 from alphazero.run import checkpoint_files as files
 from alphazero.settings.flags import count
@@ -29,13 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("path", type=Path, help="a run, its checkpoints directory or one checkpoint")
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "prune":
-            action.add_argument(
-                "--keep",
-                type=count,
-                default=3,
-                metavar="N",
-                help="newest checkpoints to keep (default: 3)",
-            )
+            add_number(action, "--keep", count, "newest checkpoints to keep", 3)
             action.add_argument(
                 "--dry-run", action="store_true", help="list what would be removed, remove nothing"
             )

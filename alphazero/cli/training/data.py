@@ -11,6 +11,7 @@ from pathlib import Path
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
+from alphazero.cli.flags import add_number
 from alphazero.data.formats.importer import ImportReport, import_games
 from alphazero.data.formats.lc0_export import export_lc0
 from alphazero.data.formats.pgn_export import export_pgn
@@ -34,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="PGN file (plain, .gz, .bz2, .zst), lc0 training data (.gz, .tar), or directory of such",
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
-    importer.add_argument(
-        "--workers", type=threads, default=0, metavar="N", help="threads (default: one per core)"
-    )
+    add_number(importer, "--workers", threads, "threads (default: one per core)", 0)
     add_flags(importer, {"games that are stored, of those read (docs/data.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
@@ -56,12 +55,8 @@ def _configure_export(exporter: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a new directory of game_*.gz (lc0), or a new file (PGN; .gz is packed)",
     )
-    exporter.add_argument(
-        "--first", type=whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
-    )
-    exporter.add_argument(
-        "--games", type=whole(1), default=None, metavar="N", help="number of games (default: all)"
-    )
+    add_number(exporter, "--first", whole(0), "first game, from 0", 0)
+    add_number(exporter, "--games", whole(1), "number of games (default: all)")
 
 
 def run(args: argparse.Namespace) -> int:

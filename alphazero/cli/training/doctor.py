@@ -9,7 +9,7 @@ from pathlib import Path
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag, add_number, add_ssh_flags, ssh_options
 from alphazero.cluster.plan.hostfile import read_hostfile
 from alphazero.measure.doctor import (
     MILLION,
@@ -48,18 +48,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=preset_names(),
         help="what to measure (default: all that ship)",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--seconds",
-        type=seconds(0.5),
-        default=SECONDS,
-        help=f"to measure each preset's training, and as long its self-play (default: {SECONDS:g})",
+        seconds(0.5),
+        "to measure each preset's training, and as long its self-play",
+        SECONDS,
+        metavar="S",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--gpus",
-        type=whole(0, MOST_RANKS),
-        default=0,
-        metavar="N",
-        help="ranks: one per GPU, or CPU ranks (default: as many as training would have)",
+        whole(0, MOST_RANKS),
+        "ranks: one per GPU, or CPU ranks (default: as many as training would have)",
+        0,
     )
     add_device_flag(parser, "where to compute")
     parser.add_argument(

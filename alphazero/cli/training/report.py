@@ -10,6 +10,7 @@ from pathlib import Path
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import replacing
+from alphazero.cli.flags import add_number
 from alphazero.run.directory import RunDirectory
 from alphazero.settings.flags import whole
 from alphazero.show.report.page import ReportServer, WatchedReport, json_of, page_of
@@ -41,13 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve the page on this machine (127.0.0.1) and keep it up to date, until Ctrl-C",
     )
-    parser.add_argument(
-        "--port",
-        type=whole(0, 65535),
-        default=0,
-        metavar="N",
-        help="of --watch (default: a free one)",
-    )
+    add_number(parser, "--port", whole(0, 65535), "of --watch (default: a free one)", 0)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
 from alphazero.base.section import add_flags
 from alphazero.cli.command_table import build_parser, run_command
-from alphazero.cli.flags import add_config_flag, add_device_flag
+from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cluster.plan.outer import TaskRank, read_task
 from alphazero.cluster.plan.role import refuse_loopback
 from alphazero.machine import machine as machines
@@ -107,26 +107,17 @@ def configure(parser: Parser) -> None:
         metavar="N",
         help="processes of the job; without --rank all are started here",
     )
-    processes.add_argument(
-        "--rank",
-        type=whole(0, MOST_RANKS),
-        metavar="N",
-        help="number of this process in a job started by hand",
-    )
-    processes.add_argument(
-        "--local-rank",
-        type=whole(0, MOST_RANKS),
-        metavar="N",
-        help="number of this process on its host",
-    )
+    add_number(processes, "--rank", whole(0, MOST_RANKS), "number of this process in a job started by hand")
+    add_number(processes, "--local-rank", whole(0, MOST_RANKS), "number of this process on its host")
     processes.add_argument(
         "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
     )
-    processes.add_argument(
+    add_number(
+        processes,
         "--master-port",
-        type=whole(1, 65_535),
+        whole(1, 65_535),
+        "port of rank 0 (with --rank; default: 12355)",
         metavar="PORT",
-        help="port of rank 0 (with --rank; default: 12355)",
     )
     add_flags(parser, SECTIONS, parser.hidden)
 
