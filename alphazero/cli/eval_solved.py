@@ -92,16 +92,13 @@ def compare(results: dict[str, list[SetErrors]]) -> list[dict[str, Any]]:
 
 def to_table(name: str, results: Sequence[SetErrors]) -> str:
     """A table with a line for each set and one for all of them."""
-    players = list(results[0].errs)
-    rows = with_total(results)
-    lines = [("set", "positions", "no error possible", *players)]
-    for row in rows:
+    lines = [("set", "positions", "no error possible", *results[0].errs)]
+    for row in with_total(results):
         without = "-" if row.without_errors is None else str(row.without_errors)
-        figures = [f"{row.errors[player]} {row.errors[player] / row.positions:7.2%}" for player in players]
+        figures = [f"{errors} {errors / row.positions:7.2%}" for errors in row.errors.values()]
         lines.append((row.name, str(row.positions), without, *figures))
-    return "\n".join(
-        [f"{name}: moves that make the outcome worse", "", *table(lines, "lrr" + "r" * len(players))]
-    )
+    shown = table(lines, "l".ljust(len(lines[0]), "r"))
+    return "\n".join([f"{name}: moves that make the outcome worse", "", *shown])
 
 
 def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
@@ -111,10 +108,7 @@ def with_total(results: Sequence[SetErrors]) -> list[SetErrors]:
         "all",
         sum(row.positions for row in results),
         sum(without) if len(without) == len(results) else None,
-        {
-            player: list(chain.from_iterable(row.errs[player] for row in results))
-            for player in results[0].errs
-        },
+        {name: list(chain.from_iterable(row.errs[name] for row in results)) for name in results[0].errs},
     )
     return [*results, total]
 
@@ -322,26 +316,24 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("--proofs, --config: only with --simulations N")
 
 
-def proof_modes(args: argparse.Namespace) -> tuple[bool, ...]:
-    """One for each search asked for: whether won and lost positions prove their parents in it."""
-    if args.simulations is None:
-        return ()
-    return (False, True) if args.proofs is None else (args.proofs,)
-
-
 def num_simulations(args: argparse.Namespace, sets: Sequence[SolvedSet]) -> int:
     """The simulations of one network's searches where no proof ends one early."""
     asked = sum(may_err(position) for entry in sets for position in entry.positions)
-    return asked * len(proof_modes(args)) * (args.simulations or 0)
+    searches = sum(proofs is not None for proofs in player_names(args).values())
+    return asked * searches * (args.simulations or 0)
 
 
 def player_names(args: argparse.Namespace) -> dict[str, bool | None]:
-    """The network alone, its values, the searches asked for, each of which uses proofs or does not."""
+    """The network alone, its values, the searches asked for.
+
+    Of a search: whether won and lost positions prove their parents in it.
+    """
     names: dict[str, bool | None] = {ALONE: None}
     if args.one_ply:
         names[ONE_PLY] = None
-    for proofs in proof_modes(args):
-        names[f"{args.simulations} simulations{', proofs' if proofs else ''}"] = proofs
+    for proofs in (False, True) if args.simulations is not None else ():
+        if args.proofs in (None, proofs):
+            names[f"{args.simulations} simulations{', proofs' if proofs else ''}"] = proofs
     return names
 
 

@@ -122,14 +122,16 @@ class MatchReport:
 
     def _json_of_two(self) -> dict[str, Any]:
         score, test = self.score, self._test
-        sprt = test and {
-            "elo": [test.elo0, test.elo1],
-            "model": test.model,
-            "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
-            "bounds": test.bounds,
-            "decision": test.decide(score.pairs),
-        }
-        return {**score_json(score), "not_counted": self.board.games - score.games, "sprt": sprt}
+        found = {**score_json(score), "not_counted": self.board.games - score.games, "sprt": None}
+        if test is not None:
+            found["sprt"] = {
+                "elo": [test.elo0, test.elo1],
+                "model": test.model,
+                "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
+                "bounds": test.bounds,
+                "decision": test.decide(score.pairs),
+            }
+        return found
 
     def _tournament_json(self) -> dict[str, Any]:
         standings = [

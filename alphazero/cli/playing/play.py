@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
 from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.search.tree_search import SearchLimits
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
-
-if TYPE_CHECKING:
-    from alphazero.play.session import PlaySettings
 
 DEFAULT_SIMULATIONS = 400
 SIDES = ("first", "second", "white", "black", "x", "o", "random")
@@ -52,12 +49,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import PlaySession, require_chess
+    from alphazero.play.session import SIDE_WORDS, PlaySession, PlaySettings, require_chess
 
     if args.seed is not None and args.side != "random":
         raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     net = load(args.weights, device=args.device, flag="--weights")
-    settings = settings_of(args)
+    simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
+    settings = PlaySettings(
+        side=SIDE_WORDS.get(args.side, args.side),
+        limits=SearchLimits(nodes=simulations, seconds=args.seconds),
+        start=args.fen,
+        moves=tuple(args.moves),
+        pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
+        seed=args.seed,
+    )
     if settings.pgn is not None:
         require_chess(net.game, "--pgn")
     print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
@@ -68,22 +73,6 @@ def run(args: argparse.Namespace) -> int:
         print()
         return INTERRUPTED
     return 0
-
-
-def settings_of(args: argparse.Namespace) -> PlaySettings:
-    """The settings of the flags."""
-    from alphazero.play.session import SIDE_WORDS, PlaySettings
-    from alphazero.search.tree_search import SearchLimits
-
-    simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
-    return PlaySettings(
-        side=SIDE_WORDS.get(args.side, args.side),
-        limits=SearchLimits(nodes=simulations, seconds=args.seconds),
-        start=args.fen,
-        moves=tuple(args.moves),
-        pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
-        seed=args.seed,
-    )
 
 
 def read_line(prompt: str) -> str | None:

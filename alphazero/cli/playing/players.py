@@ -77,7 +77,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
     if len(kinds) != 1:
         raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM} and {SOLVER}")
-    share = _share(values.get("random", "0"), f"{place}, random=")
+    random = values.get("random", "0")
+    if (share := seconds(random, f"{place}, random=")) > 1:
+        raise ConfigError(f"{place}, random={quoted(random)}: expected a share from 0 to 1")
     limit = _limit(values, place)
     if "cmd" in values:
         command = (*_command(values["cmd"], place), *_split(values.get("args", ""), f"{place}, args="))
@@ -86,11 +88,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
         if directory and not Path(directory).is_dir():
             raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
         return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
-    for key in ("args", "dir"):
-        if key in values:
-            raise ConfigError(f"{place}, {key}=: expected only with cmd=PROGRAM")
-    if options:
-        raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected only with cmd=PROGRAM")
+    engines_words = [key for key in ("args", "dir") if key in values]
+    for key in (*engines_words, *(OPTION + option for option in options)):
+        raise ConfigError(f"{place}, {key}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER) else "weights"
     rules = values.get("rules", "")
     if rules and (kind != "weights" or rules not in RULES):
@@ -159,13 +159,6 @@ def _command(text: str, place: str) -> list[str]:
     if not command:
         raise ConfigError(f"{place}, cmd=: expected a program")
     return command
-
-
-def _share(text: str, place: str) -> float:
-    share = seconds(text, place)
-    if share > 1:
-        raise ConfigError(f"{place}{quoted(text)}: expected a share from 0 to 1")
-    return share
 
 
 def _limit(values: dict[str, str], place: str) -> Limit | None:

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     finally:  # those that were rated before an error or a signal as well
         if found:
             print(json.dumps(found) if args.json else "\n".join(table_of(found)), flush=True)
-    print(rater.speed, file=sys.stderr)
+    print(Speed.of(rater.games, stage.efforts), file=sys.stderr)
     for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
         if (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({best[1]:.0f})", file=sys.stderr)
@@ -150,12 +150,7 @@ class Rater:
         self._ladder = ladder
         self._stage = stage
         self._openings = book_of(args)
-        self._games = 0
-
-    @property
-    def speed(self) -> Speed:
-        """Of all games so far."""
-        return Speed.of(self._games, self._stage.efforts)
+        self.games = 0  # played so far
 
     def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
@@ -216,7 +211,7 @@ class Rater:
 
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
-            self._games += 1
+            self.games += 1
             return True
 
         conditions = Conditions(
