@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, ConfigError
 from alphazero.base.section import flag_of
 from alphazero.base.text import counted, shortened
-from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
+from alphazero.cli.playing.match_flags import add_match_flags, limit_of, openings_of, rules_of
 from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
 from alphazero.cluster.workers import Place, Worker, Workers, find_places
 from alphazero.measure.elo import Sprt
@@ -124,7 +124,7 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     limit = limit_of(args)
     by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
     side_by_side = args.concurrency if by_engines else min(LANES, args.games)
-    return Lineup(args, limit, batch_size_of(args, side_by_side), on_cpu=on_cpu)
+    return Lineup(args, limit, side_by_side, on_cpu=on_cpu)
 
 
 @contextlib.contextmanager

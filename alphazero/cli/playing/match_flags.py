@@ -9,7 +9,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
 from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags, add_number
-from alphazero.cli.playing.players import ENGINE, RULES, key_values
+from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
 from alphazero.games.registry import get_game
 from alphazero.play.matches import openings
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
@@ -20,7 +20,6 @@ from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATION
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
 MOST_CONCURRENCY = 1024
-MOST_BATCH = 64  # unless another is given
 MOST_CENTIPAWNS = 100_000
 
 
@@ -176,11 +175,6 @@ def add_search_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
     add_flags(parser, {"search": SearchConfig})
-
-
-def batch_size_of(args: argparse.Namespace, games: int) -> int:
-    """--batch-size, else half of the games at a time, as they are searched in two groups by turns."""
-    return args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
 
 
 def limit_of(args: argparse.Namespace) -> Limit:

@@ -8,14 +8,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
-from alphazero.base.section import flag_of
+from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
 from alphazero.cli.flags import device_of, make_solver
 from alphazero.play.matches.game import CHESS
@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     from alphazero.search.game_trees import GameTrees
 
 SOLVER_TABLE_MIB = 256
+MOST_BATCH = 64  # of positions, unless another is given
 ENGINE_BATCH = 64  # positions of one evaluation, of several trees
 TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
@@ -189,14 +190,9 @@ TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of c
 class Lineup:
     """Makes the contestants of one match; a network that plays twice is loaded once."""
 
-    def __init__(
-        self, args: argparse.Namespace, limit: Limit, batch_size: int, *, on_cpu: bool = False
-    ) -> None:
-        """limit: of players without one. batch_size: positions per evaluation of a network. on_cpu: whatever
-        --device.
-        """
-        search = {entry.name for entry in fields(SearchConfig)}
-        flags = {name: value for name, value in vars(args).items() if name in search}
+    def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
+        """limit: of players without one. games: side by side. on_cpu: whatever --device."""
+        flags = values_of_flags(SearchConfig, vars(args))
         for name in sorted(flags.keys() & OF_SELF_PLAY):
             raise ConfigError(
                 f"{flag_of(name)}: only for games of self-play; players of a match search without noise"
@@ -212,7 +208,8 @@ class Lineup:
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
-        self._batch_size = batch_size
+        # Half of the games unless it is given, as they are searched in two groups by turns.
+        self._batch_size = args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
         self._on_cpu = on_cpu
         self.meter = Meter()  # of all evaluations
         self._networks: dict[str, AlphaZeroNet] = {}

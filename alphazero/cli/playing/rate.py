@@ -14,7 +14,7 @@ from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
 from alphazero.cli.flags import WEIGHTS_HELP, add_number
 from alphazero.cli.playing.match import check_concurrency, serve, stage_of
-from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
+from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, book_of
 from alphazero.cli.playing.players import SELF_PLAY, Lineup
 from alphazero.cluster.workers import Worker, find_places
 from alphazero.measure.match import Scoreboard
@@ -115,7 +115,7 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     """What makes the players, the same in each process. on_cpu: of the parent of workers."""
     from alphazero.measure.rating import PAIRS_AT_ONCE
 
-    return Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE), on_cpu=on_cpu)
+    return Lineup(args, Limit(), 2 * PAIRS_AT_ONCE, on_cpu=on_cpu)
 
 
 @dataclass(frozen=True)

@@ -104,17 +104,16 @@ def sole_writer(out: Path) -> Iterator[None]:
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
-    with contextlib.ExitStack() as held:
-        for place in (out.parent, out) if is_of_a_run else (out,):
-            lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
-            held.callback(lock.withdraw)
-        try:
+    try:
+        with contextlib.ExitStack() as held:
+            for place in (out.parent, out) if is_of_a_run else (out,):
+                lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
+                held.callback(lock.withdraw)
             yield
-        finally:
-            held.close()
-            if is_new:
-                with contextlib.suppress(OSError):  # not empty: games were stored
-                    out.rmdir()
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # not empty: games were stored
+                out.rmdir()
 
 
 @dataclass(frozen=True)
