@@ -74,6 +74,11 @@ class SetErrors:
         """How many by each player."""
         return {player: sum(errs) for player, errs in self.errs.items()}
 
+    def figures(self) -> dict[str, Any]:
+        """The numbers for programs."""
+        known = {"positions": self.positions, "without_errors": self.without_errors}
+        return {"name": self.name, **known, "errors": self.errors}
+
 
 def compare(results: dict[str, list[SetErrors]]) -> list[dict[str, Any]]:
     """The first network with each of the others by set and player, as JSON; the last sets are all as one."""
@@ -145,21 +150,7 @@ def pairs_table(comparison: dict[str, Any]) -> str:
 
 def to_json(results: dict[str, list[SetErrors]]) -> str:
     """JSON by weights file and set, then the pairs."""
-    networks = [
-        {
-            "weights": name,
-            "sets": [
-                {
-                    "name": row.name,
-                    "positions": row.positions,
-                    "without_errors": row.without_errors,
-                    "errors": row.errors,
-                }
-                for row in rows
-            ],
-        }
-        for name, rows in results.items()
-    ]
+    networks = [{"weights": name, "sets": [row.figures() for row in rows]} for name, rows in results.items()]
     return json.dumps({"networks": networks, "comparisons": compare(results)}, indent=2)
 
 
