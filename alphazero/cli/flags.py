@@ -1,4 +1,4 @@
-"""Flags that several commands have: the network, its device and its arithmetic; how ssh reaches hosts."""
+"""Flags of several commands: numbers, the network, its device and its arithmetic; how ssh reaches hosts."""
 
 from __future__ import annotations
 
