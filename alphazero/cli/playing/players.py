@@ -88,9 +88,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
         if directory and not Path(directory).is_dir():
             raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
         return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
-    engines_words = [key for key in ("args", "dir") if key in values]
-    for key in (*engines_words, *(OPTION + option for option in options)):
-        raise ConfigError(f"{place}, {key}: expected only with cmd=PROGRAM")
+    of_engines = [key for key in ("args", "dir") if key in values] + [OPTION + name for name in options]
+    if of_engines:
+        raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER) else "weights"
     rules = values.get("rules", "")
     if rules and (kind != "weights" or rules not in RULES):
@@ -193,13 +193,13 @@ class Lineup:
     def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
         """limit: of players without one. games: side by side. on_cpu: whatever --device."""
         flags = values_of_flags(SearchConfig, vars(args))
-        for name in sorted(flags.keys() & OF_SELF_PLAY):
+        if other := sorted(flags.keys() & OF_SELF_PLAY):
             raise ConfigError(
-                f"{flag_of(name)}: only for games of self-play; players of a match search without noise"
+                f"{flag_of(other[0])}: only for games of self-play; players of a match search without noise"
             )
-        for name in sorted(flags.keys() - {"simulations"}) if args.rules == ENGINE else ():
+        if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
             raise ConfigError(
-                f"{flag_of(name)}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
+                f"{flag_of(other[0])}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
             )
         if limit.nodes is not None and "simulations" in flags:
             raise ConfigError(
