@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import WeightsError
-from alphazero.base.text import table
 
 if TYPE_CHECKING:
     from alphazero.network.weights.weights import Metadata
@@ -44,26 +43,30 @@ def run(args: argparse.Namespace) -> int:
 
 def describe(source: Path, config: NetworkConfig, parameters: int, metadata: Metadata) -> str:
     """The network in a few lines."""
-    body = [("squeeze-excitation", f"yes, ratio {config.se_ratio}" if config.se_ratio else "no")]
+    body = [f"squeeze-excitation   {f'yes, ratio {config.se_ratio}' if config.se_ratio else 'no'}"]
     if config.body == "attention":
         body = [
-            ("encoders' heads", str(config.heads)),
-            ("feed-forward units", str(config.ffn_width)),
-            ("embedding", config.embedding),
-            ("smolgen", "yes" if config.smolgen_channels else "no"),
+            f"encoders' heads      {config.heads}",
+            f"feed-forward units   {config.ffn_width}",
+            f"embedding            {config.embedding}",
+            f"smolgen              {'yes' if config.smolgen_channels else 'no'}",
         ]
-    heads = f"policy ({config.policy_head}), value (win/draw/loss)"
-    kept = sorted({entry.rpartition("/")[0] for entry in config.other_heads.split()})
-    steps = metadata.get("training_steps")
-    rows = [
-        ("body", config.body),
-        ("blocks", str(config.blocks)),
-        ("filters", str(config.filters)),
-        *body,
-        ("heads", heads + (", moves left" if config.moves_left else "")),
-        ("parameters", f"{parameters:,}"),
-        ("kept, not played", ", ".join(kept)),
-        ("training steps", "" if steps is None else f"{steps:,}"),
-        ("licence", str(metadata.get("license") or "")),
+    policy = {"convolution": "convolutional", "attention": "attention"}[config.policy_head]
+    heads = f"policy ({policy}), value (win/draw/loss)" + (", moves left" if config.moves_left else "")
+    lines = [
+        f"{source}:",
+        f"  body                 {config.body}",
+        f"  blocks               {config.blocks}",
+        f"  filters              {config.filters}",
+        *(f"  {line}" for line in body),
+        f"  heads                {heads}",
+        f"  parameters           {parameters:,}",
     ]
-    return "\n".join([f"{source}:", *(f"  {line}" for line in table([row for row in rows if row[1]]))])
+    if config.other_heads:
+        kept = sorted({entry.rpartition("/")[0] for entry in config.other_heads.split()})
+        lines.append(f"  kept, not played     {', '.join(kept)}")
+    if "training_steps" in metadata:
+        lines.append(f"  training steps       {metadata['training_steps']:,}")
+    if metadata.get("license"):
+        lines.append(f"  licence              {metadata['license']}")
+    return "\n".join(lines)
