@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from alphazero.base import records
 from alphazero.base.errors import ConfigError, DataError
 from alphazero.base.files import given_path
 from alphazero.base.text import table
 from alphazero.cli import eval_solved
-from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_flag
+from alphazero.cli.eval_solved import MORE, RESULT, results_of
+from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_number, add_weights_flag, device_of
+from alphazero.cluster.workers import Worker, Workers, find_places
+from alphazero.data.open import open_or_import
+from alphazero.data.sampling.loader import WindowEncoder, batches_of
+from alphazero.data.sampling.window import Window
+from alphazero.games.batch import Batch
+from alphazero.games.registry import get_spec
 from alphazero.settings.flags import batch_size, count, seed, threads
+from alphazero.show.console import showing
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import torch
 
-    from alphazero.cluster.workers import Worker, Workers
-    from alphazero.data.sampling.window import Window
-    from alphazero.games.batch import Batch
     from alphazero.measure.known_games import PositionMetrics
     from alphazero.network.model.resnet import AlphaZeroNet
 
@@ -38,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_weights_flag(parser, "each a row of the table", several=True)
     parser.add_argument(
         "--data",
-        type=lambda text: given_path(text, "--data"),
+        type=partial(given_path, flag="--data"),
         nargs="+",
         default=[],
         metavar="PATH",
@@ -46,39 +52,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--not-in",
-        type=lambda text: given_path(text, "--not-in"),
+        type=partial(given_path, flag="--not-in"),
         nargs="+",
         default=[],
         metavar="PATH",
         help="leave out positions that occur in these, such as the training data",
     )
-    parser.add_argument(
-        "--positions",
-        type=count,
-        metavar="N",
-        help=f"most positions to use (default: {MOST_POSITIONS})",
-    )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help="draw the positions at random with this seed (default: evenly spread)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=batch_size,
-        default=256,
-        metavar="N",
-        help="positions per forward pass (default: 256)",
-    )
+    add_number(parser, "--positions", count, f"most positions to use (default: {MOST_POSITIONS})")
+    add_number(parser, "--seed", seed, "draw the positions at random with this seed (default: evenly spread)")
+    add_number(parser, "--batch-size", batch_size, "positions per forward pass", 256)
     add_network_flags(parser)
     add_gpus_flag(parser)
-    parser.add_argument(
-        "--num-workers",
-        type=threads,
-        metavar="N",
-        help="threads that encode positions (default: 1)",
-    )
+    add_number(parser, "--num-workers", threads, "threads that encode positions (default: 1)")
     parser.add_argument(
         "--cache-dir",
         type=Path,
@@ -100,7 +85,6 @@ class PositionSet:
 
 def run(args: argparse.Namespace) -> int:
     """Measure each network on the same positions, print them."""
-    from alphazero.cluster.workers import find_places
     from alphazero.network.weights.open_network import open_network
 
     places = find_places(args.gpus, args.device)
@@ -120,32 +104,17 @@ def run(args: argparse.Namespace) -> int:
     for name, network in zip(args.weights, networks, strict=True):
         if network.spec.name != window.game_name:
             raise ConfigError(f"{name}: plays {network.spec.name}, --data holds {window.game_name}")
-    if places:
-        from alphazero.cluster.workers import Workers
-
-        with Workers("eval", args, places) as workers:
-            rows = [measure_dealt(workers, args, number, positions) for number in range(len(networks))]
-    else:
+    with Workers("eval", args, places) as workers:
         rows = [
-            measure(args, name, network, window, positions)
-            for name, network in zip(args.weights, networks, strict=True)
+            measure(args, number, network, window, positions, workers)
+            for number, network in enumerate(networks)
         ]
     print(to_json(args, positions, rows) if args.json else to_table(args, positions, rows))
     return 0
 
 
-def device_of(asked: str) -> torch.device:
-    """The device of this process. Raises LaunchError."""
-    from alphazero.network.model.precision import choose_device
-
-    return choose_device(asked, 0, os.environ)
-
-
 def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
     """All positions of stores and raw files. Raises DataError where there is none."""
-    from alphazero.data.open import open_or_import
-    from alphazero.data.sampling.window import Window
-
     window = Window.of_stores(open_or_import(paths, cache_dir, progress=True))
     if not window.num_samples:
         raise DataError(f"{', '.join(map(str, paths))}: no position of a game with a result")
@@ -154,11 +123,6 @@ def open_window(paths: Sequence[Path], cache_dir: Path) -> Window:
 
 def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
     """The samples of `window` that --not-in leaves, --positions of them. Raises DataError if none is left."""
-    import numpy as np
-
-    from alphazero.data.sampling.loader import WindowEncoder
-    from alphazero.games.registry import get_spec
-
     spec = get_spec(window.game_name)
     eligible = np.arange(window.num_samples, dtype=np.int64)
     if args.not_in:
@@ -175,8 +139,6 @@ def choose_positions(args: argparse.Namespace, window: Window) -> PositionSet:
 
 def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.NDArray[np.int64]:
     """min(count, len(eligible)) of them, ascending: evenly spread, or at random with a seed."""
-    import numpy as np
-
     count = min(count, len(eligible))
     if seed is None:
         return eligible[np.arange(count, dtype=np.int64) * len(eligible) // count]
@@ -185,18 +147,34 @@ def draw(eligible: npt.NDArray[np.int64], count: int, seed: int | None) -> npt.N
 
 
 def measure(
-    args: argparse.Namespace, name: str, network: AlphaZeroNet, window: Window, positions: PositionSet
+    args: argparse.Namespace,
+    number: int,
+    network: AlphaZeroNet,
+    window: Window,
+    positions: PositionSet,
+    workers: Workers,
 ) -> PositionMetrics:
-    """One network on the positions."""
-    from alphazero.measure.known_games import metrics_of
-    from alphazero.show.console import showing
+    """The network of this number on the positions, here where there are no workers.
 
-    with showing(Path(name).name, len(positions.ids), "position") as work:
+    Its batches are dealt to the workers as one process would fill them.
+    """
+    import torch
+
+    from alphazero.measure.known_games import metrics_of
+
+    with showing(Path(args.weights[number]).name, len(positions.ids), "position") as work:
 
         def more(count: int) -> None:
             work.done += count
 
-        return metrics_of(sums_of(args, network, window, positions.ids, more))
+        if not workers:
+            return metrics_of(sums_of(args, network, window, positions.ids, more))
+        ids, size = positions.ids.tolist(), args.batch_size
+        batches = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
+        parts = [tuple(chain.from_iterable(batches[own :: len(workers)])) for own in range(len(workers))]
+        replies = results_of(workers, [PositionShare(number, part) for part in parts], work)
+        sums = (torch.tensor(json.loads(reply.content), dtype=torch.float64) for reply in replies)
+        return metrics_of(reduce(torch.add, sums))
 
 
 def sums_of(
@@ -207,7 +185,6 @@ def sums_of(
     more: Callable[[int], None],
 ) -> torch.Tensor:
     """Sums over these positions; more: called with the number of each batch's."""
-    from alphazero.data.sampling.loader import WindowEncoder, batches_of
     from alphazero.measure.known_games import sum_over_positions
 
     encoder = WindowEncoder(window, network.spec, num_threads=args.num_workers)
@@ -228,51 +205,20 @@ class PositionShare:
     ids: tuple[int, ...]
 
 
-# What workers send.
-MORE, SUMS = "more", "sums"
-
-
-def measure_dealt(
-    workers: Workers, args: argparse.Namespace, number: int, positions: PositionSet
-) -> PositionMetrics:
-    """One network on the positions, whose batches are dealt to the workers as one process would fill them."""
-    import torch
-
-    from alphazero.measure.known_games import metrics_of
-    from alphazero.show.console import showing
-
-    ids, size = positions.ids.tolist(), args.batch_size
-    batches = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
-    parts = [tuple(chain.from_iterable(batches[own :: len(workers)])) for own in range(len(workers))]
-    sums = torch.zeros(0, dtype=torch.float64)
-    with showing(Path(args.weights[number]).name, len(ids), "position") as work:
-        workers.ask([records.to_json(PositionShare(number, part)) for part in parts])
-        for reply in workers.replies():
-            if reply.kind == MORE:
-                work.done += int(reply.content)
-            else:
-                found = torch.tensor(json.loads(reply.content), dtype=torch.float64)
-                sums = sums + found if len(sums) else found
-    return metrics_of(sums)
-
-
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: its share of the positions."""
-    import numpy as np
-
     from alphazero.network.weights.open_network import open_network
 
-    device = device_of(args.device)
     if args.solved:
-        eval_solved.work(args, device, worker)
+        eval_solved.work(args, worker)
         return
-    window = open_window(args.data, args.cache_dir)
+    device, window = device_of(args.device), open_window(args.data, args.cache_dir)
     for task in worker.tasks():
         share = records.from_json(PositionShare, task)
         network, _ = open_network(args.weights[share.network], device)
         ids = np.array(share.ids, np.int64)
         sums = sums_of(args, network, window, ids, lambda count: worker.reply(MORE, str(count)))
-        worker.reply(SUMS, json.dumps(sums.tolist()))
+        worker.reply(RESULT, json.dumps(sums.tolist()))
 
 
 def to_table(args: argparse.Namespace, positions: PositionSet, rows: Sequence[PositionMetrics]) -> str:

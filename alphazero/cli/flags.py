@@ -1,8 +1,10 @@
-"""Flags that several commands have: the network, its device and its arithmetic; how ssh reaches hosts."""
+"""Flags of several commands: numbers, the network, its device and its arithmetic; how ssh reaches hosts."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,11 @@ from alphazero.base.errors import ConfigError, LaunchError
 from alphazero.cluster.plan.launch_plan import SshOptions
 from alphazero.settings.cluster import MOST_PROCESSES, PORT_MAX
 from alphazero.settings.flags import whole
+from alphazero.settings.load import preset_names
 
 if TYPE_CHECKING:
+    import torch
+
     import alphazero._core as _core
 
 WEIGHTS_HELP = (
@@ -20,12 +25,34 @@ WEIGHTS_HELP = (
 )
 
 
-def add_device_flag(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    help_text: str = "device to use (default: auto)",
+def add_number(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    kind: Callable[[str], float],
+    text: str,
+    default: float | None = None,
+    *,
+    metavar: str = "N",
 ) -> None:
-    """--device."""
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help=help_text)
+    """A flag with a number; its help names the default, unless `text` says what it stands for."""
+    if default is not None and "default:" not in text:
+        text = f"{text} (default: {default:g})"
+    parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=text)
+
+
+def add_device_flag(
+    parser: argparse._ActionsContainer, what: str = "device to use", default: str = "auto"
+) -> None:
+    """--device. what: for the help."""
+    text = f"{what} (default: {default})"
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default=default, help=text)
+
+
+def device_of(asked: str) -> torch.device:
+    """The device that --device means in this process. Raises LaunchError."""
+    from alphazero.network.model.precision import choose_device
+
+    return choose_device(asked, 0, os.environ)
 
 
 def add_network_flags(parser: argparse.ArgumentParser) -> None:
@@ -41,13 +68,13 @@ def add_network_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_gpus_flag(parser: argparse.ArgumentParser) -> None:
     """--gpus: of the commands whose work several processes share."""
-    parser.add_argument(
+    add_number(
+        parser,
         "--gpus",
-        type=process_count,
-        default=1,
-        metavar="N",
-        help="processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
-        "they share the cores (default: 1)",
+        process_count,
+        "processes that share the work, each with a separate GPU; -1: one for each GPU; without a GPU "
+        "they share the cores",
+        1,
     )
 
 
@@ -57,6 +84,12 @@ def process_count(text: str) -> int:
     if number == 0:
         raise argparse.ArgumentTypeError("'0': expected a whole number from 1, or -1 for all GPUs")
     return number
+
+
+def add_config_flag(parser: argparse._ActionsContainer, more: str = "") -> None:
+    """--config. more: for the help."""
+    text = f"preset ({', '.join(preset_names())}) or TOML file{more}"
+    parser.add_argument("--config", default="", metavar="NAME|FILE", help=text)
 
 
 def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several: bool = False) -> None:
@@ -70,11 +103,9 @@ def add_weights_flag(parser: argparse.ArgumentParser, role: str = "", *, several
     )
 
 
-def add_ssh_flags(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_ssh_flags(parser: argparse._ActionsContainer) -> None:
     """--ssh-port and --ssh-config."""
-    parser.add_argument(
-        "--ssh-port", type=whole(1, PORT_MAX), metavar="PORT", help="port of sshd on all hosts"
-    )
+    add_number(parser, "--ssh-port", whole(1, PORT_MAX), "port of sshd on all hosts", metavar="PORT")
     parser.add_argument(
         "--ssh-config", type=Path, metavar="FILE", help="ssh configuration to use instead of ~/.ssh/config"
     )

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from alphazero.base.errors import AlphaZeroError
 from alphazero.base.log import error_line
+from alphazero.base.text import shortened
 from alphazero.cli.command_table import run_command
 from alphazero.run.rank import end_process, note_failure, shows_common_errors
 
@@ -24,7 +25,6 @@ INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports it
 # Set, an internal error prints its traceback instead of one line.
 TRACEBACK_VARIABLE = "ALPHAZERO_TRACEBACK"
-LONGEST_LINE = 300
 
 SILENT_RANK_S = 3.0  # a rank that leaves the error to another waits this long before it ends
 CRASH_STATUS = 1  # of an interpreter that ends with a traceback
@@ -85,9 +85,7 @@ def stdout_is_closed() -> bool:
 
 def internal_error(error: Exception) -> str:
     """One line for an internal error, naming the file with its traceback."""
-    line = " ".join(f"{type(error).__name__}: {error}".split())
-    if len(line) > LONGEST_LINE:
-        line = f"{line[:LONGEST_LINE]}..."
+    line = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="alphazero-error-", suffix=".log", delete=False, encoding="utf-8"

@@ -64,6 +64,8 @@ def test_what_takes_long_is_announced_on_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr("alphazero.cli.playing.solve.QUIET_S", 0.01)
+    monkeypatch.setattr("alphazero.show.console.FIRST_SILENCE_S", 0.0)
+    monkeypatch.setattr("alphazero.show.console.TICK_S", 0.01)
     assert main(["solve", "4444445", "--table-mib", "16"]) == 0
     captured = capsys.readouterr()
     assert "solving" in captured.err and int(captured.out) == _core.Connect4Solver(16).score(

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError, GameInputError
 from alphazero.base.text import table
-from alphazero.cli.flags import add_weights_flag
-from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
+from alphazero.games.core_types import Line
+from alphazero.games.drawing import Style, draw
+from alphazero.games.notation import move_text, play_moves
+from alphazero.games.registry import history_fill, make_line
+from alphazero.play.search_text import (
+    add_screen_flags,
+    chances_text,
+    effort_text,
+    lines_text,
+    search_json,
+    style_of,
+    value_text,
+)
+from alphazero.search.snapshot import Snapshot
+from alphazero.search.tree_search import SearchLimits, TreeSettings
 from alphazero.settings.flags import count, seconds, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
 
 if TYPE_CHECKING:
-    from alphazero.games.core_types import Line
-    from alphazero.games.drawing import Style
     from alphazero.play.net import Evaluation, Net
-    from alphazero.search.snapshot import Snapshot
 
 BAR_WIDTH = 40
 LINES = 5
@@ -34,19 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="moves from there, as SAN or UCI in chess: e4 e7e5 Nf3 ...",
     )
-    parser.add_argument(
-        "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help="search with N simulations (default: no search)",
+    add_number(
+        parser, "--simulations", whole(1, MOST_SIMULATIONS), "search with N simulations (default: no search)"
     )
     parser.add_argument("--seconds", type=seconds(0.01), metavar="S", help="search for S seconds")
-    parser.add_argument(
-        "--lines",
-        type=count,
-        metavar="N",
-        help=f"moves of a search to show (default: {LINES})",
-    )
+    add_number(parser, "--lines", count, f"moves of a search to show (default: {LINES})")
     parser.add_argument("--json", action="store_true", help="print JSON: policy, wdl, value, and the search")
     parser.add_argument(
         "--history-fill",
@@ -54,16 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="fen_only",
         help="what stands for positions before the first: nothing, or (from a FEN) the first again",
     )
-    parser.add_argument(
-        "--device", choices=("auto", "cuda", "cpu"), default="cpu", help="device to use (default: cpu)"
-    )
+    add_device_flag(parser, default="cpu")
     add_screen_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate the position, search it if requested, print the result."""
-    from alphazero.games.notation import play_moves
-    from alphazero.games.registry import make_line
     from alphazero.play.net import load
 
     searches = args.simulations is not None or args.seconds is not None
@@ -84,32 +85,20 @@ def run(args: argparse.Namespace) -> int:
 
 def search(net: Net, line: Line, args: argparse.Namespace, num_lines: int) -> Snapshot:
     """Search the line's current position. Raises GameInputError if the game is over."""
-    from alphazero.games.registry import history_fill
     from alphazero.play.net import search_line
-    from alphazero.search.tree_search import SearchLimits, TreeSettings
 
     if line.outcome().over:
         raise GameInputError(f"{line}: the game is over ({line.outcome().termination.name.lower()})")
-    tree = net.tree(TreeSettings(fill=history_fill(args.history_fill)))
-    try:
-        limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+    limits = SearchLimits(nodes=args.simulations, seconds=args.seconds)
+    with closing(net.tree(TreeSettings(fill=history_fill(args.history_fill)))) as tree:
         return search_line(tree, line, limits, num_lines)
-    finally:
-        tree.close()
 
 
 def to_json(analysis: Evaluation, found: Snapshot | None, count: int) -> str:
     """The analysis as a JSON object: policy, wdl, value, position; moves_left and search where known."""
-    from alphazero.play.search_text import search_json
-
-    body: dict[str, Any] = {
-        "position": analysis.position,
-        "policy": analysis.policy,
-        "wdl": list(analysis.wdl),
-        "value": analysis.value,
-    }
-    if analysis.moves_left is not None:
-        body["moves_left"] = analysis.moves_left
+    body = {**asdict(analysis), "value": analysis.value}
+    if analysis.moves_left is None:
+        del body["moves_left"]
     if found is not None:
         body["search"] = search_json(found, count)
     return json.dumps(body)
@@ -117,10 +106,6 @@ def to_json(analysis: Evaluation, found: Snapshot | None, count: int) -> str:
 
 def to_text(analysis: Evaluation, found: Snapshot | None, line: Line, count: int, style: Style) -> str:
     """The analysis for people: the board, the value, then each move with a bar, or the best lines of play."""
-    from alphazero.games.drawing import draw
-    from alphazero.games.notation import move_text
-    from alphazero.play.search_text import chances_text, effort_text, lines_text, value_text
-
     head = [draw(line, style), "", analysis.position]
     alone = f"{chances_text(analysis.wdl)}  value {analysis.value:+.4f}"
     if analysis.moves_left is not None:

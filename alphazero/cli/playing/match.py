@@ -8,29 +8,27 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.base.section import flag_of
 from alphazero.base.text import counted, shortened
-from alphazero.cli.playing.match_flags import add_match_flags, batch_size_of, limit_of, openings_of, rules_of
-from alphazero.cli.playing.players import ENGINE, read_player, with_own_names
-from alphazero.play.matches.players import PlayerWords
+from alphazero.cli.playing.match_flags import add_match_flags, limit_of, openings_of, rules_of
+from alphazero.cli.playing.players import ENGINE, Lineup, read_player, with_own_names
+from alphazero.cluster.workers import Place, Worker, Workers, find_places
+from alphazero.measure.elo import Sprt
+from alphazero.play.matches.conduct import Conditions
+from alphazero.play.matches.game import ROUND_ROBIN, FinishedGame, games_of, meetings
+from alphazero.play.matches.pgn import PgnFile
+from alphazero.play.matches.players import Entrant, PlayerWords
+from alphazero.play.matches.saved import SavedMatch
+from alphazero.play.matches.stage import DealtStage, MatchShare, OwnStage, Stage, play_tasks
 from alphazero.run.next_command import typed_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alphazero.cli.playing.match_report import MatchReport
-    from alphazero.cli.playing.players import Lineup
-    from alphazero.cluster.workers import Place, Worker
-    from alphazero.play.matches.game import FinishedGame
-    from alphazero.play.matches.limits import Limit
-    from alphazero.play.matches.pgn import PgnFile
-    from alphazero.play.matches.players import Entrant
-    from alphazero.play.matches.saved import SavedMatch
-    from alphazero.play.matches.stage import MatchShare, Stage
 
 LANES = 256  # games of networks side by side
 FEWER_LANES = 64  # where each game has a tree of each network, or a test may end the match
@@ -48,27 +46,20 @@ def run(args: argparse.Namespace) -> int:
     """Play, printing the score on the way and the result."""
     if args.games % 2:
         raise ConfigError(f"--games {args.games}: expected an even number, as each opening is played twice")
-    players, rules, limit = players_of(args), rules_of(args), limit_of(args)
+    players, rules = players_of(args), rules_of(args)
 
     from alphazero.cli.playing.match_report import MatchReport
-    from alphazero.cluster.workers import find_places
-    from alphazero.measure.elo import Sprt
-    from alphazero.play.matches.conduct import Conditions
-    from alphazero.play.matches.game import ROUND_ROBIN, games_of, meetings
-    from alphazero.play.matches.players import Entrant
-    from alphazero.play.matches.saved import SavedMatch
-    from alphazero.play.matches.stage import MatchShare
 
     test = Sprt(args.sprt[0], args.sprt[1], model=args.sprt_model) if args.sprt else None
     places = find_places(args.gpus, args.device)
-    if has_engines(players, limit):
-        check_concurrency(args, places)
     lineup = lineup_of(args, on_cpu=bool(places))
+    if any(map(lineup.is_program, players)):
+        check_concurrency(args, places)
     game = lineup.game_of(players)
     if args.pgn_out is not None and game != "chess":
         raise ConfigError(f"--pgn-out {args.pgn_out}: only for chess; this is {game}")
     entrants = [Entrant(player.name, lineup.limit(player)) for player in players]
-    openings = openings_of(args, game, args.games // 2)
+    openings = openings_of(args, game)
     met = meetings(len(players), args.tournament or ROUND_ROBIN)
     conditions = Conditions(
         game,
@@ -92,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         pairings = [pairing for pairing in pairings if pairing.number not in played]
     share = MatchShare(tuple(players), conditions, () if report.is_decided else tuple(pairings))
     try:
-        with ends_at_sigterm(), stage_of("match", args, lineup, places if share.pairings else ()) as stage:
+        with stage_of("match", args, lineup, places if share.pairings else ()) as stage:
             report.stage = stage
             conduct(stage, share, entrants, report, saved, args)
     except (KeyboardInterrupt, AlphaZeroError, SystemExit):
@@ -107,19 +98,13 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    from alphazero.play.matches.stage import OwnStage, play_tasks
+    serve(worker, lineup_of(args))
 
-    lineup = lineup_of(args)
+
+def serve(worker: Worker, lineup: Lineup) -> None:
+    """Play what a worker is given, with the players of its own lineup."""
     with OwnStage(lineup.contestant, lineup.meter) as stage:
         play_tasks(worker, stage)
-
-
-def has_engines(players: Sequence[PlayerWords], limit: Limit) -> bool:
-    """Whether games have processes of engines, as networks are under a clock or to a depth."""
-    limits = [player.limit or limit for player in players if player.kind == "weights"]
-    return any(player.kind == "engine" for player in players) or any(
-        own.is_timed or own.depth is not None for own in limits
-    )
 
 
 def check_concurrency(args: argparse.Namespace, places: Sequence[Place]) -> None:
@@ -136,34 +121,32 @@ def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
 
     on_cpu: of the parent of workers, which evaluates nothing.
     """
-    from alphazero.cli.playing.players import Lineup
-
     limit = limit_of(args)
     by_engines = limit.is_timed or any(player.kind == "engine" for player in players_of(args))
     side_by_side = args.concurrency if by_engines else min(LANES, args.games)
-    return Lineup(args, limit, batch_size_of(args, side_by_side), on_cpu=on_cpu)
+    return Lineup(args, limit, side_by_side, on_cpu=on_cpu)
 
 
 @contextlib.contextmanager
 def stage_of(
     command: str, args: argparse.Namespace, lineup: Lineup, places: Sequence[Place]
 ) -> Iterator[Stage]:
-    """Where the games of this command are played: by workers at these places, here where there are none."""
-    from alphazero.cluster.workers import Workers
-    from alphazero.play.matches.stage import DealtStage, OwnStage
+    """Where the games of this command are played: by workers at these places, here where there are none.
 
-    if places:
-        with Workers(command, args, places) as workers:
-            yield DealtStage(workers)
-    else:
-        with OwnStage(lineup.contestant, lineup.meter) as stage:
-            yield stage
+    SIGTERM ends the block by SystemExit, so that engines and workers end with it.
+    """
+    with (
+        ends_at_sigterm(),
+        Workers(command, args, places) as workers,
+        OwnStage(lineup.contestant, lineup.meter) as own,
+    ):
+        yield DealtStage(workers) if places else own
 
 
 def settings_of(args: argparse.Namespace, players: Sequence[PlayerWords], lineup: Lineup) -> dict[str, str]:
     """What a match that continues must have in common with its beginning, by names for people."""
     settings = {
-        f"--{name.replace('_', '-')}": _text(value)
+        flag_of(name): _text(value)
         for name, value in vars(args).items()
         if name not in MAY_CHANGE and value is not None
     }
@@ -205,8 +188,6 @@ def conduct(
     args: argparse.Namespace,
 ) -> None:
     """Play all games, each to the state of the match, the PGN file and the report."""
-    from alphazero.play.matches.pgn import PgnFile
-
     with contextlib.ExitStack() as stack:
         pgn: PgnFile | None = None
         if args.pgn_out is not None:
@@ -228,7 +209,7 @@ def conduct(
 
 @contextlib.contextmanager
 def ends_at_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block by SystemExit, so that engines end with it."""
+    """SIGTERM ends the block by SystemExit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -8,20 +8,18 @@ from pathlib import Path
 from alphazero.base.errors import ConfigError
 from alphazero.base.section import add_flags
 from alphazero.base.text import quoted
-from alphazero.cli.flags import WEIGHTS_HELP, add_gpus_flag, add_network_flags
-from alphazero.cli.playing.players import ENGINE, RULES, key_values
+from alphazero.cli.flags import WEIGHTS_HELP, add_config_flag, add_gpus_flag, add_network_flags, add_number
+from alphazero.cli.playing.players import ENGINE, MOST_BATCH, RULES, key_values
 from alphazero.games.registry import get_game
+from alphazero.play.matches import openings
 from alphazero.play.matches.game import TOURNAMENTS, Adjudication, DrawRule, ResignRule
 from alphazero.play.matches.limits import MARGIN_S, MOST_CLOCK_S, Limit, TimeControl
-from alphazero.play.matches.openings import Opening, in_order, random_openings
 from alphazero.settings.flags import count, number, seed, whole
-from alphazero.settings.load import preset_names
 from alphazero.settings.self_play import MOST_GAMES, MOST_PLIES, MOST_SIMULATIONS, MOST_UNITS, SearchConfig
 
 BALANCED = "balanced"
 RANDOM_PLIES = 4  # of games without a book
 MOST_CONCURRENCY = 1024
-MOST_BATCH = 64  # unless another is given
 MOST_CENTIPAWNS = 100_000
 
 
@@ -40,15 +38,9 @@ def add_match_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the state of the match to FILE after each game, and continue from FILE where it exists",
     )
-    parser.add_argument(
-        "--rating-interval",
-        type=count,
-        default=10,
-        metavar="N",
-        help="print the score every N pairs of games (default: 10)",
-    )
+    add_number(parser, "--rating-interval", count, "print the score every N pairs of games", 10)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser, "openings, their order, and random moves")
+    add_search_flags(parser)
 
 
 def _add_players(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +67,7 @@ def _add_players(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--games",
-        type=whole(2, MOST_GAMES),
-        default=100,
-        metavar="N",
-        help="games of each two players, an even number (default: 100)",
-    )
+    add_number(parser, "--games", whole(2, MOST_GAMES), "games of each two players, an even number", 100)
     parser.add_argument(
         "--sprt",
         type=float,
@@ -100,34 +86,35 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
 
 def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("games", "limits apply to players without one")
-    group.add_argument(
+    add_number(
+        group,
         "--nodes",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help="nodes per move (default: those of --simulations for networks)",
+        whole(1, MOST_SIMULATIONS),
+        "nodes per move (default: those of --simulations for networks)",
     )
     group.add_argument("--tc", metavar="T", help="clock: [moves/]seconds[+increment], as 1+0.05 or 40/60")
     group.add_argument("--movetime", type=number(0.001, MOST_CLOCK_S), metavar="S", help="seconds per move")
-    group.add_argument(
+    add_number(
+        group,
         "--timemargin",
-        type=whole(0, 10**6),
-        default=round(1000 * MARGIN_S),
+        whole(0, 10**6),
+        "milliseconds that a move may be late",
+        round(1000 * MARGIN_S),
         metavar="MS",
-        help=f"milliseconds that a move may be late (default: {1000 * MARGIN_S:g})",
     )
-    group.add_argument(
+    add_number(
+        group,
         "--opening-plies",
-        type=whole(0, MOST_PLIES),
-        metavar="N",
-        help=f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
+        whole(0, MOST_PLIES),
+        f"random moves that each game begins with, instead of a book (default: {RANDOM_PLIES} in games "
         "other than chess)",
     )
-    group.add_argument(
+    add_number(
+        group,
         "--concurrency",
-        type=whole(1, MOST_CONCURRENCY),
-        default=1,
-        metavar="N",
-        help="games with engines side by side (default: 1); all games of networks share batches",
+        whole(1, MOST_CONCURRENCY),
+        "games with engines side by side; all games of networks share batches",
+        1,
     )
     group.add_argument(
         "--draw",
@@ -138,19 +125,16 @@ def _add_game_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resign", nargs="+", metavar="KEY=N", help="end games as lost: movecount= score= [twosided=true]"
     )
-    group.add_argument(
-        "--maxmoves",
-        type=whole(1, MOST_PLIES),
-        default=256,
-        metavar="N",
-        help="end games as drawn after N moves of both sides (default: 256)",
+    add_number(
+        group, "--maxmoves", whole(1, MOST_PLIES), "end games as drawn after N moves of both sides", 256
     )
-    group.add_argument(
+    add_number(
+        group,
         "--engine-timeout",
-        type=number(0.1, MOST_CLOCK_S),
-        default=120.0,
+        number(0.1, MOST_CLOCK_S),
+        "seconds after which an engine without a clock forfeits",
+        120.0,
         metavar="S",
-        help="seconds after which an engine without a clock forfeits (default: 120)",
     )
 
 
@@ -170,8 +154,8 @@ def add_book_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plies", type=whole(0, MOST_PLIES), metavar="N", help="plies of a PGN book")
 
 
-def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
-    """How networks search in this process. seeded: what --seed is the seed of."""
+def add_search_flags(parser: argparse.ArgumentParser) -> None:
+    """How networks search in this process, and the seed."""
     parser.add_argument(
         "--rules",
         choices=RULES,
@@ -179,25 +163,18 @@ def add_search_flags(parser: argparse.ArgumentParser, seeded: str) -> None:
         help="how networks search to a number of nodes: as `alphazero uci` (default), or as self-play, "
         "with the settings of [search]",
     )
-    parser.add_argument(
-        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())})"
-    )
+    add_config_flag(parser)
     add_network_flags(parser)
     add_gpus_flag(parser)
-    parser.add_argument(
+    add_number(
+        parser,
         "--batch-size",
-        type=whole(1, MOST_UNITS),
-        metavar="N",
-        help="positions per evaluation of the network (default: by the number of games at a time, at most "
+        whole(1, MOST_UNITS),
+        "positions per evaluation of the network (default: by the number of games at a time, at most "
         f"{MOST_BATCH})",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help=f"seed of {seeded} (default: 0)")
+    add_number(parser, "--seed", seed, "seed of openings, their order, and random moves", 0)
     add_flags(parser, {"search": SearchConfig})
-
-
-def batch_size_of(args: argparse.Namespace, games: int) -> int:
-    """--batch-size, else half of the games at a time, as they are searched in two groups by turns."""
-    return args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
 
 
 def limit_of(args: argparse.Namespace) -> Limit:
@@ -240,8 +217,8 @@ def _numbers(words: list[str], flag: str, names: tuple[str, ...]) -> dict[str, i
     return numbers_of
 
 
-def openings_of(args: argparse.Namespace, game: str, count: int) -> list[Opening]:
-    """`count` openings: of the book, or random moves. Raises ConfigError and DataError."""
+def openings_of(args: argparse.Namespace, game: str) -> list[openings.Opening]:
+    """One for each pair of games: of the book, or random moves. Raises ConfigError and DataError."""
     if args.openings is not None and args.opening_plies is not None:
         raise ConfigError("--openings and --opening-plies: expected one of the two")
     has_book = get_game(game).name == "chess"
@@ -251,14 +228,13 @@ def openings_of(args: argparse.Namespace, game: str, count: int) -> list[Opening
         )
     if args.opening_plies is not None or not has_book:
         plies = RANDOM_PLIES if args.opening_plies is None else args.opening_plies
-        return random_openings(game, count, plies, args.seed)
-    return book_of(args, count)
+        return openings.random_openings(game, args.games // 2, plies, args.seed)
+    return book_of(args)
 
 
-def book_of(args: argparse.Namespace, count: int) -> list[Opening]:
-    """`count` openings of chess from the book of --openings. Raises DataError."""
-    from alphazero.play.matches import openings as books
-
-    path = books.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
-    book = books.read_book(path, args.plies)
-    return in_order(book, count, args.order == "random", args.seed)
+def book_of(args: argparse.Namespace) -> list[openings.Opening]:
+    """As many openings of chess from the book of --openings. Raises DataError."""
+    path = openings.BALANCED if args.openings in (None, BALANCED) else Path(args.openings)
+    return openings.in_order(
+        openings.read_book(path, args.plies), args.games // 2, args.order == "random", args.seed
+    )

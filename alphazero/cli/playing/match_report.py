@@ -92,29 +92,48 @@ class MatchReport:
 
     def to_text(self) -> str:
         """The result for people."""
-        if len(self._names) > 2:
-            return "\n".join([*self._tournament_lines(), *self._speed_lines()])
-        score, (first, second) = self.score, self._names
-        lines = [
-            f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
-            f"{score.share:.1%} of the points in {counted(sum(score.pairs), 'pair')}",
-            *elo_lines(score),
-        ]
-        if self._test is not None:
-            lines += [sprt_line(self._test, score), self._verdict(self._test, score)]
-        if left := self.board.games - score.games:
-            why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
-            lines.append(f"({counted(left, 'game')} {why} not counted)")
-        return "\n".join([*lines, *self._failures(), *self._speed_lines()])
+        lines = self._tournament_lines() if len(self._names) > 2 else self._lines_of_two()
+        return "\n".join([*lines, *self._failures(), *([str(self._speed)] if self._speed else [])])
 
     def to_json(self) -> str:
         """The result for programs. pairs: how many gave 0, 1/2, 1, 3/2 and 2 points."""
-        if len(self._names) == 2:
-            score = self.score
-            found = {**score_json(score), "not_counted": self.board.games - score.games}
-            found |= {"sprt": self._sprt_json(), "speed": self._speed_json()}
-            return json.dumps({"players": list(self._names), **found})
-        rated = self._ratings()
+        found = self._tournament_json() if len(self._names) > 2 else self._json_of_two()
+        speed = asdict(self._speed) if self._speed else None
+        return json.dumps({"players": list(self._names), **found, "speed": speed})
+
+    def _lines_of_two(self) -> Iterator[str]:
+        score, (first, second) = self.score, self._names
+        yield (
+            f"{first} against {second}: +{score.wins} ={score.draws} -{score.losses}, "
+            f"{score.share:.1%} of the points in {counted(sum(score.pairs), 'pair')}"
+        )
+        yield f"{elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
+        yield f"{nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
+        if (test := self._test) is not None:
+            yield sprt_line(test, score)
+            yield {
+                "H1": f"SPRT: at least {test.elo1:g} {test.unit} accepted (H1)",
+                "H0": f"SPRT: at most {test.elo0:g} {test.unit} accepted (H0)",
+                "continue": "SPRT: not decided; expected more --games",
+            }[test.decide(score.pairs)]
+        if left := self.board.games - score.games:
+            why = "after the decision" if self.is_decided else "whose pairs, or earlier ones, are incomplete"
+            yield f"({counted(left, 'game')} {why} not counted)"
+
+    def _json_of_two(self) -> dict[str, Any]:
+        score, test = self.score, self._test
+        found = {**score_json(score), "not_counted": self.board.games - score.games, "sprt": None}
+        if test is not None:
+            found["sprt"] = {
+                "elo": [test.elo0, test.elo1],
+                "model": test.model,
+                "log_likelihood_ratio": test.log_likelihood_ratio(score.pairs),
+                "bounds": test.bounds,
+                "decision": test.decide(score.pairs),
+            }
+        return found
+
+    def _tournament_json(self) -> dict[str, Any]:
         standings = [
             {
                 "name": name,
@@ -122,38 +141,19 @@ class MatchReport:
                 "rating_95": [rating.low, rating.high],
                 **counts_json(self.board.total(number)),
             }
-            for number, (name, rating) in enumerate(zip(self._names, rated, strict=True))
+            for number, (name, rating) in enumerate(zip(self._names, self._ratings(), strict=True))
         ]
         met = [
             {"players": [self._names[low], self._names[high]], **score_json(self.board.score(low, high))}
             for low, high in self.board.met
         ]
-        found = {"standings": standings, "meetings": met, "speed": self._speed_json()}
-        return json.dumps({"players": list(self._names), **found})
+        return {"standings": standings, "meetings": met}
 
     @property
     def _speed(self) -> Speed | None:
         """Of the games played now."""
         played = self.board.games - self._before
         return Speed.of(played, self.stage.efforts) if self.stage is not None and played else None
-
-    def _speed_lines(self) -> list[str]:
-        return [str(speed)] if (speed := self._speed) else []
-
-    def _speed_json(self) -> dict[str, float] | None:
-        return asdict(speed) if (speed := self._speed) else None
-
-    def _sprt_json(self) -> dict[str, Any] | None:
-        if self._test is None:
-            return None
-        pairs = self.score.pairs
-        return {
-            "elo": [self._test.elo0, self._test.elo1],
-            "model": self._test.model,
-            "log_likelihood_ratio": self._test.log_likelihood_ratio(pairs),
-            "bounds": self._test.bounds,
-            "decision": self._test.decide(pairs),
-        }
 
     def _ratings(self) -> list[Rating]:
         return ratings(len(self._names), {met: self.board.score(*met) for met in self.board.met})
@@ -178,25 +178,14 @@ class MatchReport:
             )
         yield from table(rows, "rlrrrrrr")
         yield "Ratings by Bradley-Terry (a draw is half a win), their mean 0."
-        yield from self._failures()
 
     def _failures(self) -> Iterator[str]:
         """Players that lost by forfeits."""
         usual = {Ending.NORMAL.value, Ending.ADJUDICATION.value}
         for number, name in enumerate(self._names):
-            failed = {
-                ending: count for ending, count in self.board.losses(number).items() if ending not in usual
-            }
-            if failed:
-                losses = ", ".join(f"{count} by {ending}" for ending, count in sorted(failed.items()))
-                yield f"{name} lost {losses}"
-
-    def _verdict(self, test: Sprt, score: MatchScore) -> str:
-        return {
-            "H1": f"SPRT: at least {test.elo1:g} {test.unit} accepted (H1)",
-            "H0": f"SPRT: at most {test.elo0:g} {test.unit} accepted (H0)",
-            "continue": "SPRT: not decided; expected more --games",
-        }[test.decide(score.pairs)]
+            lost = sorted(self.board.losses(number).items())
+            if failed := [f"{count} by {ending}" for ending, count in lost if ending not in usual]:
+                yield f"{name} lost {', '.join(failed)}"
 
 
 def points_text(score: MatchScore) -> str:
@@ -223,12 +212,6 @@ def score_line(score: MatchScore) -> str:
         f"{elo_text(score)}, {nelo_text(score)}, LOS {score.elo().superiority:.1%}, "
         f"Ptnml(0-2) {list(score.pairs)}"
     )
-
-
-def elo_lines(score: MatchScore) -> Iterator[str]:
-    """Elo with its interval; how the pairs went."""
-    yield f"{elo_text(score)}, likelihood of superiority {score.elo().superiority:.1%}"
-    yield f"{nelo_text(score)}, Ptnml(0-2): {list(score.pairs)}"
 
 
 def sprt_line(test: Sprt, score: MatchScore) -> str:

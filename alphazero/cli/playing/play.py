@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import given_path
-from alphazero.cli.flags import add_weights_flag
+from alphazero.cli.flags import add_device_flag, add_number, add_weights_flag
 from alphazero.play.search_text import add_screen_flags, style_of
+from alphazero.search.tree_search import SearchLimits
 from alphazero.settings.flags import seconds, seed, whole
 from alphazero.settings.self_play import MOST_SIMULATIONS
-
-if TYPE_CHECKING:
-    from alphazero.play.session import PlaySettings
 
 DEFAULT_SIMULATIONS = 400
 SIDES = ("first", "second", "white", "black", "x", "o", "random")
@@ -31,55 +29,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="your side: first (white, x), second (black, o) or random (default: first)",
     )
     strength = parser.add_mutually_exclusive_group()
-    strength.add_argument(
+    add_number(
+        strength,
         "--simulations",
-        type=whole(1, MOST_SIMULATIONS),
-        metavar="N",
-        help=f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
+        whole(1, MOST_SIMULATIONS),
+        f"simulations of the network for a move (default: {DEFAULT_SIMULATIONS})",
     )
-    strength.add_argument(
-        "--seconds", type=seconds(0.01), metavar="S", help="seconds of the network for a move instead"
-    )
+    add_number(strength, "--seconds", seconds(0.01), "seconds of the network for a move instead", metavar="S")
     parser.add_argument("--fen", help="start position (default: the start of the game)")
     parser.add_argument(
         "--moves", nargs="*", default=[], metavar="MOVE", help="moves already played, as SAN or UCI in chess"
     )
     parser.add_argument("--pgn", metavar="FILE", help="append every game to this PGN file (chess)")
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of --side random")
-    parser.add_argument(
-        "--device", choices=("auto", "cuda", "cpu"), default="auto", help="device to use (default: auto)"
-    )
+    add_device_flag(parser)
     add_screen_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Play until `quit`, Ctrl-D or Ctrl-C."""
     from alphazero.play.net import load
-    from alphazero.play.session import PlaySession, require_chess
+    from alphazero.play.session import SIDE_WORDS, PlaySession, PlaySettings, require_chess
 
     if args.seed is not None and args.side != "random":
         raise ConfigError(f"--seed: only with --side random; the side is {args.side}")
     net = load(args.weights, device=args.device, flag="--weights")
-    settings = settings_of(args)
-    if settings.pgn is not None:
-        require_chess(net.game, "--pgn")
-    print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
-    session = PlaySession(net, settings, style_of(args), read_line, _write)
-    try:
-        session.run()
-    except KeyboardInterrupt:
-        print()
-        return INTERRUPTED
-    return 0
-
-
-def settings_of(args: argparse.Namespace) -> PlaySettings:
-    """The settings of the flags."""
-    from alphazero.play.session import SIDE_WORDS, PlaySettings
-    from alphazero.search.tree_search import SearchLimits
-
     simulations = args.simulations or (None if args.seconds else DEFAULT_SIMULATIONS)
-    return PlaySettings(
+    settings = PlaySettings(
         side=SIDE_WORDS.get(args.side, args.side),
         limits=SearchLimits(nodes=simulations, seconds=args.seconds),
         start=args.fen,
@@ -87,6 +63,16 @@ def settings_of(args: argparse.Namespace) -> PlaySettings:
         pgn=None if args.pgn is None else given_path(args.pgn, "--pgn"),
         seed=args.seed,
     )
+    if settings.pgn is not None:
+        require_chess(net.game, "--pgn")
+    print(f"{net.source}: {net.game} {net.config.blocks}x{net.config.filters} (help lists the commands)")
+    session = PlaySession(net, settings, style_of(args), read_line, partial(print, flush=True))
+    try:
+        session.run()
+    except KeyboardInterrupt:
+        print()
+        return INTERRUPTED
+    return 0
 
 
 def read_line(prompt: str) -> str | None:
@@ -99,7 +85,3 @@ def read_line(prompt: str) -> str | None:
         return None
     except UnicodeDecodeError:
         return "?"
-
-
-def _write(text: str) -> None:
-    print(text, flush=True)

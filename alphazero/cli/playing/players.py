@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.files import sha256_of
+from alphazero.base.section import flag_of, values_of_flags
 from alphazero.base.text import one_of, quoted, shortened
+from alphazero.cli.flags import device_of, make_solver
 from alphazero.play.matches.game import CHESS
 from alphazero.play.matches.limits import Limit, TimeControl, seconds, whole_number
 from alphazero.play.matches.players import (
@@ -76,7 +77,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
     kinds = [kind for kind in (bare, values.get("cmd"), values.get("weights")) if kind]
     if len(kinds) != 1:
         raise ConfigError(f"{place}: expected one of cmd=PROGRAM, weights=W, {RANDOM} and {SOLVER}")
-    share = _share(values.get("random", "0"), f"{place}, random=")
+    random = values.get("random", "0")
+    if (share := seconds(random, f"{place}, random=")) > 1:
+        raise ConfigError(f"{place}, random={quoted(random)}: expected a share from 0 to 1")
     limit = _limit(values, place)
     if "cmd" in values:
         command = (*_command(values["cmd"], place), *_split(values.get("args", ""), f"{place}, args="))
@@ -85,11 +88,9 @@ def read_player(words: Sequence[str], flag: str) -> PlayerWords:
         if directory and not Path(directory).is_dir():
             raise ConfigError(f"{place}, dir={quoted(directory)}: expected a directory")
         return PlayerWords(place, "engine", name, "", command, directory, options, limit, share)
-    for key in ("args", "dir"):
-        if key in values:
-            raise ConfigError(f"{place}, {key}=: expected only with cmd=PROGRAM")
-    if options:
-        raise ConfigError(f"{place}, {OPTION}{next(iter(options))}: expected only with cmd=PROGRAM")
+    of_engines = [key for key in ("args", "dir") if key in values] + [OPTION + name for name in options]
+    if of_engines:
+        raise ConfigError(f"{place}, {of_engines[0]}: expected only with cmd=PROGRAM")
     kind = bare if bare in (RANDOM, SOLVER) else "weights"
     rules = values.get("rules", "")
     if rules and (kind != "weights" or rules not in RULES):
@@ -160,13 +161,6 @@ def _command(text: str, place: str) -> list[str]:
     return command
 
 
-def _share(text: str, place: str) -> float:
-    share = seconds(text, place)
-    if share > 1:
-        raise ConfigError(f"{place}{quoted(text)}: expected a share from 0 to 1")
-    return share
-
-
 def _limit(values: dict[str, str], place: str) -> Limit | None:
     limit = Limit(
         nodes=whole_number(values["nodes"], f"{place}, nodes=") if "nodes" in values else None,
@@ -188,6 +182,7 @@ if TYPE_CHECKING:
     from alphazero.search.game_trees import GameTrees
 
 SOLVER_TABLE_MIB = 256
+MOST_BATCH = 64  # of positions, unless another is given
 ENGINE_BATCH = 64  # positions of one evaluation, of several trees
 TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of chess
 
@@ -195,20 +190,17 @@ TREE_CACHE_MB = 4  # of each game: the evaluations of some 20,000 positions of c
 class Lineup:
     """Makes the contestants of one match; a network that plays twice is loaded once."""
 
-    def __init__(
-        self, args: argparse.Namespace, limit: Limit, batch_size: int, *, on_cpu: bool = False
-    ) -> None:
-        """limit: of players without one. batch_size: positions per evaluation of a network. on_cpu: whatever
-        --device.
-        """
-        search = {entry.name for entry in fields(SearchConfig)}
-        flags = {name: value for name, value in vars(args).items() if name in search}
+    def __init__(self, args: argparse.Namespace, limit: Limit, games: int, *, on_cpu: bool = False) -> None:
+        """limit: of players without one. games: side by side. on_cpu: whatever --device."""
+        flags = values_of_flags(SearchConfig, vars(args))
         if other := sorted(flags.keys() & OF_SELF_PLAY):
-            flag = "--" + other[0].replace("_", "-")
-            raise ConfigError(f"{flag}: only for games of self-play; players of a match search without noise")
+            raise ConfigError(
+                f"{flag_of(other[0])}: only for games of self-play; players of a match search without noise"
+            )
         if args.rules == ENGINE and (other := sorted(flags.keys() - {"simulations"})):
-            flag = "--" + other[0].replace("_", "-")
-            raise ConfigError(f"{flag}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it")
+            raise ConfigError(
+                f"{flag_of(other[0])}: a setting of self-play's rules; expected --rules {SELF_PLAY} with it"
+            )
         if limit.nodes is not None and "simulations" in flags:
             raise ConfigError(
                 f"--nodes {limit.nodes} and --simulations {flags['simulations']}: expected one of the two"
@@ -216,7 +208,8 @@ class Lineup:
         self._config: Config = load_config(args.config, {**flags, "noise_epsilon": "0"})
         self._args = args
         self._limit = limit
-        self._batch_size = batch_size
+        # Half of the games unless it is given, as they are searched in two groups by turns.
+        self._batch_size = args.batch_size or max(1, min(MOST_BATCH, -(-games // 2)))
         self._on_cpu = on_cpu
         self.meter = Meter()  # of all evaluations
         self._networks: dict[str, AlphaZeroNet] = {}
@@ -227,9 +220,11 @@ class Lineup:
         """The game of all players. Raises ConfigError where they play different ones."""
         found: dict[str, PlayerWords] = {}
         for player in players:
-            game = {SOLVER: SOLVED_GAME, "engine": CHESS}.get(player.kind, "")
-            if player.kind == "weights":
-                game = CHESS if self._is_engine(player) else self._network(player).spec.name
+            game = SOLVED_GAME if player.kind == SOLVER else ""
+            if self.is_program(player):
+                game = CHESS
+            elif player.kind == "weights":
+                game = self._network(player).spec.name
             if game:
                 found.setdefault(game, player)
         if len(found) > 1:
@@ -240,22 +235,17 @@ class Lineup:
     def contestant(self, player: PlayerWords) -> Contestant:
         """The player, ready to play. Raises ConfigError."""
         limit = self.limit(player)
-        if player.kind == "engine":
+        if self.is_program(player):
+            command = player.command or self._uci_command(player)
             return EnginePlayer(
-                player.name, player.command, limit, player.directory, player.options, player.random_share
+                player.name, command, limit, player.directory, player.options, player.random_share
             )
         if player.kind == RANDOM:
             # The match draws all its moves, a function of seed, game and ply.
             return InProcess(player.name, without_values(random_player(self._args.seed)), random_share=1.0)
         if player.kind == SOLVER:
-            from alphazero.cli.flags import make_solver
-
             think = solver_thinker(make_solver(SOLVER_TABLE_MIB))
             return InProcess(player.name, think, random_share=player.random_share)
-        if self._is_engine(player):
-            return EnginePlayer(
-                player.name, self._engine_command(player), limit, random_share=player.random_share
-            )
         assert limit.nodes is not None
         if (player.rules or self._args.rules) == SELF_PLAY:
             think = self._search(player, limit.nodes)
@@ -273,7 +263,7 @@ class Lineup:
                 f"{player.place}: expected a limit: nodes=, depth=, tc= or st=, "
                 "or --nodes, --tc or --movetime for all"
             )
-        if player.kind == "engine" or (player.kind == "weights" and self._is_engine(player)):
+        if self.is_program(player):
             return given
         return Limit(
             nodes=given.nodes or self._config.search.simulations if player.kind == "weights" else None
@@ -302,22 +292,15 @@ class Lineup:
             return sha256_of(Path(program)) if Path(program).is_file() else ""
         return ""
 
-    def _is_engine(self, player: PlayerWords) -> bool:
-        """Whether a network plays by a clock or to a depth, as the UCI engine does."""
+    def is_program(self, player: PlayerWords) -> bool:
+        """Whether processes play: an engine, or `alphazero uci` for a network by a clock or to a depth."""
         limit = player.limit or self._limit
-        return limit.is_timed or limit.depth is not None
+        by_clock = limit.is_timed or limit.depth is not None
+        return player.kind == "engine" or (player.kind == "weights" and by_clock)
 
-    def _engine_command(self, player: PlayerWords) -> tuple[str, ...]:
-        """The command of `alphazero uci` with the network."""
-        flags = (
-            "--weights",
-            player.given,
-            "--device",
-            self._args.device,
-            "--precision",
-            self._args.precision,
-        )
-        return (sys.executable, "-m", "alphazero", "uci", *flags)
+    def _uci_command(self, player: PlayerWords) -> tuple[str, ...]:
+        network = ("--device", self._args.device, "--precision", self._args.precision)
+        return (sys.executable, "-m", "alphazero", "uci", "--weights", player.given, *network)
 
     def _search(self, player: PlayerWords, simulations: int) -> Thinker:
         import torch
@@ -360,6 +343,4 @@ class Lineup:
 
     @cached_property
     def _device(self) -> torch.device:
-        from alphazero.network.model.precision import choose_device
-
-        return choose_device("cpu" if self._on_cpu else self._args.device, 0, os.environ)
+        return device_of("cpu" if self._on_cpu else self._args.device)

@@ -6,27 +6,32 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphazero.base.errors import AlphaZeroError, ConfigError
+from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import WEIGHTS_HELP
-from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, batch_size_of, book_of
-from alphazero.cli.playing.players import SELF_PLAY
+from alphazero.cli.flags import WEIGHTS_HELP, add_number
+from alphazero.cli.playing.match import check_concurrency, serve, stage_of
+from alphazero.cli.playing.match_flags import add_book_flags, add_search_flags, book_of
+from alphazero.cli.playing.players import SELF_PLAY, Lineup
+from alphazero.cluster.workers import Worker, find_places
+from alphazero.measure.match import Scoreboard
+from alphazero.play.matches.conduct import Conditions
+from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
+from alphazero.play.matches.limits import Limit
 from alphazero.play.matches.players import PlayerWords
+from alphazero.play.matches.stage import MatchShare, Stage
+from alphazero.run.checkpoint_files import checkpoints_in, step_of
+from alphazero.run.directory import RunDirectory
+from alphazero.search.metered import Speed
 from alphazero.settings.flags import count, number, whole
 from alphazero.settings.self_play import MOST_GAMES
 
 if TYPE_CHECKING:
-    from alphazero.cli.playing.players import Lineup
-    from alphazero.cluster.workers import Worker
     from alphazero.measure.elo import MatchScore
-    from alphazero.measure.rating import LadderRating, Rung
-    from alphazero.play.matches.openings import Opening
-    from alphazero.play.matches.stage import Stage
-    from alphazero.search.metered import Speed
+    from alphazero.measure.rating import Rung
 
 VERSION = 1
 MAX_PLIES = 400
@@ -45,19 +50,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="rate every N-th checkpoint of each run W (every one where N is not given), keep the ratings in "
         "its ratings.jsonl, and mark the strongest best-elo",
     )
-    parser.add_argument(
-        "--games",
-        type=whole(2, MOST_GAMES),
-        default=200,
-        metavar="N",
-        help="most games of each network, an even number (default: 200)",
-    )
-    parser.add_argument(
+    add_number(parser, "--games", whole(2, MOST_GAMES), "most games of each network, an even number", 200)
+    add_number(
+        parser,
         "--width",
-        type=number(1, 10_000),
-        default=100.0,
+        number(1, 10_000),
+        "stop when the 95 %% interval is at most this wide",
+        100.0,
         metavar="ELO",
-        help="stop when the 95 %% interval is at most this wide (default: 100)",
     )
     parser.add_argument(
         "--ladder",
@@ -65,16 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory of the ladder's networks, maia-1100.pb.gz and maia-1500.pb.gz",
     )
-    parser.add_argument(
-        "--concurrency",
-        type=whole(1, 1024),
-        default=8,
-        metavar="N",
-        help="games with Stockfish side by side (default: 8)",
-    )
+    add_number(parser, "--concurrency", whole(1, 1024), "games with Stockfish side by side", 8)
     add_book_flags(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_search_flags(parser, "openings and random moves")
+    add_search_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,8 +78,6 @@ def run(args: argparse.Namespace) -> int:
     if args.ladder is not None and not args.ladder.is_dir():
         raise ConfigError(f"--ladder {args.ladder}: expected a directory of networks")
 
-    from alphazero.cli.playing.match import check_concurrency, ends_at_sigterm, stage_of
-    from alphazero.cluster.workers import find_places
     from alphazero.measure.rating import find_rungs, keep_rating, mark_best_rated, read_ladder
 
     candidates, places = list(candidates_of(args)), find_places(args.gpus, args.device)
@@ -97,19 +89,17 @@ def run(args: argparse.Namespace) -> int:
     lineup = lineup_of(args, on_cpu=bool(places))
     found: list[dict[str, Any]] = []
     try:
-        with ends_at_sigterm(), stage_of("rate", args, lineup, places) as stage:
+        with stage_of("rate", args, lineup, places) as stage:
             rater = Rater(args, lineup, ladder, stage)
             for candidate in candidates:
                 start = found[-1]["elo"] if found and candidate.run else None
                 found.append(rater.rate(candidate, start))
                 if candidate.run is not None:
                     keep_rating(candidate.run, found[-1])
-    except (KeyboardInterrupt, AlphaZeroError, SystemExit):
+    finally:  # those that were rated before an error or a signal as well
         if found:
-            print(output(found, args), flush=True)
-        raise
-    print(output(found, args))
-    print(rater.speed, file=sys.stderr)
+            print(json.dumps(found) if args.json else "\n".join(table_of(found)), flush=True)
+    print(Speed.of(rater.games, stage.efforts), file=sys.stderr)
     for run in dict.fromkeys(candidate.run for candidate in candidates if candidate.run is not None):
         if (best := mark_best_rated(run)) is not None:
             print(f"{run}@best-elo is {best[0].name} ({best[1]:.0f})", file=sys.stderr)
@@ -118,25 +108,14 @@ def run(args: argparse.Namespace) -> int:
 
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: some of the pairs."""
-    from alphazero.play.matches.stage import OwnStage, play_tasks
-
-    lineup = lineup_of(args)
-    with OwnStage(lineup.contestant, lineup.meter) as stage:
-        play_tasks(worker, stage)
+    serve(worker, lineup_of(args))
 
 
 def lineup_of(args: argparse.Namespace, *, on_cpu: bool = False) -> Lineup:
     """What makes the players, the same in each process. on_cpu: of the parent of workers."""
-    from alphazero.cli.playing.players import Lineup
     from alphazero.measure.rating import PAIRS_AT_ONCE
-    from alphazero.play.matches.limits import Limit
 
-    return Lineup(args, Limit(), batch_size_of(args, 2 * PAIRS_AT_ONCE), on_cpu=on_cpu)
-
-
-def output(found: list[dict[str, Any]], args: argparse.Namespace) -> str:
-    """The ratings as printed."""
-    return json.dumps(found) if args.json else "\n".join(table_of(found))
+    return Lineup(args, Limit(), 2 * PAIRS_AT_ONCE, on_cpu=on_cpu)
 
 
 @dataclass(frozen=True)
@@ -153,9 +132,6 @@ def candidates_of(args: argparse.Namespace) -> Iterator[RatedNetwork]:
     if args.checkpoints is None:
         yield from (RatedNetwork(weights) for weights in args.weights)
         return
-    from alphazero.run.checkpoint_files import checkpoints_in, step_of
-    from alphazero.run.directory import RunDirectory
-
     for name in args.weights:
         directory = RunDirectory(Path(name)).checkpoints
         found = checkpoints_in(directory) if directory.is_dir() else []
@@ -173,15 +149,8 @@ class Rater:
         self._lineup = lineup
         self._ladder = ladder
         self._stage = stage
-        self._openings = book_of(args, args.games // 2)
-        self._games = 0
-
-    @property
-    def speed(self) -> Speed:
-        """Of all games so far."""
-        from alphazero.search.metered import Speed
-
-        return Speed.of(self._games, self._stage.efforts)
+        self._openings = book_of(args)
+        self.games = 0  # played so far
 
     def rate(self, candidate: RatedNetwork, start: float | None) -> dict[str, Any]:
         """The rating as JSON. start: the first estimate."""
@@ -200,7 +169,11 @@ class Rater:
             most_games=self._args.games,
             width=self._args.width,
             start=start,
-            report=lambda found: print_estimate(candidate.weights, found),
+            report=lambda found: print(
+                f"{candidate.weights}: {counted(found.games, 'game')}, {found.elo:.0f} "
+                f"({found.low:.0f} to {found.high:.0f})",
+                file=sys.stderr,
+            ),
         )
         return {
             "version": VERSION,
@@ -209,7 +182,20 @@ class Rater:
             "limit": str(self._lineup.limit(words)),
             "rules": self._args.rules,
             "seed": self._args.seed,
-            **json_of(rating),
+            "elo": rating.elo,
+            "elo_95": [rating.low, rating.high],
+            "beyond": rating.beyond or None,
+            "games": rating.games,
+            "opponents": [
+                {
+                    "name": rung.name,
+                    "rating": rung.rating,
+                    "wins": score.wins,
+                    "draws": score.draws,
+                    "losses": score.losses,
+                }
+                for rung, score in rating.met
+            ],
         }
 
     def _is_same(self, weights: str, rung: Rung) -> bool:
@@ -219,22 +205,13 @@ class Rater:
 
     def _play(self, players: tuple[PlayerWords, ...], other: int, first: int, pairs: int) -> MatchScore:
         """The score of the first player against another one, by pairs of openings from `first` on."""
-        from alphazero.measure.match import Scoreboard
-        from alphazero.play.matches.conduct import Conditions
-        from alphazero.play.matches.game import Adjudication, FinishedGame, Pairing
-        from alphazero.play.matches.stage import MatchShare
-
-        openings: list[Opening] = self._openings[first : first + pairs]
-        pairings = [
-            Pairing(2 * (first + number) + second + 1, number, *sides, opening)
-            for number, opening in enumerate(openings)
-            for second, sides in enumerate(((0, other), (other, 0)))
-        ]
+        games = games_of([(0, other)], self._openings[first : first + pairs])
+        pairings = [replace(game, number=2 * first + game.number) for game in games]
         board = Scoreboard()
 
         def on_game(game: FinishedGame) -> bool:
             board.add(game)
-            self._games += 1
+            self.games += 1
             return True
 
         conditions = Conditions(
@@ -247,51 +224,18 @@ class Rater:
 
 def opponent(rung: Rung) -> PlayerWords:
     """A rung as a player, by the rules with which the ladder was rated."""
-    from alphazero.play.matches.limits import Limit
-
-    limit = Limit(nodes=rung.nodes or None)
-    if rung.kind == "stockfish":
-        options = {"Threads": "1", "Hash": "16"}
-        return PlayerWords(
-            rung.name, "engine", rung.name, "", (rung.path,), "", options, limit, rung.random_share
-        )
+    is_engine = rung.kind == "stockfish"
     return PlayerWords(
-        rung.path,
-        rung.kind,
+        rung.name,
+        "engine" if is_engine else rung.kind,
         rung.name,
         rung.path,
-        limit=limit,
+        command=(rung.path,) if is_engine else (),
+        options={"Threads": "1", "Hash": "16"} if is_engine else {},
+        limit=Limit(nodes=rung.nodes or None),
         random_share=rung.random_share,
         rules=SELF_PLAY,
     )
-
-
-def print_estimate(name: str, found: LadderRating) -> None:
-    """The rating so far, on stderr."""
-    print(
-        f"{name}: {counted(found.games, 'game')}, {found.elo:.0f} ({found.low:.0f} to {found.high:.0f})",
-        file=sys.stderr,
-    )
-
-
-def json_of(found: LadderRating) -> dict[str, Any]:
-    """Rating and games for programs."""
-    return {
-        "elo": found.elo,
-        "elo_95": [found.low, found.high],
-        "beyond": found.beyond or None,
-        "games": found.games,
-        "opponents": [
-            {
-                "name": rung.name,
-                "rating": rung.rating,
-                "wins": score.wins,
-                "draws": score.draws,
-                "losses": score.losses,
-            }
-            for rung, score in found.met
-        ],
-    }
 
 
 def table_of(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,25 +16,33 @@ from typing import TYPE_CHECKING
 from alphazero.base.errors import AlphaZeroError, DataError
 from alphazero.base.records import from_json, to_json
 from alphazero.base.section import add_flags
-from alphazero.cli.flags import add_gpus_flag, add_network_flags, add_weights_flag
+from alphazero.cli.flags import (
+    add_config_flag,
+    add_gpus_flag,
+    add_network_flags,
+    add_number,
+    add_weights_flag,
+    device_of,
+)
+from alphazero.cluster.workers import Place, Worker, Workers, find_places
+from alphazero.data.store.growing import GrowingStore
 from alphazero.machine.lock import DirectoryLock
+from alphazero.play.lanes import concatenated, from_bytes, store_rows, to_bytes
+from alphazero.play.selfplay import Recording, describe, figures_of
+from alphazero.search.metered import Effort, Meter, MeteredEvaluator, Speed
 from alphazero.settings.flags import count, seconds
-from alphazero.settings.load import Config, load_config, preset_names
+from alphazero.settings.load import Config, load_config
 from alphazero.settings.self_play import SearchConfig, SelfPlayConfig, settled
+from alphazero.show.console import showing
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
 
     from alphazero.base.log import Work
-    from alphazero.cluster.workers import Place, Worker, Workers
     from alphazero.network.model.resnet import AlphaZeroNet
-    from alphazero.search.metered import Effort
 
-# Flags that are no settings: `--precision` may be int8, which training has not.
-OWN_FLAGS = ("games", "seconds", "json", "precision", "gpus")
 SECTIONS = {"search": SearchConfig, "self_play": SelfPlayConfig}
-# Settings of training on the games; --precision is that of the evaluations.
+# Settings of training on the games.
 UNUSED = (
     "mode",
     "generations",
@@ -56,23 +63,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments, and the settings of search and self-play."""
     add_weights_flag(parser)
     parser.add_argument("--out", type=Path, required=True, help="game store to create or append to")
-    parser.add_argument(
-        "--games",
-        type=count,
-        default=1000,
-        metavar="N",
-        help="games to play, the same ones for any --lanes and --gpus (default: 1000)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=seconds(0.1),
-        default=math.inf,
-        help="play at most this long (default: no limit)",
+    add_number(parser, "--games", count, "games to play, the same ones for any --lanes and --gpus", 1000)
+    add_number(
+        parser, "--seconds", seconds(0.1), "play at most this long (default: no limit)", math.inf, metavar="S"
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument(
-        "--config", default="", metavar="NAME|FILE", help=f"preset ({', '.join(preset_names())}) or TOML file"
-    )
+    add_config_flag(parser)
     add_network_flags(parser)
     add_gpus_flag(parser)
     parser.add_argument(
@@ -83,8 +79,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play, store the games, report the speed."""
-    from alphazero.cluster.workers import find_places
-
     config, places = config_of(args), find_places(args.gpus, args.device)
     with sole_writer(args.out):
         return play(args, config, places)
@@ -92,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The settings of the games. Raises ConfigError."""
-    flags = {name: value for name, value in vars(args).items() if name not in OWN_FLAGS}
+    flags = dict(vars(args))
+    del flags["precision"]  # of the evaluations, not of training, which has no int8
     config = load_config(args.config, flags)
     own = settled(config.self_play, config.search, config.training.batch_size, num_ranks=1)
     return replace(config, self_play=own)
@@ -109,17 +104,16 @@ def sole_writer(out: Path) -> Iterator[None]:
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     is_of_a_run = out.name == "games" and (out.parent / "checkpoints").is_dir()
-    with contextlib.ExitStack() as held:
-        for place in (out.parent, out) if is_of_a_run else (out,):
-            lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
-            held.callback(lock.withdraw)
-        try:
+    try:
+        with contextlib.ExitStack() as held:
+            for place in (out.parent, out) if is_of_a_run else (out,):
+                lock = DirectoryLock.acquire(place, "self-play", lambda text: print(text, file=sys.stderr))
+                held.callback(lock.withdraw)
             yield
-        finally:
-            held.close()
-            if is_new:
-                with contextlib.suppress(OSError):  # not empty: games were stored
-                    out.rmdir()
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # not empty: games were stored
+                out.rmdir()
 
 
 @dataclass(frozen=True)
@@ -129,23 +123,10 @@ class SelfPlayShare:
     process: int
     processes: int
 
-    def games(self, total: int) -> range:
-        """Their numbers, each that of a lane."""
-        return range(self.process, total, self.processes)
-
-    def at_a_time(self, own: SelfPlayConfig) -> int:
-        """This process's part of --lanes, but enough to fill two batches."""
-        part = len(range(self.process, own.lanes, self.processes))
-        return max(1, part, min(own.lanes, 2 * own.evaluation_batch))
-
 
 def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> int:
     """Play until there are enough games or a signal arrives; returns the exit status."""
-    from alphazero.cluster.workers import Workers
-    from alphazero.data.store.growing import GrowingStore
     from alphazero.network.weights.open_network import open_network
-    from alphazero.play.lanes import concatenated, store_rows
-    from alphazero.show.console import showing
     from alphazero.training.loop.stop import StopRequest
 
     device = device_of("cpu" if places else args.device)  # workers have networks of their own
@@ -161,11 +142,10 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
 
     efforts: list[Effort] = []
     try:
-        with showing("self-play", args.games, "game") as work:
+        with showing("self-play", args.games, "game") as work, Workers("selfplay", args, places) as workers:
             if places:
-                with Workers("selfplay", args, places) as workers:
-                    for effort in collect(workers, work, keep, lambda: not stop.requested):
-                        efforts.append(effort)
+                for effort in collect(workers, work, keep, lambda: not stop.requested):
+                    efforts.append(effort)
             else:
 
                 def on_progress(ended: int) -> bool:
@@ -179,13 +159,6 @@ def play(args: argparse.Namespace, config: Config, places: Sequence[Place]) -> i
         raise
     report(args.out, concatenated(batches), efforts, as_json=args.json)
     return 128 + stop.signal if stop.requested else 0
-
-
-def device_of(asked: str) -> torch.device:
-    """The device of this process. Raises LaunchError."""
-    from alphazero.network.model.precision import choose_device
-
-    return choose_device(asked, 0, os.environ)
 
 
 def play_share(
@@ -203,12 +176,13 @@ def play_share(
     import torch
 
     from alphazero.network.inference.purpose import evaluator_for_self_play
-    from alphazero.play.selfplay import Recording
-    from alphazero.search.metered import Effort, Meter, MeteredEvaluator
 
     own, device, meter = config.self_play, next(network.parameters()).device, Meter()
     evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
     started = time.monotonic()
+    # This process's part of --lanes, but enough to fill two batches.
+    part = len(range(share.process, own.lanes, share.processes))
+    at_a_time = max(1, part, min(own.lanes, 2 * own.evaluation_batch))
     Recording(
         config.search,
         own,
@@ -218,7 +192,7 @@ def play_share(
         keep,
         lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
         torch.get_num_threads(),
-    ).run(share.games(args.games), share.at_a_time(own))
+    ).run(range(share.process, args.games, share.processes), at_a_time)
     return Effort(meter.positions, meter.seconds, time.monotonic() - started)
 
 
@@ -230,7 +204,6 @@ PROGRESS_S = 0.5
 def work(args: argparse.Namespace, worker: Worker) -> None:
     """A worker of this command: its share of the games."""
     from alphazero.network.weights.open_network import open_network
-    from alphazero.play.lanes import to_bytes
 
     config = config_of(args)
     network, _ = open_network(args.weights, device_of(args.device))
@@ -255,9 +228,6 @@ def collect(
     workers: Workers, work: Work, keep: Callable[[pa.RecordBatch], None], go_on: Callable[[], bool]
 ) -> Iterator[Effort]:
     """Deal the games to the workers; keep what they play and show their progress."""
-    from alphazero.play.lanes import from_bytes
-    from alphazero.search.metered import Effort
-
     workers.ask([to_json(SelfPlayShare(number, len(workers))) for number in range(len(workers))])
     ended = [0] * len(workers)
     for reply in workers.replies(go_on):
@@ -272,9 +242,6 @@ def collect(
 
 def report(out: Path, batch: pa.RecordBatch, efforts: Sequence[Effort], *, as_json: bool) -> None:
     """Print figures of the games and the speed."""
-    from alphazero.play.selfplay import describe, figures_of
-    from alphazero.search.metered import Speed
-
     figures = figures_of(batch) if batch.num_rows else {}
     speed = Speed.of(batch.num_rows, efforts) if efforts else None  # every process was lost
     if as_json:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from alphazero.base.errors import ConfigError, GameInputError
-from alphazero.cli.flags import make_solver
+from alphazero.cli.flags import add_number, make_solver
 from alphazero.settings.flags import MOST_COUNT, whole
+from alphazero.show.console import showing
 
 if TYPE_CHECKING:
     import alphazero._core as _core
@@ -43,19 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "moves",
         nargs="?",
         default="",
-        help="columns 1-7 played from the empty board, as 4453 (none: the empty board)",
+        help="columns 1-7 played from the empty board, as 4453; few of them can take many minutes "
+        "(default: the empty board)",
     )
     parser.add_argument(
         "--moves", dest="each", action="store_true", help="print the score of each move as well"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--table-mib",
-        type=whole(1, MOST_COUNT),
-        default=512,
-        metavar="MIB",
-        help="memory of the solver (default: 512 MiB)",
-    )
+    add_number(parser, "--table-mib", whole(1, MOST_COUNT), "memory of the solver", 512, metavar="MIB")
     for flag in MOVED:
         parser.add_argument(flag, action=MovedFlag, nargs="?", help=argparse.SUPPRESS)
 
@@ -103,17 +97,10 @@ def solve_with_progress(solver: _core.Connect4Solver, solve: Callable[[], Result
     results: list[Result] = []
     thread = threading.Thread(target=lambda: results.append(solve()), daemon=True)
     thread.start()
-    shows_progress = sys.stderr.isatty()
-    start_s = time.monotonic()
     thread.join(QUIET_S)
-    if thread.is_alive() and not shows_progress:
-        print("solving: with few stones on the board this can take many minutes", file=sys.stderr)
-    while thread.is_alive():
-        if shows_progress:
-            seconds = time.monotonic() - start_s
-            line = f"\rsolving: {solver.num_nodes / 1e6:,.0f} million positions in {seconds:.0f} s"
-            print(line, end="", file=sys.stderr, flush=True)
-        thread.join(PROGRESS_INTERVAL_S)
-    if shows_progress and time.monotonic() - start_s > QUIET_S:
-        print(file=sys.stderr)
+    if thread.is_alive():
+        with showing("solving", 0, "position") as work:
+            while thread.is_alive():
+                work.done = solver.num_nodes
+                thread.join(PROGRESS_INTERVAL_S)
     return results[0]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError, WeightsError
-from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags
-from alphazero.play.uci import LoadedNetwork, NetworkRequest, OpenNetwork
+from alphazero.cli.flags import WEIGHTS_HELP, add_network_flags, device_of
+from alphazero.machine.environment import version_of
+from alphazero.play.uci import LoadedNetwork, NetworkRequest, UciEngine
 
 WEIGHTS_VARIABLE = "ALPHAZERO_WEIGHTS"
 RUNS = Path("runs")
@@ -34,9 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until `quit` or the end of stdin."""
-    from alphazero.machine.environment import version_of
-    from alphazero.play.uci import UciEngine
-
     given = {}
     for text in args.option:
         name, equals, value = text.partition("=")
@@ -44,16 +43,10 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--option {text}: expected NAME=VALUE")
         given[name] = value
     weights = args.weights or given.get("WeightsFile") or os.environ.get(WEIGHTS_VARIABLE) or only_run(RUNS)
-    engine = UciEngine(
-        f"alphazero {version_of('alphazero')}", weights, opener(args.device, args.precision), write, given
-    )
-    return engine.run(sys.stdin.buffer)
-
-
-def write(text: str) -> None:
-    """Write to the GUI and flush."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    open_it = partial(open_engine_network, args.device, args.precision)
+    name = f"alphazero {version_of('alphazero')}"
+    write = partial(print, end="", flush=True)
+    return UciEngine(name, weights, open_it, write, given).run(sys.stdin.buffer)
 
 
 def only_run(runs: Path) -> str:
@@ -69,26 +62,21 @@ def only_run(runs: Path) -> str:
     return str(found[0])
 
 
-def opener(asked_device: str, precision: str) -> OpenNetwork:
-    """The loader of the engine's networks; torch is imported with the first one."""
+def open_engine_network(asked_device: str, precision: str, request: NetworkRequest) -> LoadedNetwork:
+    """A network of the engine; torch is imported with the first one."""
+    from alphazero.network.inference.purpose import evaluator_for_tree
+    from alphazero.network.weights.open_network import open_network
 
-    def open_it(request: NetworkRequest) -> LoadedNetwork:
-        from alphazero.network.inference.purpose import evaluator_for_tree
-        from alphazero.network.model.precision import choose_device
-        from alphazero.network.weights.open_network import open_network
-
-        device = choose_device(asked_device, 0, os.environ)
-        network, _ = open_network(request.weights, device)
-        if network.spec.name != "chess":
-            raise WeightsError(f"--weights {request.weights}: plays {network.spec.name}; expected chess")
-        evaluator = evaluator_for_tree(
-            network, device, precision, batch_size=request.minibatch_size, num_threads=request.threads
-        )
-        config = network.config
-        return LoadedNetwork(
-            evaluator,
-            f"{request.weights}: {config.blocks}x{config.filters}, {evaluator.description}, batches of up to "
-            f"{evaluator.batch_size}",
-        )
-
-    return open_it
+    device = device_of(asked_device)
+    network, _ = open_network(request.weights, device)
+    if network.spec.name != "chess":
+        raise WeightsError(f"--weights {request.weights}: plays {network.spec.name}; expected chess")
+    evaluator = evaluator_for_tree(
+        network, device, precision, batch_size=request.minibatch_size, num_threads=request.threads
+    )
+    config = network.config
+    return LoadedNetwork(
+        evaluator,
+        f"{request.weights}: {config.blocks}x{config.filters}, {evaluator.description}, batches of up to "
+        f"{evaluator.batch_size}",
+    )

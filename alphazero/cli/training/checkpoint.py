@@ -6,29 +6,15 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from alphazero.base.errors import CheckpointError
 from alphazero.base.text import table
+from alphazero.cli.flags import add_number
 from alphazero.machine.lock import DirectoryLock
 from alphazero.run import checkpoint_files as files
 from alphazero.settings.flags import count
-
-
-@dataclass(frozen=True)
-class Row:
-    """One checkpoint. fault: "" where it is complete. best: metrics it is marked best in."""
-
-    name: str
-    step: int
-    time_s: float
-    size_bytes: int
-    precision: str
-    world_size: int
-    figures: dict[str, float]
-    best: list[str]
-    fault: str
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,13 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("path", type=Path, help="a run, its checkpoints directory or one checkpoint")
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "prune":
-            action.add_argument(
-                "--keep",
-                type=count,
-                default=3,
-                metavar="N",
-                help="newest checkpoints to keep (default: 3)",
-            )
+            add_number(action, "--keep", count, "newest checkpoints to keep", 3)
             action.add_argument(
                 "--dry-run", action="store_true", help="list what would be removed, remove nothing"
             )
@@ -69,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [describe(directory, path, hash_files=args.action == "verify") for path in paths]
     if args.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
+        print(json.dumps(rows, indent=1))
     else:
         print(to_table(rows))
-    return CheckpointError.exit_code if any(row.fault for row in rows) else 0
+    return CheckpointError.exit_code if any(row["fault"] for row in rows) else 0
 
 
 def prune(directory: Path, keep: int, *, dry_run: bool) -> list[Path]:
@@ -98,8 +78,8 @@ def find(path: Path) -> tuple[Path, list[Path]]:
     return directory, paths
 
 
-def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
-    """Describe one checkpoint."""
+def describe(directory: Path, path: Path, *, hash_files: bool) -> dict[str, Any]:
+    """One checkpoint as JSON. fault: "" where it is complete. best: metrics it is marked best in."""
     fault, precision, world_size = "", "?", 0
     figures: dict[str, float] = {}
     try:
@@ -108,27 +88,29 @@ def describe(directory: Path, path: Path, *, hash_files: bool) -> Row:
     except CheckpointError as error:
         fault = str(error)
     contents = [file for file in path.iterdir() if file.is_file()]
-    return Row(
-        name=path.name,
-        step=files.step_of(path),
-        time_s=path.stat().st_mtime,
-        size_bytes=sum(file.stat().st_size for file in contents),
-        precision=precision,
-        world_size=world_size,
-        figures=figures,
-        best=files.pointers(directory).get(path.name, []),
-        fault=fault,
-    )
+    return {
+        "name": path.name,
+        "step": files.step_of(path),
+        "time_s": path.stat().st_mtime,
+        "size_bytes": sum(file.stat().st_size for file in contents),
+        "precision": precision,
+        "world_size": world_size,
+        "figures": figures,
+        "best": files.pointers(directory).get(path.name, []),
+        "fault": fault,
+    }
 
 
-def to_table(rows: list[Row]) -> str:
+def to_table(rows: list[dict[str, Any]]) -> str:
     """One line per checkpoint."""
     lines = [("checkpoint", "saved", "MB", "precision", "ranks", "state")]
     for row in rows:
-        saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.time_s))
-        figures = [f"top-1 {row.figures['policy_top1']:.2%}"] if "policy_top1" in row.figures else []
-        best = [f"best {', '.join(row.best)}"] if row.best else []
-        state = row.fault or "; ".join(["complete", *figures, *best])
-        size_mb = f"{row.size_bytes / 1e6:.1f}"
-        lines.append((row.name, saved, size_mb, row.precision, str(row.world_size), state))
+        saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["time_s"]))
+        state = ["complete"]
+        if "policy_top1" in row["figures"]:
+            state.append(f"top-1 {row['figures']['policy_top1']:.2%}")
+        if row["best"]:
+            state.append(f"best {', '.join(row['best'])}")
+        size_mb, fault = f"{row['size_bytes'] / 1e6:.1f}", row["fault"] or "; ".join(state)
+        lines.append((row["name"], saved, size_mb, row["precision"], str(row["world_size"]), fault))
     return "\n".join(table(lines, "llrlr"))

@@ -7,19 +7,21 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alphazero.base.files import given_path
 from alphazero.base.section import add_flags, values_of_flags
 from alphazero.base.text import counted, printable
+from alphazero.cli.flags import add_number
+from alphazero.data.formats.importer import ImportReport, import_games
+from alphazero.data.formats.lc0_export import export_lc0
+from alphazero.data.formats.pgn_export import export_pgn
+from alphazero.data.sampling.filters import for_training, with_filters
+from alphazero.data.sampling.window import Window
+from alphazero.data.store.store import GameStore
+from alphazero.data.store.summary import StoreSummary, summarize
+from alphazero.machine.memory import count_processors
 from alphazero.settings.data import GameFilters, SampleFilters, chosen_filters
 from alphazero.settings.flags import threads, whole
-
-if TYPE_CHECKING:
-    from alphazero.data.formats.importer import ImportReport
-    from alphazero.data.sampling.window import Window
-    from alphazero.data.store.store import GameStore
-    from alphazero.data.store.summary import StoreSummary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="PGN file (plain, .gz, .bz2, .zst), lc0 training data (.gz, .tar), or directory of such",
     )
     importer.add_argument("--store", required=True, metavar="DIR", help="the store to make")
-    importer.add_argument(
-        "--workers", type=threads, default=0, metavar="N", help="threads (default: one per core)"
-    )
+    add_number(importer, "--workers", threads, "threads (default: one per core)", 0)
     add_flags(importer, {"games that are stored, of those read (docs/data.md)": GameFilters})
     info = actions.add_parser("info", help="describe what a game store holds")
     info.add_argument("store", metavar="STORE")
@@ -55,48 +55,30 @@ def _configure_export(exporter: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a new directory of game_*.gz (lc0), or a new file (PGN; .gz is packed)",
     )
-    exporter.add_argument(
-        "--first", type=whole(0), default=0, metavar="N", help="first game, from 0 (default: 0)"
-    )
-    exporter.add_argument(
-        "--games", type=whole(1), default=None, metavar="N", help="number of games (default: all)"
-    )
+    add_number(exporter, "--first", whole(0), "first game, from 0", 0)
+    add_number(exporter, "--games", whole(1), "number of games (default: all)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do one action; returns the exit code."""
     if args.action == "import":
-        sources = [given_path(text, "SRC") for text in args.sources]
-        return _import(
-            sources,
-            given_path(args.store, "--store"),
-            args.workers,
-            GameFilters(**values_of_flags(GameFilters, vars(args))),
-        )
-    store = given_path(args.store, "STORE")
-    if args.action == "info":
-        filters = SampleFilters(**values_of_flags(SampleFilters, vars(args)))
-        return _info(store, filters, as_json=args.json)
-    if args.action == "export":
-        return _export(store, args.to, given_path(args.out, "--out"), args.first, args.games)
-    return _verify(store)
+        _import(args, given_path(args.store, "--store"))
+    else:
+        store = given_path(args.store, "STORE")
+        {"info": _info, "verify": _verify, "export": _export}[args.action](args, store)
+    return 0
 
 
-def _import(sources: list[Path], store: Path, workers: int, filters: GameFilters) -> int:
-    from alphazero.data.formats.importer import import_games
-    from alphazero.data.store.store import GameStore
-    from alphazero.data.store.summary import summarize
-    from alphazero.machine.memory import count_processors
-
+def _import(args: argparse.Namespace, store: Path) -> None:
+    sources = [given_path(text, "SRC") for text in args.sources]
+    filters = GameFilters(**values_of_flags(GameFilters, vars(args)))
+    workers = args.workers or count_processors()
     try:
-        report = import_games(
-            sources, store, workers=workers or count_processors(), progress=True, filters=filters
-        )
+        report = import_games(sources, store, workers=workers, progress=True, filters=filters)
     except KeyboardInterrupt:
         print("import interrupted, nothing of it is kept; the same command starts it again", file=sys.stderr)
         raise
     print(import_text(report, summarize(GameStore.open(report.store))))
-    return 0
 
 
 def amount(games: int, plies: int) -> str:
@@ -133,33 +115,26 @@ def noted_text(summary: StoreSummary) -> str:
     )
 
 
-def _info(path: Path, filters: SampleFilters, *, as_json: bool) -> int:
-    from alphazero.data.store.store import GameStore
-    from alphazero.data.store.summary import summarize
-
+def _info(args: argparse.Namespace, path: Path) -> None:
     store = GameStore.open(path)
     summary = summarize(store)
+    filters = SampleFilters(**values_of_flags(SampleFilters, vars(args)))
     window = _filtered(store, filters) if chosen_filters(filters) else None
-    if as_json:
+    if args.json:
         body = summary.to_json()
         if window is not None:
             counts = [dataclasses.asdict(count) for count in window.filtered]
             body["filters"] = {"removed": counts, "games": window.num_games, "positions": window.num_samples}
         print(json.dumps(body, indent=1))
-        return 0
+        return
     print(info_text(path, summary))
     if window is not None:
         left = f"{counted(window.num_games, 'game')}, {counted(window.num_samples, 'position')}"
         print("\n".join([*(f"filter        {count}" for count in window.filtered), f"left          {left}"]))
-    return 0
 
 
 def _filtered(store: GameStore, filters: SampleFilters) -> Window:
     """The window of a run with these filters and nothing held out. Raises DataError."""
-    from alphazero.data.sampling.filters import for_training, with_filters
-    from alphazero.data.sampling.window import Window
-    from alphazero.machine.memory import count_processors
-
     window = with_filters(Window.of_stores([store]), filters)
     return for_training(window, filters, seed=0, num_threads=count_processors())
 
@@ -196,29 +171,21 @@ def info_text(store: Path, summary: StoreSummary) -> str:
     return "\n".join(lines)
 
 
-def _export(path: Path, to: str, out: Path, first: int, count: int | None) -> int:
-    from alphazero.data.formats.lc0_export import export_lc0
-    from alphazero.data.formats.pgn_export import export_pgn
-    from alphazero.data.store.store import GameStore
-
-    store = GameStore.open(path)
-    if to == "pgn":
-        games, plies = export_pgn(store, out, first=first, count=count)
+def _export(args: argparse.Namespace, path: Path) -> None:
+    out, store = given_path(args.out, "--out"), GameStore.open(path)
+    if args.to == "pgn":
+        games, plies = export_pgn(store, out, first=args.first, count=args.games)
         print(f"{printable(out)}: {amount(games, plies)}")
-        return 0
-    report = export_lc0(store, out, first=first, count=count)
+        return
+    report = export_lc0(store, out, first=args.first, count=args.games)
     print(f"{printable(out)}: {counted(report.games, 'game')}, {counted(report.positions, 'position')}")
     for why, number in report.left_out.items():
         print(f"  {counted(number, 'game')} left out: {why}")
-    return 0
 
 
-def _verify(path: Path) -> int:
-    from alphazero.data.store.store import GameStore
-
+def _verify(args: argparse.Namespace, path: Path) -> None:
     store = GameStore.open(path)
     store.verify()
     print(
         f"{printable(path)}: {amount(store.num_games, store.num_plies)}: checksums match, every move is legal"
     )
-    return 0

@@ -6,28 +6,29 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
 from alphazero.base.text import counted, table
-from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
+from alphazero.cli.flags import add_device_flag, add_number, add_ssh_flags, ssh_options
+from alphazero.cluster.plan.hostfile import read_hostfile
+from alphazero.measure.doctor import (
+    MILLION,
+    Examination,
+    ExaminedHost,
+    PresetSpeed,
+    estimates,
+    examine_hosts,
+    examine_this_host,
+)
 from alphazero.settings.flags import seconds, whole
 from alphazero.settings.load import preset_names
-
-if TYPE_CHECKING:
-    from alphazero.measure.doctor import Examination, ExaminedHost, PresetSpeed
 
 FORMAT, VERSION = "alphazero-doctor", 2
 SECONDS = 4.0  # for the training of each preset, and again for its self-play
 MOST_RANKS = 4096
-HOST_LIMIT_S, PRESET_LIMIT_S, TIMES_LONGER = (
-    300.0,
-    120.0,
-    20.0,
-)  # until a host that does not answer is given up
+HOST_LIMIT_S, PRESET_LIMIT_S, TIMES_LONGER = 300.0, 120.0, 20.0  # until a silent host is given up
 
 GIB, MIB = 1 << 30, 1 << 20
-MILLION = 1_000_000
 NOT_MEASURED = "-"
 HEAD = (
     *("preset", "network", "ranks", "precision", "trains on", "plays", "memory of a rank"),
@@ -47,18 +48,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=preset_names(),
         help="what to measure (default: all that ship)",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--seconds",
-        type=seconds(0.5),
-        default=SECONDS,
-        help=f"to measure each preset's training, and as long its self-play (default: {SECONDS:g})",
+        seconds(0.5),
+        "to measure each preset's training, and as long its self-play",
+        SECONDS,
+        metavar="S",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--gpus",
-        type=whole(0, MOST_RANKS),
-        default=0,
-        metavar="N",
-        help="ranks: one per GPU, or CPU ranks (default: as many as training would have)",
+        whole(0, MOST_RANKS),
+        "ranks: one per GPU, or CPU ranks (default: as many as training would have)",
+        0,
     )
     add_device_flag(parser, "where to compute")
     parser.add_argument(
@@ -72,8 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine this machine, or the hosts of a cluster, and print what was found."""
-    from alphazero.measure.doctor import Examination, examine_this_host
-
     presets = tuple(dict.fromkeys(args.presets))
     runs = str(args.runs_dir.absolute())
     asked = Examination(presets, runs, args.device, 0.0 if args.quick else args.seconds, args.gpus)
@@ -90,9 +91,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examine_hosts(args: argparse.Namespace, asked: Examination) -> list[ExaminedHost]:
-    from alphazero.cluster.plan.hostfile import read_hostfile
-    from alphazero.measure.doctor import examine_hosts
-
     if args.gpus:
         raise ConfigError("--gpus: not with --hostfile, whose slots are the ranks of each host")
     hosts = read_hostfile(args.hostfile)
@@ -159,8 +157,6 @@ def _disk(host: ExaminedHost) -> str:
 
 
 def _measured(host: ExaminedHost) -> list[str]:
-    from alphazero.measure.doctor import estimates
-
     sound = [one for one in host.presets if not one.fault]
     lines = []
     if sound:

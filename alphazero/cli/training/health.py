@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 from alphazero.cli.flags import add_device_flag
+from alphazero.machine.findings import load_thresholds
+from alphazero.machine.health import check_this_host, to_json, to_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="TOML file with the thresholds that differ"
     )
-    add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone (default: auto)")
+    add_device_flag(parser, "cuda: a GPU must be there; cpu: look at the host alone")
     parser.add_argument(
         "--runs-dir", type=Path, default=Path("runs"), help="where runs are written (default: runs)"
     )
@@ -33,9 +35,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, print, judge."""
-    from alphazero.machine.findings import load_thresholds
-    from alphazero.machine.health import check_this_host, to_json, to_table
-
     report = check_this_host(
         load_thresholds(args.thresholds),
         args.runs_dir,

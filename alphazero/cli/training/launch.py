@@ -9,37 +9,49 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, LaunchError
 from alphazero.base.log import JSON, TEXT, write_json_lines
 from alphazero.base.section import add_flags, values_of_flags
+from alphazero.cli.command_table import build_parser
 from alphazero.cli.flags import add_device_flag, add_ssh_flags, ssh_options
+from alphazero.cli.training import train
+from alphazero.cluster.launch.dry_run import dry_run_lines, say, say_of_job
+from alphazero.cluster.launch.supervisor import ChosenRun, Supervision, Supervisor
 from alphazero.cluster.plan.claims import LaunchRequest
+from alphazero.cluster.plan.commands import other_node_commands
 from alphazero.cluster.plan.launch_plan import LaunchPlan
+from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
+from alphazero.cluster.plan.resolve import resolve
+from alphazero.machine import machine as machines
 from alphazero.machine.environment import CHECKOUT
-from alphazero.run.checkpoint_files import LATEST, checkpoints_in
+from alphazero.machine.memory import HostMemory
+from alphazero.run.checkpoint_files import LATEST, STATE, checkpoints_in, read_json
+from alphazero.run.directory import require_free
 from alphazero.run.find import find_weights
 from alphazero.run.next_command import COMMAND_VARIABLE, continuing, typed_command
 from alphazero.settings.cluster import MOST_NODES, ClusterConfig, read_cluster
 from alphazero.settings.deepspeed_file import DeepSpeedSettings
 from alphazero.settings.flags import whole
 from alphazero.settings.load import Config, decided, places
+from alphazero.settings.scope import kept_settings
 from alphazero.show.weights_and_biases import require_package
-from alphazero.training.ranks.batch import SavedBatch, batch_over, fix_batch, implied_ranks
-
-if TYPE_CHECKING:
-    from alphazero.cluster.launch.supervisor import ChosenRun
-    from alphazero.cluster.plan.node import CpuRanks
-    from alphazero.machine.machine import Machine
-
+from alphazero.training.ranks.batch import (
+    LEAST_MICRO_BATCH,
+    SavedBatch,
+    batch_over,
+    fix_batch,
+    idle_notice,
+    implied_ranks,
+    plan_batches,
+)
 
 # Flags this command does not know belong to the trainer (see alphazero.cli.command_table).
 PASSES_ON_UNKNOWN_FLAGS = True
 
 TRAIN_SCRIPT = CHECKOUT / "train_distributed.py"
+PROGRAM = (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
 NEEDED_MODULES = ("torch", "deepspeed", "alphazero._core")
 # What --precision auto becomes, by the plan's device.
 AUTO_PRECISION = {
@@ -58,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, {"cluster": ClusterConfig})
     group = parser.add_argument_group("this start")
-    add_device_flag(group, "auto: GPUs where there are some (default)")
+    add_device_flag(group, "auto: GPUs where there are some")
     group.add_argument(
         "--node-rank",
         type=_node_rank,
@@ -85,10 +97,6 @@ def _node_rank(text: str) -> int | str:
 
 def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRanks:
     """How many ranks this machine gets without a GPU and without a number."""
-    from alphazero.cluster.plan.node import CpuRanks, choose_cpu_ranks
-    from alphazero.machine.memory import HostMemory
-    from alphazero.training.ranks.batch import LEAST_MICRO_BATCH, plan_batches
-
     config, saved = _as_resumed(config, fresh_start=fresh_start)
     implied = 0 if saved else implied_ranks(config)
     if 0 < implied <= num_cores:
@@ -113,13 +121,9 @@ def cpu_ranks_for(num_cores: int, config: Config, *, fresh_start: bool) -> CpuRa
 
 def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatch | None]:
     """For a run that continues: `config` with what its newest checkpoint holds, and the batch of that."""
-    from alphazero.run.checkpoint_files import STATE, checkpoints_in, read_json
-    from alphazero.settings.scope import kept_settings
-
     if fresh_start:
         return config, None
-    run = Path(config.run.runs_dir) / (config.run.run_name or config.preset or "run")
-    for path in reversed(checkpoints_in(run / "checkpoints")):
+    for path in reversed(checkpoints_in(train.run_directory(config).checkpoints)):
         with contextlib.suppress(AlphaZeroError):
             state = read_json(path / STATE)
             batch, in_use = state.get("batch_size"), state.get("micro_batch_size")
@@ -136,23 +140,18 @@ def _as_resumed(config: Config, *, fresh_start: bool) -> tuple[Config, SavedBatc
 
 def check_batches(
     plan: LaunchPlan, config: Config, settings: DeepSpeedSettings, *, fresh_start: bool
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """Batch arithmetic: a mistake is one line here, not one per rank.
 
-    Lines about idle ranks, and lines that the banner of the run will have.
+    Lines of a dry run: about idle ranks, and those that the banner of the run will have.
     """
-    from alphazero.training.ranks.batch import idle_notice, plan_batches
-
     named = config.training.micro_batch_size
     config, saved = _as_resumed(config, fresh_start=fresh_start)
     precision = config.training.precision
     shown = [f"precision {precision}{AUTO_PRECISION[plan.device] if precision == 'auto' else ''}"]
     shown += decided(config, settings)
     if not all(plan.ranks):  # known when the hosts have counted their devices
-        return [], [
-            f"batch {config.training.batch_size} over as many ranks as the hosts have devices",
-            *shown,
-        ]
+        return [f"batch {config.training.batch_size} over as many ranks as the hosts have devices", *shown]
     weights = [host.weight for host in plan.hosts for _ in range(host.num_ranks or 0)]
     device = "cpu" if plan.device == "cpu" else "cuda"
     config, _ = fix_batch(config, len(weights), saved, places(settings))
@@ -165,189 +164,144 @@ def check_batches(
         equal_passes=training.zero_stage >= 2,
     )
     notice = idle_notice(batches, device, max(named, 0))
-    return [notice] if notice else [], [f"batch {batches}", *shown]
+    return [*([notice] if notice else []), f"batch {batches}", *shown]
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, resolve, announce, start."""
-    from alphazero.cli.training import train
-    from alphazero.cluster.launch import dry_run as launch
-    from alphazero.cluster.plan import resolve
-    from alphazero.machine.machine import (
-        addresses_of,
-        find_free_port,
-        look_at_this_machine,
-        outward_address,
-        port_is_free,
-    )
-
-    request = _request(args)
+    values = values_of_flags(ClusterConfig, vars(args))
+    request = LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
     ssh = ssh_options(args)
-    trainer_arguments, config, settings, source = _trainer_arguments(args)
-    fresh_start = "--fresh-start" in trainer_arguments
-    machine = look_at_this_machine(device=args.device)
+    arguments, trainer = _trainer_arguments(args)
+    config, settings = train.read_settings(trainer, train.CPU_PRESET)
+    fresh_start = trainer.fresh_start
+    machine = machines.look_at_this_machine(device=args.device)
     if config.run.log_format == JSON:
         write_json_lines("alphazero")
-    plan = resolve.resolve(
+    plan = resolve(
         request,
         machine,
         os.environ,
         # With --dry-run nothing would listen: see the notice below.
-        (lambda port: True) if args.dry_run else port_is_free,
-        find_free_port,
-        read_cluster(source),
+        (lambda port: True) if args.dry_run else machines.port_is_free,
+        machines.find_free_port,
+        read_cluster(trainer.config),
         # --dry-run asks no name server.
-        (lambda name: ()) if args.dry_run else addresses_of,
+        (lambda name: ()) if args.dry_run else machines.addresses_of,
         lambda num_cores: cpu_ranks_for(num_cores, config, fresh_start=fresh_start),
-        lambda interface: outward_address(machine.addresses, interface),
+        lambda interface: machines.outward_address(machine.addresses, interface),
         ssh,
     )
     if plan.device == "cuda":
-        config, settings = _settings(trainer_arguments, "cuda")
+        config, settings = train.read_settings(trainer, train.GPU_PRESET)
     if plan.node_rank == 0:
-        train.check_resumed(config, _parsed(trainer_arguments).resume, fresh_start=fresh_start)
-    idle, settled = check_batches(plan, config, settings, fresh_start=fresh_start)
-    _check_interface(plan, machine)
-    if plan.node_rank == 0:
-        require_package(config.run)
-    if args.dry_run:
-        from alphazero.cluster.launch.dry_run import dry_run_lines
-
-        words = (*settled, *_port_notices(plan, port_is_free), *_commands_of_others(args, plan))
-        # The trainer itself reports idle ranks.
-        for notice in (*plan.notices, *idle, *unread_variables(os.environ), *words):
-            launch.say(notice)
-        job = (sys.executable, _trainer(), trainer_arguments)
-        for line in dry_run_lines(plan, os.environ, *job):
-            print(line)
-        return 0
-    for line in (*unread_variables(os.environ), *_commands_of_others(args, plan)):
-        launch.say_of_job(line)
-    return _start(args, plan, trainer_arguments, config)
-
-
-def unread_variables(environment: Mapping[str, str]) -> list[str]:
-    """A line about each variable of the environment that has no effect on a job of this program."""
-    return [
-        f"{name}={environment[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
-        "may stand still"
-        for name in UNREAD_VARIABLES
-        if name in environment
-    ]
-
-
-def _port_notices(plan: LaunchPlan, port_is_free: Callable[[int], bool]) -> list[str]:
-    """Of a dry run, where a start would find its port in use."""
-    if plan.is_head or plan.node_rank != 0 or port_is_free(plan.master_port):
-        return []
-    return [f"port {plan.master_port} is in use here now: a start would refuse it, or take another one"]
-
-
-def _commands_of_others(args: argparse.Namespace, plan: LaunchPlan) -> list[str]:
-    """Lines with what to type on the other nodes, where only node 0 knows its address."""
-    from alphazero.cli.command_table import build_parser
-    from alphazero.cluster.plan.commands import other_node_commands
-
-    if not plan.chose_address:
-        return []
-    trainer = build_parser("train").with_dashes(args.passed_on)
-    place = (plan.num_nodes, plan.master_addr, plan.master_port)
-    commands = other_node_commands(_request(args), *place, trainer)
-    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
-
-
-def _request(args: argparse.Namespace) -> LaunchRequest:
-    values = values_of_flags(ClusterConfig, vars(args))
-    return LaunchRequest(**values, device=args.device, node_rank=args.node_rank)
-
-
-def _check_interface(plan: LaunchPlan, machine: Machine) -> None:
+        train.check_resumed(config, trainer.resume, fresh_start=fresh_start)
+    settled = check_batches(plan, config, settings, fresh_start=fresh_start)
     names = list(dict.fromkeys(name for name, _ in machine.addresses))
     if not plan.is_head and plan.interface and plan.interface not in names:
         raise LaunchError(f"--interface {plan.interface}: is not here; expected one of {', '.join(names)}")
+    if plan.node_rank == 0:
+        require_package(config.run)
+    notices = [*_unread_variables(), *_commands_of_others(request, args.passed_on, plan)]
+    if args.dry_run:
+        for line in (*plan.notices, *notices, *settled):
+            say(line)
+        if not plan.is_head and plan.node_rank == 0 and not machines.port_is_free(plan.master_port):
+            say(f"port {plan.master_port} is in use here now: a start would refuse it, or take another one")
+        for line in dry_run_lines(plan, os.environ, sys.executable, PROGRAM, arguments):
+            print(line)
+        return 0
+    for line in notices:
+        say_of_job(line)
+    return _start(args, plan, arguments, trainer, config)
 
 
-def _start(args: argparse.Namespace, plan: LaunchPlan, trainer_arguments: list[str], config: Config) -> int:
-    """Start the job and see it to its end."""
-    from alphazero.cluster.launch import dry_run as launch
-    from alphazero.cluster.launch.supervisor import Supervision, Supervisor
-    from alphazero.machine.machine import interface_towards
+def _unread_variables() -> list[str]:
+    """A line about each variable of the environment that has no effect on a job of this program."""
+    return [
+        f"{name}={os.environ[name]}: has no effect; --hang-timeout and --start-timeout set how long ranks "
+        "may stand still"
+        for name in UNREAD_VARIABLES
+        if name in os.environ
+    ]
 
-    _require_modules()
+
+def _commands_of_others(request: LaunchRequest, passed_on: list[str], plan: LaunchPlan) -> list[str]:
+    """Lines with what to type on the other nodes, where only node 0 knows its address."""
+    if not plan.chose_address:
+        return []
+    trainer = build_parser("train").with_dashes(passed_on)
+    place = (plan.num_nodes, plan.master_addr, plan.master_port)
+    commands = other_node_commands(request, *place, trainer)
+    return [f"on node {rank}, type: {line}" for rank, line in enumerate(commands, 1)]
+
+
+def _start(
+    args: argparse.Namespace,
+    plan: LaunchPlan,
+    arguments: list[str],
+    trainer: argparse.Namespace,
+    config: Config,
+) -> int:
+    """Start the job and see it to its end. arguments, trainer: what goes to the trainer, and parsed."""
+    missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LaunchError(
+            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
+        )
     if plan.is_by_hand and not plan.interface:
         assert plan.own.machine is not None
         # An error where the name does not resolve.
-        interface_towards(plan.master_addr, plan.own.machine.addresses)
+        machines.interface_towards(plan.master_addr, plan.own.machine.addresses)
+    # Files of settings that the trainer reads on every host; shipped ones are the checkout's.
+    named = (trainer.config, train.deepspeed_config_file(trainer))
     job = Supervision(
         plan=dataclasses.replace(plan, directory=str(Path.cwd())),
-        trainer=_trainer(),
-        choose_run=lambda device: _choose_run(trainer_arguments, device, plan),
+        trainer=PROGRAM,
+        choose_run=lambda device: _choose_run(arguments, trainer, device, plan),
         runs_directory=str(Path(config.run.runs_dir).absolute()),
         unfit_hosts_stay=args.no_preflight,
         preflight=not args.no_preflight,
-        compared=_config_files(trainer_arguments),
+        compared=tuple(name for name in named if name and Path(name).is_file()),
         data=(*config.data.data, *config.data.validation_data),
         sync_data=args.sync_data,
         quiet=config.run.quiet,
     )
     command = typed_command(sys.argv, os.environ)
     os.environ[COMMAND_VARIABLE] = json.dumps(command)  # agents of this machine inherit it
-    supervisor = Supervisor(job, sys.executable, os.environ, launch.say_of_job)
+    supervisor = Supervisor(job, sys.executable, os.environ, say_of_job)
     status = supervisor.run()
     run = supervisor.run_directory
     is_saved = supervisor.has_saved or (run is not None and (run / "checkpoints" / LATEST).exists())
     if run is not None and is_saved and status not in (0, LaunchError.exit_code):
-        launch.say_of_job(f"continue with: {continuing(command, run.name)}")
+        say_of_job(f"continue with: {continuing(command, run.name)}")
     return status
 
 
-def _trainer() -> tuple[str, ...]:
-    return (str(TRAIN_SCRIPT),) if TRAIN_SCRIPT.is_file() else ("--module", "alphazero", "train")
-
-
-def _settings(arguments: list[str], device: str) -> tuple[Config, DeepSpeedSettings]:
-    from alphazero.cli.training import train
-
-    preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
-    return train.read_settings(_parsed(arguments), preset)
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    """The trainer's arguments."""
-    from alphazero.cli.command_table import build_parser
-
-    return build_parser("train").parse_args(arguments)
-
-
-def _choose_run(arguments: list[str], device: str, plan: LaunchPlan) -> ChosenRun:
+def _choose_run(
+    arguments: list[str], trainer: argparse.Namespace, device: str, plan: LaunchPlan
+) -> ChosenRun:
     """The run's directory by name, so that a restart continues what a fresh start began.
 
     A run that is in use and --init-weights that are not there are errors here, before ranks start.
     """
-    from alphazero.cluster.launch.supervisor import ChosenRun
-    from alphazero.run.directory import choose_run_directory, require_free
-
-    fresh_start = "--fresh-start" in arguments
-    settings, _ = _settings(arguments, device)
+    preset = train.GPU_PRESET if device == "cuda" else train.CPU_PRESET
+    settings, _ = train.read_settings(trainer, preset)
     # Nodes that are started by hand choose the same, as long as none of them makes the directory.
-    reserve = fresh_start and not plan.is_by_hand
-    name = settings.run.run_name or settings.preset or "run"
-    run = choose_run_directory(settings.run.runs_dir, name, fresh_start=fresh_start, reserve=reserve)
+    reserve = trainer.fresh_start and not plan.is_by_hand
+    run = train.run_directory(settings, fresh_start=trainer.fresh_start, reserve=reserve)
     require_free(run)
     has_rank_0 = not plan.is_head and plan.node_rank == 0
     if has_rank_0 and settings.training.init_weights and not checkpoints_in(run.checkpoints):
         find_weights(settings.training.init_weights, "--init-weights")
     named = [argument for argument in arguments if argument != "--fresh-start"]
-    if fresh_start:
+    if trainer.fresh_start:
         named += ["--run-name", run.path.name]
     return ChosenRun(str(run.path.absolute()), tuple(named))
 
 
-def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, DeepSpeedSettings, str]:
-    """What goes to the trainer, its settings, and its --config, checked here."""
-    from alphazero.cli.command_table import build_parser
-    from alphazero.cli.training import train
-
+def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], argparse.Namespace]:
+    """What goes to the trainer, and that parsed."""
     parser = build_parser("train")
     arguments = parser.with_dashes(args.passed_on)
     if args.device != "auto":
@@ -359,23 +313,4 @@ def _trainer_arguments(args: argparse.Namespace) -> tuple[list[str], Config, Dee
         raise parser.unknown_error(unknown, list(build_parser("launch").flags()))
     if getattr(parsed, "log_format", TEXT) == JSON:
         write_json_lines("alphazero")
-    config, settings = train.read_settings(parsed, train.CPU_PRESET)
-    return arguments, config, settings, str(parsed.config)
-
-
-def _config_files(arguments: list[str]) -> tuple[str, ...]:
-    """Files of settings that the trainer reads on every host; shipped ones are the checkout's."""
-    from alphazero.cli.training.train import deepspeed_config_file
-
-    parsed = _parsed(arguments)
-    return tuple(
-        name for name in (parsed.config, deepspeed_config_file(parsed)) if name and Path(name).is_file()
-    )
-
-
-def _require_modules() -> None:
-    missing = [name for name in NEEDED_MODULES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise LaunchError(
-            f"{sys.executable}: has no {', '.join(missing)}; expected `make setup` in {CHECKOUT}"
-        )
+    return arguments, parsed

@@ -6,15 +6,16 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alphazero.base.errors import ConfigError
+from alphazero.base.files import replacing
+from alphazero.cli.flags import add_number
+from alphazero.run.directory import RunDirectory
 from alphazero.settings.flags import whole
-
-if TYPE_CHECKING:
-    from alphazero.show.report.report import RunReport
+from alphazero.show.report.page import ReportServer, WatchedReport, json_of, page_of
+from alphazero.show.report.picture import save
+from alphazero.show.report.report import RunReport, build
 
 PICTURES = (".png", ".svg", ".pdf")
 SUFFIXES = (".html", *PICTURES, ".json")
@@ -41,13 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve the page on this machine (127.0.0.1) and keep it up to date, until Ctrl-C",
     )
-    parser.add_argument(
-        "--port",
-        type=whole(0, 65535),
-        default=0,
-        metavar="N",
-        help="of --watch (default: a free one)",
-    )
+    add_number(parser, "--port", whole(0, 65535), "of --watch (default: a free one)", 0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,10 +61,6 @@ def run(args: argparse.Namespace) -> int:
     args.runs = _runs_of(args.runs)
     if args.watch:
         return _watch(args)
-
-    from alphazero.show.report.page import json_of
-    from alphazero.show.report.report import build
-
     report = build(args.runs)
     if args.json:
         print(json_of(report))
@@ -90,8 +81,6 @@ def _default_out(given: list[Path], suffix: str) -> Path:
 
 def _runs_of(given: list[Path]) -> list[Path]:
     """The runs behind paths: a directory stands for the runs in it that have figures."""
-    from alphazero.run.directory import RunDirectory
-
     runs = []
     for path in given:
         inside: list[Path] = []
@@ -103,35 +92,20 @@ def _runs_of(given: list[Path]) -> list[Path]:
 
 
 def _write(report: RunReport, out: Path) -> None:
-    from alphazero.base.files import replacing
-
-    if out.suffix in PICTURES:
-        from alphazero.show.report.picture import save
-
-        with _naming(out), replacing(out) as file:
-            save(report, file, out.suffix[1:])
-        return
-    from alphazero.show.report.page import json_of, page_of
-
-    content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
-    with _naming(out), replacing(out) as file:
-        file.write(content.encode())
-
-
-@contextlib.contextmanager
-def _naming(out: Path) -> Iterator[None]:
     """Raises ConfigError where the file cannot be written."""
     try:
-        yield
+        with replacing(out) as file:
+            if out.suffix in PICTURES:
+                save(report, file, out.suffix[1:])
+            else:
+                content = json_of(report) + "\n" if out.suffix == ".json" else page_of(report)
+                file.write(content.encode())
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _watch(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from alphazero.show.report.page import ReportServer, WatchedReport
-    from alphazero.show.report.report import build
-
     watched = WatchedReport(args.runs, lambda: build(args.runs))
     with ReportServer(watched, args.port) as server:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from alphazero.base.files import given_path
 from alphazero.base.text import counted, printable, table
-from alphazero.run.overview import BestFigure, RunOverview, RunState, list_runs
+from alphazero.run.overview import RunOverview, RunState, list_runs
 
 # What a row has room for: the first two that the run has, best one first.
 FIGURES = ("elo", "move_error", "policy_top1", "value_mse", "composite")
@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([one.to_json() for one in runs], indent=1))
     else:
-        print(to_table(directory, runs, time.time()))
+        print(to_table(directory, runs))
     return 0
 
 
-def to_table(directory: Path, runs: list[RunOverview], now_s: float) -> str:
+def to_table(directory: Path, runs: list[RunOverview]) -> str:
     """A line per run, the names first."""
     if not runs:
         return f"{printable(directory)}: no runs found"
@@ -51,18 +51,23 @@ def to_table(directory: Path, runs: list[RunOverview], now_s: float) -> str:
                 printable(one.path.name),
                 one.network,
                 _steps(one),
-                "  ".join(figure_text(name, one.best[name]) for name in shown_figures(one)),
+                best_text(one),
                 size_text(one.size_bytes),
-                f"{age_text(now_s - one.changed_s)} ago",
+                f"{age_text(time.time() - one.changed_s)} ago",
                 state_text(one),
             )
         )
     return "\n".join(table(rows, "llrlrr"))
 
 
-def shown_figures(one: RunOverview) -> list[str]:
-    """The names of the figures in a row."""
-    return [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]
+def best_text(one: RunOverview) -> str:
+    """'policy_top1 41.20% (step 2,000)' for each figure that the row has room for."""
+    texts = []
+    for name in [name for name in FIGURES if name in one.best][:SHOWN_FIGURES]:
+        value, step = one.best[name].value, one.best[name].step
+        shown = f"{value:.2%}" if name in SHARES else f"{value:.4g}"
+        texts.append(f"{name} {shown} (step {step:,})")
+    return "  ".join(texts)
 
 
 def state_text(one: RunOverview) -> str:
@@ -78,12 +83,6 @@ def _steps(one: RunOverview) -> str:
     if one.step < 0:
         return "-"
     return f"{one.step:,}" + (f" of {one.num_steps:,}" if one.num_steps >= 0 else "")
-
-
-def figure_text(name: str, figure: BestFigure) -> str:
-    """'policy_top1 41.20% (step 2,000)'."""
-    value = f"{figure.value:.2%}" if name in SHARES else f"{figure.value:.4g}"
-    return f"{name} {value} (step {figure.step:,})"
 
 
 def size_text(size_bytes: int) -> str:

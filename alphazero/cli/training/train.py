@@ -9,18 +9,23 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, ConfigError, DataError, LaunchError
 from alphazero.base.files import given_path, refuse_positions
 from alphazero.base.log import JSON, TEXT, program_line, write_json_lines
-from alphazero.base.section import HiddenHelp, add_flags
-from alphazero.cli.flags import add_device_flag
+from alphazero.base.section import add_flags
+from alphazero.cli.command_table import build_parser, run_command
+from alphazero.cli.flags import add_config_flag, add_device_flag, add_number
 from alphazero.cluster.plan.outer import TaskRank, read_task
-from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK, names_loopback
+from alphazero.cluster.plan.role import refuse_loopback
+from alphazero.machine import machine as machines
+from alphazero.machine.machine import DEFAULT_PORT, LOOPBACK
+from alphazero.machine.nvml import device_files_present
+from alphazero.run import rank as rank_side
 from alphazero.run.checkpoint_files import STATE, read_json
-from alphazero.run.directory import RESTART_VARIABLE, choose_run_directory
+from alphazero.run.directory import RESTART_VARIABLE, RunDirectory, choose_run_directory
 from alphazero.run.find import check_spelling, find_resumed
 from alphazero.run.next_command import COMMAND_VARIABLE, typed_command, without
 from alphazero.settings.deepspeed_file import DeepSpeedSettings, read_deepspeed_settings
@@ -30,33 +35,30 @@ from alphazero.settings.load import (
     Config,
     load_config,
     merge,
-    preset_names,
     shipped_deepspeed_config,
     with_named_rate,
 )
 from alphazero.settings.scope import changed_settings, kept_settings, require_same_run
+from alphazero.show.console import Console, ConsoleStyle
 from alphazero.show.weights_and_biases import require_package
+from alphazero.training.ranks.meeting import MeetingPlace, Participant, lone_process_environment, meet
 
 MOST_RANKS = 2**20
 WORLD_SIZE_FLAGS = ("--world-size", "--gpus", "--num-gpus")
 MEETING_LIMIT_S = 1800.0  # as --start-timeout of the launcher
 GPU_PRESET, CPU_PRESET = "chess_20x256", "chess_cpu"
+NO_GPU_NOTICES = (
+    f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};",
+    f"the full network is --config {GPU_PRESET}",
+)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """All settings as flags, and what concerns this start only."""
-    hidden = HiddenHelp()
-    if isinstance(parser, Parser):
-        parser.shorten_help()
-        hidden = parser.hidden
+    parser.shorten_help()
     start = parser.add_argument_group("this start")
-    start.add_argument(
-        "--config",
-        default="",
-        metavar="NAME|FILE",
-        help=f"preset ({', '.join(preset_names())}) or TOML file; "
-        f"default: {GPU_PRESET}, or {CPU_PRESET} where there is no NVIDIA device",
-    )
+    no_gpu = f"{CPU_PRESET} where there is no NVIDIA device"
+    add_config_flag(start, f" (default: {GPU_PRESET}, or {no_gpu})")
     start.add_argument(
         "--resume",
         nargs="?",
@@ -92,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the same as --deepspeed-config; without a file it changes nothing",
     )
     processes = parser.add_argument_group("processes (a launcher sets them through the environment)")
-    add_device_flag(processes, "device to train on (default: auto)")
+    add_device_flag(processes, "device to train on")
     processes.add_argument(
         "--backend",
         choices=("nccl", "gloo"),
@@ -105,28 +107,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes of the job; without --rank all are started here",
     )
-    processes.add_argument(
-        "--rank",
-        type=whole(0, MOST_RANKS),
-        metavar="N",
-        help="number of this process in a job started by hand",
-    )
-    processes.add_argument(
-        "--local-rank",
-        type=whole(0, MOST_RANKS),
-        metavar="N",
-        help="number of this process on its host",
-    )
+    add_number(processes, "--rank", whole(0, MOST_RANKS), "number of this process in a job started by hand")
+    add_number(processes, "--local-rank", whole(0, MOST_RANKS), "number of this process on its host")
     processes.add_argument(
         "--master-addr", default="", metavar="ADDRESS", help="address of the host of rank 0 (with --rank)"
     )
-    processes.add_argument(
+    add_number(
+        processes,
         "--master-port",
-        type=whole(1, 65_535),
+        whole(1, 65_535),
+        "port of rank 0 (with --rank; default: 12355)",
         metavar="PORT",
-        help="port of rank 0 (with --rank; default: 12355)",
     )
-    add_flags(parser, SECTIONS, hidden)
+    add_flags(parser, SECTIONS, parser.hidden)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -170,8 +163,7 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
 
     The batch is left to those who know the number of ranks, and what is damaged to those who read it all.
     """
-    name = config.run.run_name or config.preset or "run"
-    run = choose_run_directory(config.run.runs_dir, name, fresh_start=False)
+    run = run_directory(config)
     if fresh_start or not (path := find_resumed(run.checkpoints, resume, lambda _: None, hash_files=False)):
         return
     state = read_json(path / STATE)
@@ -180,6 +172,12 @@ def check_resumed(config: Config, resume: str, *, fresh_start: bool) -> None:
         changes = changed_settings(saved, kept_settings(saved, in_use, config).config)
         others = [change for change in changes if change.name != "batch_size"]
         require_same_run(run.path, step, saved, others)
+
+
+def run_directory(config: Config, *, fresh_start: bool = False, reserve: bool = False) -> RunDirectory:
+    """Where a run of these settings lives (see choose_run_directory)."""
+    name = config.run.run_name or config.preset or "run"
+    return choose_run_directory(config.run.runs_dir, name, fresh_start=fresh_start, reserve=reserve)
 
 
 def deepspeed_config_file(args: argparse.Namespace) -> str:
@@ -194,8 +192,6 @@ def deepspeed_config_file(args: argparse.Namespace) -> str:
 
 def _launch_here(world_size: int) -> int:
     """Start the ranks of this machine through the launcher, with this command's own arguments."""
-    from alphazero.cli.command_table import build_parser, run_command
-
     # Typed as `alphazero train ...` or as `train_distributed.py ...`.
     typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
     os.environ[COMMAND_VARIABLE] = json.dumps(typed_command(sys.argv, os.environ))
@@ -209,10 +205,6 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
     meets = args.rank is not None or task is not None  # nothing above the ranks brings them together
     if meets:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch's own retries are no news
-    from alphazero.machine.nvml import device_files_present
-    from alphazero.run import rank as rank_side
-    from alphazero.training.ranks.meeting import lone_process_environment
-
     rank_side.begin(os.environ)
     if getattr(args, "log_format", TEXT) == JSON:
         write_json_lines(f"rank {os.environ.get('RANK', args.rank or 0)}")
@@ -234,18 +226,16 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         raise
     if os.environ["RANK"] == "0":
         require_package(config.run)
-    notices = []
-    if on_cpu and not args.config:
-        notices.append(f"NO NVIDIA DEVICE IN USE: training on the CPU with the small preset {CPU_PRESET};")
-        notices.append(f"the full network is --config {GPU_PRESET}")
-
     if config.run.log_format == JSON:
         write_json_lines(f"rank {os.environ['RANK']}")
+    # Where no launcher reports what takes long, the first rank does.
+    speaks = os.environ["RANK"] == "0" and rank_side.OUTPUT_VARIABLE not in os.environ
     if meets:
         _meet(os.environ)
-    elif rank_side.OUTPUT_VARIABLE not in os.environ and os.environ["RANK"] == "0" and not config.run.quiet:
+    elif speaks and not config.run.quiet:
         _say("starting: loading PyTorch and DeepSpeed takes some seconds")
-    with _loading(config, os.environ):
+    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    with contextlib.closing(console), console.working("loading PyTorch and DeepSpeed"):
         from alphazero.training.ranks.runtime import read_runtime
         from alphazero.training.start.run_start import Request
         from alphazero.training.start.train import train
@@ -260,24 +250,9 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
         check=not args.no_preflight,
         command=_command(task),
         is_launched=COMMAND_VARIABLE in os.environ,
-        notices=tuple(notices),
+        notices=NO_GPU_NOTICES if on_cpu and not args.config else (),
     )
     return train(config, settings, runtime, request)
-
-
-@contextlib.contextmanager
-def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
-    """Report imports that take long, where no launcher does so."""
-    from alphazero.run.rank import OUTPUT_VARIABLE
-    from alphazero.show.console import Console, ConsoleStyle
-
-    speaks = environment["RANK"] == "0" and OUTPUT_VARIABLE not in environment
-    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
-    try:
-        with console.working("loading PyTorch and DeepSpeed"):
-            yield
-    finally:
-        console.close()
 
 
 def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
@@ -302,9 +277,6 @@ def _by_hand(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
 
 def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
     """Rendezvous variables of a task of srun or mpirun; LaunchError where the master is not known."""
-    from alphazero.cluster.plan.role import refuse_loopback
-    from alphazero.machine.machine import addresses_of, look_at_this_machine
-
     address = args.master_addr or environment.get("MASTER_ADDR") or task.master_addr
     port = args.master_port or _number(environment, "MASTER_PORT") or task.master_port or DEFAULT_PORT
     if not address:
@@ -313,15 +285,15 @@ def _of_task(task: TaskRank, args: argparse.Namespace, environment: Mapping[str,
             "MASTER_ADDR), the address of the machine of rank 0"
         )
     if task.local_world_size < task.world_size and task.rank == 0:
-        refuse_loopback(address, look_at_this_machine(device="cpu"), addresses_of)
+        refuse_loopback(address, machines.look_at_this_machine(device="cpu"), machines.addresses_of)
     return {**_interfaces(address, environment), **task.variables(address, port)}
 
 
 def _interfaces(master_addr: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What gloo and NCCL talk over: the interface on the route to the master."""
-    from alphazero.machine.machine import interface_towards, list_addresses
-
-    interface = "lo" if names_loopback(master_addr) else interface_towards(master_addr, list_addresses())
+    interface = "lo"
+    if not machines.names_loopback(master_addr):
+        interface = machines.interface_towards(master_addr, machines.list_addresses())
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
     return {name: environment.get(name, interface) for name in names if interface}
 
@@ -353,9 +325,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 def _meet(environment: Mapping[str, str]) -> None:
     """Ranks that persons started wait for each other, and say for whom, before torch waits in silence."""
-    from alphazero.machine.machine import listen_on
-    from alphazero.training.ranks.meeting import MeetingPlace, Participant, meet
-
     rank, count = int(environment["RANK"]), int(environment["WORLD_SIZE"])
     if count == 1 or rank >= count:
         return
@@ -363,7 +332,7 @@ def _meet(environment: Mapping[str, str]) -> None:
     interface = environment.get("GLOO_SOCKET_IFNAME", "")
     place = MeetingPlace(address, port, "rank", one_machine=True, interface=interface)
     own = Participant(rank, count, socket.gethostname())
-    with listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
+    with machines.listen_on(address, port) if rank == 0 else contextlib.nullcontext() as listener:
         meet(own, place, MEETING_LIMIT_S, _say, listener)
 
 
