@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from alphazero.base.errors import ConfigError, DataError
-from alphazero.base.files import replacing
+from alphazero.base.files import read_at_most, replacing
 from alphazero.base.records import from_table, to_json
 from alphazero.base.text import quoted, reason
 from alphazero.play.matches.game import Ending, FinishedGame, Pairing
@@ -137,11 +137,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _read(path: Path) -> MatchState:
     """Raises DataError, one line, for what is no state of a match."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ValueError(f"over {MOST_BYTES >> 20:,} MiB")
-        table = json.loads(content)
+        table = json.loads(read_at_most(path, MOST_BYTES))
         if isinstance(table, dict) and table.get("version") != VERSION:
             raise ValueError(f"version {quoted(table.get('version'))}; expected {VERSION}")
         state = from_table(MatchState, table)
