@@ -1,4 +1,4 @@
-"""The options of the engine: one table for `uci`, `setoption` and docs/play.md."""
+"""The options of the engine: one table for `uci` and `setoption`; docs/play.md shows it."""
 
 from __future__ import annotations
 
@@ -161,12 +161,3 @@ def _can_allocate(megabytes: int) -> bool:
     except MemoryError:
         return False
     return True
-
-
-def describe_table() -> list[str]:
-    """The lines of the table in docs/play.md."""
-    rows = ["| option | type | default | what it does |", "|---|---|---|---|"]
-    for option in TABLE:
-        kind = f"{option.low:g} to {option.high:.15g}" if option.kind in ("spin", "number") else option.kind
-        rows.append(f"| {option.name} | {kind} | {option.default or '-'} | {option.help} |")
-    return rows

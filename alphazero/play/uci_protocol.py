@@ -185,23 +185,19 @@ def per_mille(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
     return win, 1000 - win - loss, loss
 
 
-def score_text(q: float, mate: int | None) -> str:
-    """`cp C` or `mate N`."""
-    return f"mate {mate}" if mate is not None else f"cp {centipawns(q)}"
-
-
 def info_line(
     seen: Snapshot, move: MoveReport | None, pv: tuple[str, ...], *, multipv: int = 0, shows_wdl: bool = False
 ) -> str:
     """The info line of one move of a search (None: of the position); multipv 0 omits that field."""
-    q, wdl, mate = (seen.q, seen.wdl, seen.mate) if move is None else (move.q, move.wdl, move.mate)
+    of = move or seen
+    score = f"cp {centipawns(of.q)}" if of.mate is None else f"mate {of.mate}"
     milliseconds = round(1000 * seen.seconds)
     parts = [
         f"info depth {seen.depth} seldepth {max(seen.seldepth, 1)} time {milliseconds} nodes {seen.nodes}",
-        f"score {score_text(q, mate)}",
+        f"score {score}",
     ]
     if shows_wdl:
-        parts.append("wdl {} {} {}".format(*per_mille(wdl)))
+        parts.append("wdl {} {} {}".format(*per_mille(of.wdl)))
     parts.append(
         f"nps {round(1000 * seen.playouts / max(1, milliseconds))} hashfull {seen.hashfull} tbhits 0"
     )

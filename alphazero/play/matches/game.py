@@ -6,7 +6,6 @@ Names and rules of adjudication are those of fastchess.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import alphazero._core as _core
 from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
+from alphazero.play.uci_protocol import centipawns
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Score:
 
 def score_of_value(value: float, mate: int | None = None) -> Score:
     """A proven mate, else centipawns of a network's value, -1 to 1, by lc0's formula."""
-    return Score(mate=mate) if mate is not None else Score(round(90 * math.tan(1.5637541897 * value)))
+    return Score(centipawns(value)) if mate is None else Score(mate=mate)
 
 
 @dataclass(frozen=True)
