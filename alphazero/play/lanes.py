@@ -86,17 +86,14 @@ def from_batch(
     if not batch.schema.equals(GAME_SCHEMA):
         raise DataError(f"{what}: columns are not those of this version")
     _check_fit(batch, what)
-    values: dict[str, list[Any]] = {
-        name: batch.column(name).to_pylist() for name in (*_NUMBERS, "end", "termination")
-    }
     games = []
-    for row in range(batch.num_rows):
+    for row, values in enumerate(batch.select([*_NUMBERS, "end", "termination"]).to_pylist()):
         game = _core.SelfPlayGame()
         for name in _NUMBERS:
-            setattr(game, name, values[name][row])
+            setattr(game, name, values[name])
         try:
-            game.end = _core.GameEnd[values["end"][row]]
-            game.termination = _core.Termination[values["termination"][row]]
+            game.end = _core.GameEnd[values["end"]]
+            game.termination = _core.Termination[values["termination"]]
         except KeyError as error:
             raise DataError(f"{what}: row {row}: {error.args[0]!r} ends no game") from error
         if under_way and game.end is not _core.GameEnd.NONE:
@@ -182,27 +179,19 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str) -> pa.RecordBatch:
     """Finished games as rows of the game store (STORE_SCHEMA). event: why they were played."""
     num_rows = batch.num_rows
+    end = batch.column("end")
     columns: dict[str, pa.Array[Any]] = {
         "game": pa.repeat(game_name, num_rows),
         "variant": pa.repeat("standard", num_rows),
         "result": batch.column("result"),
-        "termination": pa.array(
-            [
-                str(termination if end == "RULES" else end).lower()
-                for end, termination in zip(
-                    batch.column("end").to_pylist(), batch.column("termination").to_pylist(), strict=True
-                )
-            ],
-            pa.utf8(),
-        ),
+        "termination": pc.utf8_lower(pc.if_else(pc.equal(end, "RULES"), batch.column("termination"), end)),
         "event": pa.repeat(event, num_rows),
         "source": pa.repeat("self-play", num_rows),
         "policy_offsets": batch.column("policy_offset"),
         "target_kind": pa.repeat(_TARGETS[algorithm], num_rows),
     }
     searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
-    for name in ("moves", *searched):
-        columns[name] = batch.column(name)
+    columns |= {name: batch.column(name) for name in ("moves", *searched)}
     in_order = [
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
         for field in STORE_SCHEMA
@@ -210,13 +199,13 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
     return pa.RecordBatch.from_arrays(in_order, schema=STORE_SCHEMA)
 
 
-def is_trained_on(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """bool [plies of all games]: did the ply get a full search?"""
-    flags: Any = batch.column("flags")
-    trained: npt.NDArray[np.bool_] = (flags.flatten().to_numpy(zero_copy_only=False) & TRAINED_ON) != 0
-    return trained
+def entries(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
+    """What a column of arrays holds, over all games."""
+    lists: Any = batch.column(name)
+    found: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return found
 
 
 def num_trained_positions(batch: pa.RecordBatch) -> int:
     """Plies with a full search over all games."""
-    return int(np.count_nonzero(is_trained_on(batch)))
+    return int(np.count_nonzero(entries(batch, "flags") & TRAINED_ON))

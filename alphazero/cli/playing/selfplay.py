@@ -203,22 +203,24 @@ def play_share(
     import torch
 
     from alphazero.network.inference.purpose import evaluator_for_self_play
-    from alphazero.play.selfplay import Recording
+    from alphazero.play.search_settings import self_play_settings
+    from alphazero.play.selfplay import play_first_games
     from alphazero.search.metered import Effort, Meter, MeteredEvaluator
 
     own, device, meter = config.self_play, next(network.parameters()).device, Meter()
     evaluator = evaluator_for_self_play(network, device, args.precision, own.evaluation_batch)
     started = time.monotonic()
-    Recording(
-        config.search,
-        own,
-        config.training.seed,
+    play_first_games(
         network.spec.name,
+        self_play_settings(config.search, own, config.training.seed),
+        own,
+        share.games(args.games),
+        share.at_a_time(own),
         MeteredEvaluator(evaluator, meter),
-        keep,
-        lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
-        torch.get_num_threads(),
-    ).run(share.games(args.games), share.at_a_time(own))
+        keep=keep,
+        on_progress=lambda ended: on_progress(ended) and time.monotonic() - started < args.seconds,
+        num_threads=torch.get_num_threads(),
+    )
     return Effort(meter.positions, meter.seconds, time.monotonic() - started)
 
 
