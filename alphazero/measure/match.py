@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -43,15 +44,12 @@ class Scoreboard:
 
     def points(self, player: int, other: int) -> MatchScore:
         """All games of the two, for `player`, whether their pairs are complete or not; without pairs."""
-        pairs = self._results[min(player, other), max(player, other)].values()
-        games = Counter(result for results in pairs for result in results)
-        score = MatchScore(games[1], games[0], games[-1])
-        return score if player < other else score.reversed()
+        games = Counter(itertools.chain(*self._pairs(player, other).values()))
+        return MatchScore(games[1], games[0], games[-1])
 
     def score(self, player: int, other: int) -> MatchScore:
         """The complete pairs of the two, for `player`."""
-        score = _score(self._results[min(player, other), max(player, other)].values())
-        return score if player < other else score.reversed()
+        return _score(self._pairs(player, other).values())
 
     def total(self, player: int) -> MatchScore:
         """The complete pairs of the player."""
@@ -66,12 +64,15 @@ class Scoreboard:
 
         A test of the games that end first would see short games first, which are no fair sample.
         """
+        pairs = self._pairs(player, other)
+        in_order = (pairs.get(number, []) for number in itertools.count())
+        return _score(itertools.takewhile(lambda results: len(results) == 2, in_order))
+
+    def _pairs(self, player: int, other: int) -> dict[int, list[int]]:
+        """For each pair of games of the two: 1, 0, -1 for each one that `player` won, drew, lost."""
         pairs = self._results[min(player, other), max(player, other)]
-        complete: list[list[int]] = []
-        while len(pairs.get(len(complete), ())) == 2:
-            complete.append(pairs[len(complete)])
-        score = _score(complete)
-        return score if player < other else score.reversed()
+        sign = 1 if player < other else -1
+        return {pair: [sign * result for result in results] for pair, results in pairs.items()}
 
 
 def _score(pairs: Iterable[list[int]]) -> MatchScore:

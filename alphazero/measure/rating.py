@@ -266,16 +266,21 @@ def mark_best_rated(run: Path) -> tuple[Path, float] | None:
         each["step"]: each["elo"] for each, how in zip(ratings, played, strict=True) if how == played[-1]
     }
     directory = RunDirectory(run).checkpoints
-    standing = {
-        path: of_steps[step] for path in _complete(directory) if (step := files.step_of(path)) in of_steps
+    rated = {
+        path: of_steps[step]
+        for path in files.checkpoints_in(directory)
+        if (step := files.step_of(path)) in of_steps
     }
-    if not standing:
-        return None
-    best = max(standing, key=standing.__getitem__)
-    files.point_at(directory, METRIC, best, standing[best])
-    weights = weights_of_checkpoint(best)
-    write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
-    return best, standing[best]
+    for best, elo in sorted(rated.items(), key=lambda item: -item[1]):
+        try:
+            files.verify(best, hash_files=False)
+        except CheckpointError:
+            continue
+        files.point_at(directory, METRIC, best, elo)
+        weights = weights_of_checkpoint(best)
+        write_weights(run / best_weights_file_name(weights.config, METRIC), weights)
+        return best, elo
+    return None
 
 
 def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
@@ -293,12 +298,3 @@ def _ratings_in(file: Path) -> Iterator[dict[str, Any]]:
 
 def _is_finite(value: object) -> bool:
     return files.is_number(value) and math.isfinite(value)
-
-
-def _complete(directory: Path) -> Iterator[Path]:
-    for path in files.checkpoints_in(directory) if directory.is_dir() else []:
-        try:
-            files.verify(path, hash_files=False)
-        except CheckpointError:
-            continue
-        yield path

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from alphazero.base.text import counted, table
 from alphazero.games.drawing import Style
@@ -94,13 +93,11 @@ def add_screen_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def style_of(
-    args: argparse.Namespace, stream: TextIO | None = None, environment: Mapping[str, str] = os.environ
-) -> Style:
-    """The style for `stream`, by default stdout."""
-    stream = stream or sys.stdout
-    encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
-    shows_colours = stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+def style_of(args: argparse.Namespace) -> Style:
+    """The style for stdout."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    shows_colours = sys.stdout.isatty() and not is_plain
     return Style(
         unicode=not args.ascii and encoding.startswith("utf"),
         colours=args.color == "always" or (args.color == "auto" and shows_colours),

@@ -113,12 +113,10 @@ class Conductor:
         clocks: dict[str, Any] = {}
         if limit.control is not None:
             for is_first, colour in ((True, "white"), (False, "black")):
-                side = self._contestants[
-                    game.pairing.first if is_first else game.pairing.second
-                ].limit.control
-                if side is not None:
-                    clocks[f"{colour}_clock"] = game.clocks[is_first].left_s
-                    clocks[f"{colour}_inc"] = side.increment_s
+                own = game.clocks[is_first]
+                if own.limit.control is not None:
+                    clocks[f"{colour}_clock"] = own.left_s
+                    clocks[f"{colour}_inc"] = own.limit.control.increment_s
         timeout_s, ending = self._conditions.engine_timeout_s, Ending.ABANDONED
         reason = f"does not answer for {timeout_s:g} s"
         if limit.is_timed:

@@ -17,7 +17,7 @@ import chess.pgn
 from alphazero.base.errors import DataError
 from alphazero.play.matches.game import Decision, FinishedGame
 from alphazero.play.matches.limits import clock_text
-from alphazero.play.matches.players import Entrant
+from alphazero.play.matches.players import PlayerWords
 
 RESULTS = {1.0: "1-0", 0.5: "1/2-1/2", 0.0: "0-1"}
 
@@ -50,9 +50,9 @@ class PgnFile:
     ) -> None:
         self._file.close()
 
-    def next(self, game: FinishedGame, entrants: Sequence[Entrant]) -> Appended:
+    def next(self, game: FinishedGame, players: Sequence[PlayerWords]) -> Appended:
         """The game's text, and where it will begin."""
-        text = pgn_of(game, entrants, self._event) + "\n\n"
+        text = pgn_of(game, players, self._event) + "\n\n"
         return Appended(os.fstat(self._file.fileno()).st_size, text)
 
     def add(self, game: Appended) -> None:
@@ -84,13 +84,13 @@ class PgnFile:
         self.add(game)
 
 
-def pgn_of(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> str:
+def pgn_of(game: FinishedGame, players: Sequence[PlayerWords], event: str) -> str:
     """The game as PGN."""
     opening = game.pairing.opening
     root = chess.pgn.Game()
     if opening.start is not None:
         root.setup(chess.Board(opening.start))
-    for name, value in _headers(game, entrants, event).items():
+    for name, value in _headers(game, players, event).items():
         root.headers[name] = value.replace("\\", "\\\\").replace('"', '\\"')  # as PGN has it
     node: chess.pgn.GameNode = root
     for text in opening.moves:
@@ -101,8 +101,8 @@ def pgn_of(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> str:
     return root.accept(chess.pgn.StringExporter(columns=100)).strip()
 
 
-def _headers(game: FinishedGame, entrants: Sequence[Entrant], event: str) -> dict[str, str]:
-    white, black = entrants[game.pairing.first], entrants[game.pairing.second]
+def _headers(game: FinishedGame, players: Sequence[PlayerWords], event: str) -> dict[str, str]:
+    white, black = players[game.pairing.first], players[game.pairing.second]
     same = str(white.limit) == str(black.limit)
     controls = (
         {"TimeControl": str(white.limit)}
