@@ -94,9 +94,10 @@ class Conductor:
         return any(isinstance(player, EnginePlayer) for player in players)
 
     def _begin(self, pairing: Pairing) -> None:
-        limits = (self._contestants[pairing.first].limit, self._contestants[pairing.second].limit)
-        game = LiveGame.begin(self._conditions.game, pairing, self._conditions.rules, limits)
-        self._live[pairing.number] = game
+        first, second = self._contestants[pairing.first], self._contestants[pairing.second]
+        self._live[pairing.number] = LiveGame(
+            self._conditions.game, pairing, self._conditions.rules, first.limit, second.limit
+        )
 
     def _ask_engines(self) -> None:
         for game in self._live.values():

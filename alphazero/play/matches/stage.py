@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Protocol
 
 from alphazero.base.records import from_json, to_json
@@ -44,28 +43,20 @@ class Stage(Protocol):
         ...
 
 
-class OwnStage:
+class OwnStage(contextlib.ExitStack):
     """This process, as a context manager: no engine outlives it."""
 
     def __init__(self, make: Callable[[PlayerWords], Contestant], meter: Meter) -> None:
         """make: a player, ready to play. meter: of its evaluations."""
+        super().__init__()
         self._make = make
         self._meter = meter
         self._room: EngineRoom | None = None
-        self._stack = contextlib.ExitStack()
         self._checked: set[str] = set()
         self._players: tuple[PlayerWords, ...] = ()
         self._contestants: list[Contestant] = []
         self._seconds = 0.0
         self._began_s: float | None = None
-
-    def __enter__(self) -> OwnStage:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     @property
     def efforts(self) -> Sequence[Effort]:
@@ -95,7 +86,7 @@ class OwnStage:
             if not isinstance(player, EnginePlayer):
                 continue
             if self._room is None:
-                self._room = self._stack.enter_context(EngineRoom())
+                self._room = self.enter_context(EngineRoom())
             if player.name not in self._checked:
                 self._room.check(player)
                 self._checked.add(player.name)
