@@ -14,7 +14,6 @@ from enum import Enum
 import chess
 
 import alphazero._core as _core
-from alphazero.games.core_types import Line
 from alphazero.play.matches.limits import Clock, Limit
 from alphazero.play.matches.openings import Opening
 from alphazero.play.uci_protocol import centipawns
