@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from alphazero.measure.elo import MatchScore, Sprt
+from alphazero.measure.elo import MatchScore
 from alphazero.play.matches.conduct import Conditions, Conductor
 from alphazero.play.matches.game import Adjudication, FinishedGame, games_of
 from alphazero.play.matches.openings import Opening
@@ -88,31 +88,21 @@ def _score(pairs: Iterable[list[int]]) -> MatchScore:
     )
 
 
-LANES_OF_TEST = 64  # games at a time; more would be wasted when the test is decided
-
-
 def play_match(
-    game: str,
-    first: Player,
-    second: Player,
-    openings: Sequence[Opening],
-    *,
-    max_plies: int = 512,
-    test: Sprt | None = None,
+    game: str, first: Player, second: Player, openings: Sequence[Opening], *, max_plies: int = 512
 ) -> MatchScore:
-    """Both players from every opening with either side: two games per opening, until `test` is decided.
+    """Both players from every opening with either side: two games per opening.
 
-    Games are played side by side, so that their positions share batches: all at once, with a test
-    LANES_OF_TEST of them. Games longer than max_plies are drawn.
+    Games are played side by side, all at once, so that their positions share batches. Games longer than
+    max_plies are drawn.
     """
     board = Scoreboard()
 
     def on_game(over: FinishedGame) -> bool:
         board.add(over)
-        return test is None or test.decide(board.in_order(0, 1).pairs) == "continue"
+        return True
 
-    lanes = LANES_OF_TEST if test else max(1, 2 * len(openings))
-    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=lanes)
+    conditions = Conditions(game, Adjudication(max_plies=max_plies), lanes=max(1, 2 * len(openings)))
     players = [InProcess("first", without_values(first)), InProcess("second", without_values(second))]
     Conductor(players, conditions, engines=None, on_game=on_game).play(games_of([(0, 1)], openings))
-    return board.in_order(0, 1) if test else board.score(0, 1)
+    return board.score(0, 1)

@@ -38,10 +38,11 @@ _NUMBERS: dict[str, pa.DataType] = {
     "plays_through": pa.bool_(),
     "resign_ply": pa.int32(),
 }
+_ENUMS = ("end", "termination")
 # A game of the core, finished or in progress.
 GAME_SCHEMA = pa.schema(
     [pa.field(name, kind, nullable=False) for name, kind in _NUMBERS.items()]
-    + [pa.field(name, pa.utf8(), nullable=False) for name in ("end", "termination")]
+    + [pa.field(name, pa.utf8(), nullable=False) for name in _ENUMS]
     + [
         pa.field(name, pa.list_(pa.field("item", kind, nullable=False)), nullable=False)
         for name, kind in _ARRAYS.items()
@@ -56,24 +57,11 @@ _TARGETS = {"puct": "visits", "gumbel": "completed_q"}
 
 def to_batch(games: Sequence[_core.SelfPlayGame]) -> pa.RecordBatch:
     """Games as rows of GAME_SCHEMA, in this order."""
-    columns: list[pa.Array[Any]] = []
-    for field in GAME_SCHEMA:
-        if field.name in _ARRAYS:
-            columns.append(_lists(field, [getattr(game, field.name) for game in games]))
-        elif field.name in _NUMBERS:
-            columns.append(pa.array([getattr(game, field.name) for game in games], field.type))
-        else:
-            columns.append(pa.array([getattr(game, field.name).name for game in games], field.type))
+    values = {name: [getattr(game, name) for game in games] for name in GAME_SCHEMA.names}
+    for name in _ENUMS:
+        values[name] = [value.name for value in values[name]]
+    columns = [pa.array(values[field.name], field.type) for field in GAME_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
-
-
-def _lists(field: pa.Field[Any], arrays: Sequence[Any]) -> pa.Array[Any]:
-    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int32)
-    kind = _ARRAYS[field.name]
-    values: Any = pa.array(np.concatenate([np.zeros(0, kind.to_pandas_dtype()), *arrays]), kind)
-    list_array: Any = pa.ListArray  # its stubs know no `type` beside arrays
-    whole: pa.Array[Any] = list_array.from_arrays(pa.array(offsets, pa.int32()), values, type=field.type)
-    return whole
 
 
 def from_batch(
@@ -87,7 +75,7 @@ def from_batch(
         raise DataError(f"{what}: columns are not those of this version")
     _check_fit(batch, what)
     games = []
-    for row, values in enumerate(batch.select([*_NUMBERS, "end", "termination"]).to_pylist()):
+    for row, values in enumerate(batch.select([*_NUMBERS, *_ENUMS]).to_pylist()):
         game = _core.SelfPlayGame()
         for name in _NUMBERS:
             setattr(game, name, values[name])
@@ -161,8 +149,9 @@ def _of_this_version(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     plies: Any = pc.list_value_length(batch.column("moves"))
     unknown = [np.full(length, np.nan, np.float32) for length in plies.to_pylist()]
-    columns = [
-        _lists(field, unknown) if field.name in _LATER else batch.column(field.name) for field in GAME_SCHEMA
+    columns: list[pa.Array[Any]] = [
+        pa.array(unknown, field.type) if field.name in _LATER else batch.column(field.name)
+        for field in GAME_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=GAME_SCHEMA)
 
