@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import chess
@@ -30,25 +30,18 @@ class Appended:
     text: str
 
 
-class PgnFile:
-    """A file to which each finished game is appended at once."""
+class PgnFile(contextlib.ExitStack):
+    """A file to which each finished game is appended at once, as a context manager."""
 
     def __init__(self, path: Path, event: str) -> None:
         """Raises DataError where the file cannot be written."""
+        super().__init__()
         self._event = event
         self._path = path
         try:
-            self._file: IO[str] = path.open("a", encoding="utf-8")
+            self._file: IO[str] = self.enter_context(path.open("a", encoding="utf-8"))
         except OSError as error:
             raise DataError(f"--pgn-out {path}: cannot be written: {error.strerror}") from error
-
-    def __enter__(self) -> PgnFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def next(self, game: FinishedGame, players: Sequence[PlayerWords]) -> Appended:
         """The game's text, and where it will begin."""
