@@ -141,7 +141,7 @@ class PlaySession:
     def _answer(self) -> None:
         """Play the network's move."""
         line = self._board.line
-        found = self._search(HINT_LINES)
+        found = self._search()
         assert found.best is not None
         best = found.best
         plan = " ".join(move_texts(line, best.pv[:LONGEST_PV]))
@@ -153,8 +153,8 @@ class PlaySession:
         if self._board.is_over:
             self._keep()
 
-    def _search(self, lines: int) -> Snapshot:
-        return search_line(self._tree, self._board.line, self.settings.limits, lines)
+    def _search(self) -> Snapshot:
+        return search_line(self._tree, self._board.line, self.settings.limits, HINT_LINES)
 
     def _obey(self) -> None:
         """Read and handle a line."""
@@ -212,7 +212,7 @@ class PlaySession:
     def _hint(self) -> None:
         if self._is_over:
             raise GameInputError(self._result())
-        found = self._search(HINT_LINES)
+        found = self._search()
         self.write(f"for the side to move: {chances_text(found.wdl)}")
         for row in lines_text(found, HINT_LINES):
             self.write(row)

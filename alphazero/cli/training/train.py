@@ -269,10 +269,10 @@ def _train(args: argparse.Namespace, task: TaskRank | None = None) -> int:
 def _loading(config: Config, environment: Mapping[str, str]) -> Iterator[None]:
     """Report imports that take long, where no launcher does so."""
     from alphazero.run.rank import OUTPUT_VARIABLE
-    from alphazero.show.console import Console, ConsoleStyle
+    from alphazero.show.console import Console
 
     speaks = environment["RANK"] == "0" and OUTPUT_VARIABLE not in environment
-    console = Console(speaks, ConsoleStyle(config.run.log_format, config.run.quiet))
+    console = Console(speaks, log_format=config.run.log_format, quiet=config.run.quiet)
     try:
         with console.working("loading PyTorch and DeepSpeed"):
             yield
