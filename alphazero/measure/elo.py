@@ -50,7 +50,7 @@ class MatchScore:
     wins: int
     draws: int
     losses: int
-    pairs: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    pairs: tuple[int, ...] = (0, 0, 0, 0, 0)
 
     @property
     def games(self) -> int:
@@ -69,12 +69,11 @@ class MatchScore:
 
     def __add__(self, other: MatchScore) -> MatchScore:
         """The score of both matches together."""
-        lowest, low, even, high, highest = map(sum, zip(self.pairs, other.pairs, strict=True))
         return MatchScore(
             self.wins + other.wins,
             self.draws + other.draws,
             self.losses + other.losses,
-            (lowest, low, even, high, highest),
+            tuple(map(sum, zip(self.pairs, other.pairs, strict=True))),
         )
 
     def normalized_elo(self) -> tuple[float, float] | None:

@@ -83,9 +83,7 @@ def _score(pairs: Iterable[list[int]]) -> MatchScore:
         if len(results) == 2:
             games.update(results)
             points[sum(results)] += 1
-    return MatchScore(
-        games[1], games[0], games[-1], (points[-2], points[-1], points[0], points[1], points[2])
-    )
+    return MatchScore(games[1], games[0], games[-1], tuple(points[sum_of] for sum_of in range(-2, 3)))
 
 
 def play_match(

@@ -61,14 +61,13 @@ def ratings(num_players: int, scores: Mapping[tuple[int, int], MatchScore]) -> l
     points_K = np.array([scores[pair].share * scores[pair].games for pair in met])
     strength_P = np.zeros(num_players)
     for _ in range(ROUNDS):
-        slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+        _, slope_P, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
         step_P = np.linalg.solve(curve_PP, slope_P)
         strength_P += np.clip(step_P, -LONGEST_STEP, LONGEST_STEP)
         if np.abs(step_P).max() < CLOSE_ENOUGH:
             break
-    _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
+    expected_K, _, curve_PP = _likelihood(strength_P, sides_KP, games_K, points_K)
     from_mean_PP = np.eye(num_players) - 1 / num_players
-    expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
     spread = _dispersion([scores[pair] for pair in met], expected_K, num_players)
     variance_P = spread * np.diag(from_mean_PP @ np.linalg.inv(curve_PP) @ from_mean_PP)
     elo_P, half_P = ELO_PER_UNIT * strength_P, ELO_PER_UNIT * Z_95 * np.sqrt(variance_P)
@@ -83,14 +82,14 @@ def _likelihood(
     sides_KP: npt.NDArray[np.float64],
     games_K: npt.NDArray[np.float64],
     points_K: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Expected points [K]; slope [P] and negative curvature [P, P] of its logarithm, with the prior."""
     precision = (ELO_PER_UNIT / PRIOR_ELO) ** 2
     expected_K = 1 / (1 + np.exp(-sides_KP @ strength_P))
     slope_P = sides_KP.T @ (points_K - games_K * expected_K) - precision * strength_P
     weight_K = games_K * expected_K * (1 - expected_K)
     curve_PP = (sides_KP.T * weight_K) @ sides_KP + precision * np.eye(len(strength_P))
-    return slope_P, curve_PP
+    return expected_K, slope_P, curve_PP
 
 
 def _dispersion(met: list[MatchScore], expected_K: npt.NDArray[np.float64], num_players: int) -> float:

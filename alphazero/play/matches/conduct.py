@@ -156,7 +156,7 @@ class Conductor:
             for game in drawn:
                 move = self._dice(game, "move").choice(game.line.legal())
                 self._play(game, Decision(game.line.move_to_text(move)))
-            thinking = [game for game in games if game not in drawn] if drawn else games
+            thinking = [game for game in games if game not in drawn]
             if isinstance(player, InProcess) and thinking and self._continues:
                 self._think_of(player, thinking)
             has_thought = has_thought or bool(games)
