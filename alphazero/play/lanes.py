@@ -14,7 +14,7 @@ import alphazero._core as _core
 from alphazero.base.errors import DataError
 from alphazero.base.text import reason
 from alphazero.data.store.columns import TRAINED_ON
-from alphazero.data.store.writer import row_schema
+from alphazero.data.store.writer import row_schema, rows_with
 
 # Arrays of a _core.SelfPlayGame, with their element types.
 _ARRAYS: dict[str, pa.DataType] = {
@@ -181,11 +181,8 @@ def store_rows(batch: pa.RecordBatch, game_name: str, algorithm: str, event: str
     }
     searched = ("flags", "root_q", "root_d", "best_q", *_LATER, "visits", "policy_move", "policy_prob")
     columns |= {name: batch.column(name) for name in ("moves", *searched)}
-    in_order = [
-        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(num_rows, field.type)
-        for field in STORE_SCHEMA
-    ]
-    return pa.RecordBatch.from_arrays(in_order, schema=STORE_SCHEMA)
+    cast = {name: column.cast(STORE_SCHEMA.field(name).type) for name, column in columns.items()}
+    return rows_with(STORE_SCHEMA, cast, 0, num_rows)
 
 
 def entries(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:

@@ -30,15 +30,12 @@ def lines_text(found: Snapshot, count: int) -> list[str]:
     """A row for each of the best `count` moves: visits, chances of the side to move, line of play."""
     rows = [("move", "visits", "share", "win", "draw", "loss", "value", "line of play")]
     for report in found.moves[:count]:
-        win, draw, loss = report.wdl
         rows.append(
             (
                 report.san,
                 f"{report.visits:,}",
                 f"{report.share:.1%}",
-                f"{win:.1%}",
-                f"{draw:.1%}",
-                f"{loss:.1%}",
+                *(f"{chance:.1%}" for chance in report.wdl),
                 value_text(report.q, report.mate),
                 " ".join(report.pv_san[:LONGEST_PV]),
             )

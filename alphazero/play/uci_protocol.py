@@ -86,9 +86,7 @@ class Parsed:
 def parse(line: str) -> Parsed:
     """Parse any line; an empty one gives neither a command nor a remark."""
     words = line.split()
-    skipped = 0
-    while skipped < len(words) and words[skipped] not in COMMANDS:
-        skipped += 1
+    skipped = next((place for place, word in enumerate(words) if word in COMMANDS), len(words))
     if skipped == len(words):
         return Parsed(None, (f"unknown command: {quoted(line.strip())}",) if words else ())
     remarks = [f"ignored unknown command: {quoted(' '.join(words[:skipped]))}"] if skipped else []

@@ -246,17 +246,15 @@ def side(game: str, is_first: bool) -> str:
 
 def _words(game: str, termination: _core.Termination, points: float) -> str:
     """Why a game with these points for its first player is over."""
-    draws = {
+    wins = f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
+    return {
+        _core.Termination.WIN: wins,
+        _core.Termination.BOARD_FULL: "The board is full",
         _core.Termination.STALEMATE: "Draw by stalemate",
         _core.Termination.REPETITION: "Draw by 3-fold repetition",
         _core.Termination.FIFTY_MOVES: "Draw by fifty moves rule",
         _core.Termination.INSUFFICIENT_MATERIAL: "Draw by insufficient mating material",
-    }
-    if termination is _core.Termination.BOARD_FULL:
-        return "The board is full"
-    if termination is _core.Termination.WIN:
-        return f"{side(game, points == 1.0)} {'mates' if game == CHESS else 'wins'}"
-    return draws[termination]
+    }[termination]
 
 
 ROUND_ROBIN = "round-robin"
