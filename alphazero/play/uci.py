@@ -16,7 +16,7 @@ from alphazero.base.text import reason
 from alphazero.games.core_types import Line
 from alphazero.games.registry import make_line
 from alphazero.play.uci_options import TABLE, Options
-from alphazero.play.uci_protocol import Command, Debug, Go, Plain, SetOption, SetPosition, info_string, parse
+from alphazero.play.uci_protocol import Debug, Go, Plain, SetOption, SetPosition, info_string, parse
 from alphazero.play.uci_thinking import Thinking
 from alphazero.search.batched import Evaluator
 from alphazero.search.tree_search import TreeSearch, TreeSettings
@@ -137,23 +137,20 @@ class UciEngine:
             return True
         parsed = parse(item)
         self._send([info_string(remark) for remark in parsed.remarks])
-        if parsed.command is None:
-            return True
-        return self._handle(parsed.command)
-
-    def _handle(self, command: Command) -> bool:
-        if isinstance(command, Plain):
-            if command.word == "quit":
+        command = parsed.command
+        match command:
+            case Plain("quit"):
                 return False
-            self._plain(command.word)
-        elif isinstance(command, Debug):
-            self._is_debugging = command.is_on
-        elif isinstance(command, SetOption):
-            self._set_option(command)
-        elif isinstance(command, SetPosition):
-            self._set_position(command)
-        else:
-            self._go(command)
+            case Plain(word):
+                self._plain(word)
+            case Debug(is_on):
+                self._is_debugging = is_on
+            case SetOption():
+                self._set_option(command)
+            case SetPosition():
+                self._set_position(command)
+            case Go():
+                self._go(command)
         return True
 
     def _plain(self, word: str) -> None:
