@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alphazero.base.errors import AlphaZeroError, GameInputError
@@ -91,13 +91,10 @@ class PlaySession:
     style: Style
     read: Callable[[str], str | None]
     write: Callable[[str], None]
-    _board: Board = field(init=False)
-    _resigned: str = field(init=False, default="")
-    _person: str = field(init=False, default="first")
-    _quits: bool = field(init=False, default=False)
-    _kept: list[str] = field(init=False, default_factory=list)  # moves of the game that was last saved
 
     def __post_init__(self) -> None:
+        self._quits = False
+        self._kept: list[str] = []  # moves of the game that was last saved
         self._random = random.Random(self.settings.seed)
         self._tree = self.net.tree()
         self._begin(self.settings.side)

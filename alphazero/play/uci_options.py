@@ -125,8 +125,9 @@ class Options:
         """Lower an option in MB to what this process can have; a line about it, "" where it is unchanged."""
         if option.name not in MEMORY:
             return ""
-        asked = self.whole(option.name)
-        used = min(asked, _most_megabytes())
+        asked, memory = self.whole(option.name), HostMemory().check()
+        # For one of the two: half of what this process has and can get.
+        used = min(asked, max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20))
         while used > 1 and not _can_allocate(used):
             used //= 2
         self._values[option.name] = str(used)
@@ -147,12 +148,6 @@ class Options:
     def is_on(self, name: str) -> bool:
         """The value of a check."""
         return self._values[name] == "true"
-
-
-def _most_megabytes() -> int:
-    """For one of the two options in MB: half of what this process has and can get."""
-    memory = HostMemory().check()
-    return max(1, (memory.available_bytes + memory.rss_bytes) // 2 >> 20)
 
 
 def _can_allocate(megabytes: int) -> bool:
