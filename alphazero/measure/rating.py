@@ -212,9 +212,9 @@ STOCKFISH = "stockfish"
 GAMES = "/usr/games"
 
 
-def read_ladder(path: Path = LADDER) -> list[Rung]:
+def read_ladder() -> list[Rung]:
     """All rungs, from the lowest."""
-    rungs: list[dict[str, Any]] = read_toml(path).table["rung"]
+    rungs: list[dict[str, Any]] = read_toml(LADDER).table["rung"]
     return sorted((Rung(**rung) for rung in rungs), key=lambda rung: rung.rating)
 
 

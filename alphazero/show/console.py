@@ -90,9 +90,9 @@ class Console:
         self._show(as_json(text, Topic.WARNING) if self._is_json else text)
 
     @contextlib.contextmanager
-    def working(self, what: str, total: int = 0, unit: str = "", done: int = 0) -> Iterator[Work]:
+    def working(self, what: str, total: int = 0, unit: str = "") -> Iterator[Work]:
         """Show the progress of the block, which advances the Work."""
-        work = self.begin(what, total, unit, done)
+        work = self.begin(what, total, unit)
         try:
             yield work
         finally:

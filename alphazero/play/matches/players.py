@@ -60,10 +60,10 @@ def network_player(evaluator: NetworkEvaluator) -> Player:
 
     def choose(lines: Sequence[Line]) -> list[int]:
         legal, offset, evaluation = _evaluate(evaluator, lines)
-        logits = evaluation.legal_logits
+        logits = np.split(evaluation.legal_logits, offset[1:-1])
         return [
-            line.index_to_move(int(indices[logits[begin : begin + len(indices)].argmax()]))
-            for line, indices, begin in zip(lines, legal, offset, strict=False)
+            line.index_to_move(int(indices[own.argmax()]))
+            for line, indices, own in zip(lines, legal, logits, strict=True)
         ]
 
     return choose
