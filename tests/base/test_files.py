@@ -39,7 +39,7 @@ def test_files_that_are_not_there_have_no_lines(tmp_path):
 def test_a_file_is_read_up_to_a_size_and_not_beyond(tmp_path):
     (tmp_path / "file").write_bytes(b"x" * 1000)
     assert read_at_most(tmp_path / "file", 1000) == b"x" * 1000
-    with pytest.raises(ValueError, match="^over 999 bytes$"):
+    with pytest.raises(ValueError, match="over 999 bytes"):
         read_at_most(tmp_path / "file", 999)
 
 
