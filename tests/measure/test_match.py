@@ -60,7 +60,7 @@ def test_a_long_game_is_drawn() -> None:
     assert score == MatchScore(0, 4, 0, (0, 0, 2, 0, 0))
 
 
-def tested(first: Player, second: Player, openings: list[Opening], test: Sprt) -> MatchScore:
+def played_until_decided(first: Player, second: Player, openings: list[Opening], test: Sprt) -> MatchScore:
     """A match of 64 games at a time until the test is decided."""
     board = Scoreboard()
 
@@ -76,10 +76,10 @@ def tested(first: Player, second: Player, openings: list[Opening], test: Sprt) -
 
 def test_a_match_ends_when_its_test_is_decided() -> None:
     openings = random_openings("connect4", 320, 2, seed=1)
-    score = tested(winner, first_legal, openings, Sprt(0, 50))
+    score = played_until_decided(winner, first_legal, openings, Sprt(0, 50))
     assert score.games < 200 and Sprt(0, 50).decide(score.pairs) == "H1"
     # What counts are the first pairs, in the order of the openings, however their games ended in time.
     assert score == play_match("connect4", winner, first_legal, openings[: score.games // 2])
     # A match of equals is decided later than one that is won, if at all.
-    equal = tested(first_legal, first_legal, openings[:64], Sprt(0, 5))
+    equal = played_until_decided(first_legal, first_legal, openings[:64], Sprt(0, 5))
     assert equal.games == 128 and Sprt(0, 5).decide(equal.pairs) != "H1"
